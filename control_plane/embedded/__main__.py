@@ -1,0 +1,31 @@
+"""`python -m control_plane.embedded`: say whether this machine can start the servers of the stack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from control_plane.embedded.config import environment
+from control_plane.embedded.mongod import find_mongod
+from control_plane.embedded.s3 import find_s3
+from events.errors import ConfigError
+
+
+def main() -> int:
+    """Print what would be started, or what is missing."""
+    variables = environment(Path.cwd())
+    problems: list[str] = []
+    for given, find in (("MONGODB_URL", find_mongod), ("MINIO_ENDPOINT", find_s3)):
+        if variables.get(given):
+            continue
+        try:
+            print(find(variables.get("PATH")))
+        except ConfigError as error:
+            problems += error.problems
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 2 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

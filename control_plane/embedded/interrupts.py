@@ -1,0 +1,42 @@
+"""Ctrl-C and its relatives as a count that a loop looks at.
+
+Not an exception, because an exception may come between any two steps; not an event, because
+setting one inside a signal handler can wait for a lock that the interrupted code holds.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """How often somebody asked this process to stop."""
+
+    count: int = 0
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupts]:
+    """Count the requests to stop instead of dying of them; in the main thread only."""
+    asked = Interrupts()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        asked.count += 1
+
+    # under nohup a hang-up is ignored, and has to stay so
+    hangs_on = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    watched = [number for number in STOPPING if not (hangs_on and number == signal.SIGHUP)]
+    before = {number: signal.signal(number, note) for number in watched}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,79 @@
+"""The connection to MongoDB, with the guarantees pinned in code.
+
+Law: writes are acknowledged by a majority and journaled, reads that feed a write are
+majority reads on the primary, whatever the URL or the server's defaults say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from events.errors import ConfigError, Transient
+
+Document = dict[str, Any]
+Database = AsyncDatabase[Document]
+
+DATABASE_DEFAULT: Final = "podfleet"
+SERVER_SELECTION_S: Final = 15
+
+
+def connect(url: str) -> AsyncMongoClient[Document]:
+    """Return a client; it connects at the first command. Raises `ConfigError` for an unusable URL."""
+    try:
+        return AsyncMongoClient(
+            url,
+            tz_aware=True,
+            retryWrites=True,
+            serverSelectionTimeoutMS=SERVER_SELECTION_S * 1000,
+            appname="podfleet-control-plane",
+        )
+    except (ConfigurationError, ValueError) as error:
+        raise ConfigError([f"MONGODB_URL is not usable: {error}"]) from error
+
+
+def database(client: AsyncMongoClient[Document], url: str) -> Database:
+    """Return the database that the URL's path names (default `podfleet`), with pinned concerns."""
+    return client.get_database(
+        parse_uri(url)["database"] or DATABASE_DEFAULT,
+        write_concern=WriteConcern("majority", j=True),
+        read_concern=ReadConcern("majority"),
+        read_preference=ReadPreference.PRIMARY,
+    )
+
+
+async def require_replica_set(client: AsyncMongoClient[Document]) -> None:
+    """Refuse a server that cannot keep the promises.
+
+    Raises `ConfigError` for a stand-alone server, `Transient` while none can be reached.
+    """
+    try:
+        hello: Mapping[str, Any] = await client.admin.command("hello")
+    except OperationFailure as error:
+        raise ConfigError(
+            [f"MONGODB_URL: the server refuses us: {error.details}"]
+        ) from error
+    except PyMongoError as error:
+        raise Transient(
+            "mongodb_unreachable", f"MongoDB cannot be reached: {error}"
+        ) from error
+    if "setName" not in hello:
+        problem = (
+            "MONGODB_URL names a stand-alone server; podfleet needs a replica set "
+            "(one node is enough: start mongod with --replSet and run rs.initiate())"
+        )
+        raise ConfigError([problem])
+
+
+async def ping(db: Database) -> None:
+    """Raises `Transient` when the store does not answer."""
+    try:
+        await db.command("ping")
+    except PyMongoError as error:
+        raise Transient("mongodb_unreachable", "MongoDB does not answer") from error

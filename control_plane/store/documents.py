@@ -1,0 +1,146 @@
+"""Queries on what stands beside a run: attempts, stages, artifacts, validations, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import InsertOne, UpdateOne
+from pymongo.errors import BulkWriteError
+
+from control_plane.projection import AttemptView, Write, attempt_id
+from control_plane.run import CurrentStage, Entry
+from control_plane.store.database import Database, Document
+from control_plane.store.events import DUPLICATE_KEY
+from events.errors import Transient
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """An attempt's own cursor and view."""
+
+    seq: int
+    view: AttemptView
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Guarded writes: each document takes only what is newer than itself."""
+
+    db: Database
+
+    async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
+        """Return the attempt's record; an attempt that nobody spoke of is empty."""
+        document = (
+            await self.db.attempts.find_one({"_id": attempt_id(run_id, attempt)}) or {}
+        )
+        stage = document.get("currentStage")
+        view = AttemptView(
+            run_id=run_id,
+            attempt=attempt,
+            current_stage=stage
+            and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
+            started_at=document.get("startedAt"),
+            validation=document.get("validation"),
+            error=document.get("error"),
+            end_seq=document.get("endSeq"),
+        )
+        return AttemptRecord(document.get("lastEventSeq", 0), view)
+
+    async def write(self, writes: Sequence[Write]) -> None:
+        """Write secondary documents; a document that is further than `seq` already stays."""
+        by_collection: dict[str, list[UpdateOne]] = {}
+        for write in writes:
+            update = _guarded(write.id, "seq", write.seq, write.fields)
+            by_collection.setdefault(write.collection, []).append(update)
+        for collection, updates in by_collection.items():
+            await self._bulk(collection, updates)
+
+    async def advance_attempt(self, view: AttemptView, seq: int) -> None:
+        """Move an attempt's own cursor and view to position `seq`, never back."""
+        fields = {
+            "runId": view.run_id,
+            "attempt": view.attempt,
+            "currentStage": stage_document(view.current_stage),
+            "startedAt": view.started_at,
+            "validation": view.validation,
+            "error": view.error,
+            "endSeq": view.end_seq,
+        }
+        identity = attempt_id(view.run_id, view.attempt)
+        await self._bulk("attempts", [_guarded(identity, "lastEventSeq", seq, fields)])
+
+    async def chronicle(self, run_id: str, entries: Sequence[Entry]) -> None:
+        """Write what decisions say about attempts: who claimed it, how it ended."""
+        updates = [
+            _guarded(attempt_id(run_id, attempt), "revision", entry.n, fields)
+            for entry in entries
+            for attempt, fields in [attempt_fields(run_id, entry)]
+            if fields
+        ]
+        if updates:
+            await self._bulk("attempts", updates)
+
+    async def refuse(self, letters: Sequence[Document]) -> None:
+        """Keep refused lines with their reason; a letter that is there already stays."""
+        if letters:
+            await self._bulk("dead_letters", [InsertOne(letter) for letter in letters])
+
+    async def _bulk(
+        self, collection: str, operations: Sequence[UpdateOne | InsertOne[Document]]
+    ) -> None:
+        try:
+            await self.db[collection].bulk_write(list(operations), ordered=False)
+        except BulkWriteError as error:
+            details = error.details or {}
+            other = [
+                each for each in details["writeErrors"] if each["code"] != DUPLICATE_KEY
+            ]
+            # A guarded upsert that finds a newer document collides with it: nothing to do.
+            if details.get("writeConcernErrors") or other:
+                raise Transient(
+                    "not_durable", f"{collection}: the write was not confirmed"
+                ) from error
+
+
+def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
+    """Return the attempt that a journal entry speaks of, and what it says; nothing for other entries."""
+    if entry.cause == "claim":
+        attempt = entry.sets["attempt"]
+        named = {"runId": run_id, "attempt": attempt}
+        return attempt, {**named, "pod": entry.sets["claimedBy"], "claimedAt": entry.at}
+    if entry.cause.startswith("end: ") or entry.cause == "rescue":
+        error = entry.sets.get("error") or {}
+        outcome = (
+            "lost" if entry.cause == "rescue" else entry.cause.removeprefix("end: ")
+        )
+        return entry.attempt, {
+            "runId": run_id,
+            "attempt": entry.attempt,
+            "outcome": outcome,
+            "code": error.get("code"),
+            "message": error.get("message"),
+            "endedAt": entry.at,
+        }
+    return entry.attempt, {}
+
+
+def stage_document(stage: CurrentStage | None) -> Document | None:
+    """Return a current stage as it is stored."""
+    return stage and {
+        "name": stage.name,
+        "progress": stage.progress,
+        "activity": stage.activity,
+    }
+
+
+def _guarded(
+    identity: str, guard: str, value: int, fields: Mapping[str, Any]
+) -> UpdateOne:
+    # `$not $gte` also matches a document that lacks the guard.
+    return UpdateOne(
+        {"_id": identity, guard: {"$not": {"$gte": value}}},
+        {"$set": {**fields, guard: value}},
+        upsert=True,
+    )

@@ -1,0 +1,324 @@
+"""Every type of event, with what it says.
+
+The class of a fact is its meaning; `TYPES` maps the public name to the class. Data may
+carry more fields than are named here: they are stored and shown, and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+Level = Literal["debug", "info", "warn", "warning", "error"]
+Verdict = Literal["pass", "fail"]
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one event says; the root of the catalogue."""
+
+
+class RunEnqueued(Fact):
+    """The run was submitted. Written by the control plane only."""
+
+    kind: Name
+
+
+class RunStarted(Fact):
+    """The pipeline's process took the run up."""
+
+    pod: str | None = None
+
+
+class RunHeartbeat(Fact):
+    """The pod is alive: utilisation as fractions of one, memory in MiB, temperature in °C."""
+
+    cpu_util: float | None = None
+    memory_mib: float | None = None
+    gpu_util: float | None = None
+    gpu_memory_mib: float | None = None
+    gpu_temperature_c: float | None = None
+
+
+class StageStarted(Fact):
+    """A stage begins; `index` of `total` counts from 1."""
+
+    stage: Name
+    index: int | None = None
+    total: int | None = None
+
+
+class StageProgress(Fact):
+    """How far a stage is, and what it does at the moment."""
+
+    stage: Name
+    progress: Fraction
+    activity: str | None = None
+
+
+class StageMetric(Fact):
+    """One measured number of a stage."""
+
+    stage: Name
+    name: Name
+    value: float
+    step: int | None = None
+
+
+class StageCompleted(Fact):
+    """A stage is done."""
+
+    stage: Name
+    duration_s: float | None = None
+
+
+class RunLog(Fact):
+    """One line for people."""
+
+    message: str
+    level: Level = "info"
+    stage: str | None = None
+
+
+class RunCompleted(Fact):
+    """The pipeline reached its end."""
+
+    summary: str | None = None
+
+
+class RunFailed(Fact):
+    """The run cannot go on; `retryable` says whether the same run may succeed later."""
+
+    code: Name
+    message: str
+    stage: str | None = None
+    traceback: str | None = None
+    retryable: bool = False
+
+
+class RunCanceled(Fact):
+    """The run stopped because somebody asked."""
+
+    reason: str | None = None
+
+
+class RunPreempted(Fact):
+    """The pod goes away; the run is given back unharmed."""
+
+    reason: str | None = None
+
+
+class StatusChanged(Fact):
+    """A decision, as its journal entry recorded it. Written by the control plane only."""
+
+    cause: str
+    to: str
+
+
+class RunUsage(Fact):
+    """What was spent: tokens, money, seconds of a device."""
+
+    model: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    gpu_s: float | None = None
+
+
+class EventRefused(Fact):
+    """Stands in the place of a line that ingest refused for good."""
+
+    refused_type: str
+    code: str
+    message: str
+
+
+class NodeCreated(Fact):
+    """A node of the search tree: what shall be tried, and from which parent."""
+
+    stage: Name
+    node: Name
+    plan: str
+    parent: str | None = None
+    params: dict[str, Any] = {}
+
+
+class NodeCodeGenerated(Fact):
+    """The code of a node was written."""
+
+    stage: Name
+    node: Name
+
+
+class NodeExecuting(Fact):
+    """A node runs now."""
+
+    stage: Name
+    node: Name
+
+
+class NodeCompleted(Fact):
+    """A node was tried: its metric (on validation data), or why it is buggy."""
+
+    stage: Name
+    node: Name
+    buggy: bool
+    seconds: float
+    metric: float | None = None
+    metric_name: str | None = None
+    error: str | None = None
+
+
+class NodeSelectedBest(Fact):
+    """The node that a stage hands on, and why."""
+
+    stage: Name
+    node: Name
+    metric: float | None = None
+    reason: str | None = None
+
+
+class IdeationStarted(Fact):
+    """Ideas are being looked for."""
+
+
+class IdeationGenerated(Fact):
+    """Ideas were found."""
+
+    ideas: list[dict[str, Any]]
+
+
+class IdeationFailed(Fact):
+    """No idea came out, and why."""
+
+    code: Name
+    message: str
+
+
+class PaperStarted(Fact):
+    """The paper is being written."""
+
+
+class PaperGenerated(Fact):
+    """The paper exists under this artifact name."""
+
+    name: Name
+    title: str | None = None
+    pages: int | None = None
+
+
+class ValidationAutoStarted(Fact):
+    """The claim is being measured again with fresh seeds."""
+
+
+class ValidationAutoCompleted(Fact):
+    """What the measurement says about the claim."""
+
+    verdict: Verdict
+    summary: str | None = None
+    scores: dict[str, Any] = {}
+
+
+class ValidationHumanCompleted(Fact):
+    """What a person says about the claim. Written by the control plane only."""
+
+    verdict: Verdict
+    reviewer: str | None = None
+    notes: str | None = None
+
+
+class ArtifactDetected(Fact):
+    """The pipeline made a file that shall be kept."""
+
+    name: Name
+    stage: str | None = None
+
+
+class ArtifactRegistered(Fact):
+    """The file lies in object storage under `key`, byte for byte; `size` in bytes."""
+
+    name: Name
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: Sha256
+    content_type: str = "application/octet-stream"
+    stage: str | None = None
+
+
+class ArtifactFailed(Fact):
+    """The file could not be kept, and why."""
+
+    name: Name
+    code: Name
+    message: str
+
+
+class Unknown(Fact):
+    """A type of the `ai.` family that this version does not know: kept, shown, without effect."""
+
+
+TYPES: Final[Mapping[str, type[Fact]]] = {
+    "ai.run.enqueued": RunEnqueued,
+    "ai.run.started": RunStarted,
+    "ai.run.heartbeat": RunHeartbeat,
+    "ai.run.stage_started": StageStarted,
+    "ai.run.stage_progress": StageProgress,
+    "ai.run.stage_metric": StageMetric,
+    "ai.run.stage_completed": StageCompleted,
+    "ai.run.log": RunLog,
+    "ai.run.completed": RunCompleted,
+    "ai.run.failed": RunFailed,
+    "ai.run.canceled": RunCanceled,
+    "ai.run.preempted": RunPreempted,
+    "ai.run.status_changed": StatusChanged,
+    "ai.run.usage": RunUsage,
+    "ai.run.event_refused": EventRefused,
+    "ai.node.created": NodeCreated,
+    "ai.node.code_generated": NodeCodeGenerated,
+    "ai.node.executing": NodeExecuting,
+    "ai.node.completed": NodeCompleted,
+    "ai.node.selected_best": NodeSelectedBest,
+    "ai.ideation.started": IdeationStarted,
+    "ai.ideation.generated": IdeationGenerated,
+    "ai.ideation.failed": IdeationFailed,
+    "ai.paper.started": PaperStarted,
+    "ai.paper.generated": PaperGenerated,
+    "ai.validation.auto_started": ValidationAutoStarted,
+    "ai.validation.auto_completed": ValidationAutoCompleted,
+    "ai.validation.human_completed": ValidationHumanCompleted,
+    "ai.artifact.detected": ArtifactDetected,
+    "ai.artifact.registered": ArtifactRegistered,
+    "ai.artifact.failed": ArtifactFailed,
+}
+_NAMES: Final[Mapping[type[Fact], str]] = {fact: name for name, fact in TYPES.items()}
+
+
+def type_of(fact: type[Fact]) -> str:
+    """Return the public name, such as `ai.run.started`."""
+    return _NAMES[fact]
+
+
+# Only the control plane writes these; ingest refuses them from anybody else.
+RESERVED: Final = frozenset(
+    type_of(fact) for fact in (RunEnqueued, StatusChanged, ValidationHumanCompleted)
+)
+
+# Order does not matter for these, so they may come without a sequence.
+COMMUTATIVE: Final = frozenset(
+    type_of(fact) for fact in (RunHeartbeat, RunLog, RunUsage, StageMetric)
+)
+
+# These end an attempt.
+ENDS: Final = frozenset(
+    type_of(fact) for fact in (RunCompleted, RunFailed, RunCanceled, RunPreempted)
+)
+
+
+def data_of(fact: Fact) -> dict[str, Any]:
+    """Return the fields of `fact` as they travel in an event's `data`."""
+    data: dict[str, Any] = msgspec.to_builtins(fact)
+    return data

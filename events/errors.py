@@ -1,0 +1,73 @@
+"""Errors that say what the catcher should do.
+
+Each has a stable `code` that programs may compare, and a message for people that
+says what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PodfleetError(Exception):
+    """Root of the errors that this project raises on purpose."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Transient(PodfleetError):
+    """The other side cannot answer now: try again later, nothing was decided."""
+
+    def __init__(
+        self, code: str, message: str, *, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(code, message)
+        self.retry_after_s = retry_after_s
+
+
+class Rejected(PodfleetError):
+    """The caller is wrong: tell them, do not try the same again."""
+
+
+class NotFound(Rejected):
+    """The caller named something that does not exist."""
+
+
+class Conflict(Rejected):
+    """The caller came too late, or asks for what the current state forbids."""
+
+
+class LeaseLost(PodfleetError):
+    """Another owner may hold the run: stop, write nothing."""
+
+    def __init__(self, run_id: str, attempt: int) -> None:
+        super().__init__(
+            "LEASE_LOST", f"attempt {attempt} of run {run_id} is no longer ours"
+        )
+        self.run_id = run_id
+        self.attempt = attempt
+
+
+class ConfigError(PodfleetError):
+    """The configuration cannot work; lists every problem at once."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("CONFIG", "\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class PipelineError(Exception):
+    """A pipeline cannot go on, for a reason that has a code of its own."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+
+class Canceled(BaseException):
+    """Somebody asked the pipeline to stop. No `Exception`, so that no pipeline swallows it."""

@@ -1,0 +1,99 @@
+"""A decision, and the one update that makes it and writes it down.
+
+Law: whatever changes a run by decision raises `revision` and appends to `journal` in the
+same atomic update. The entry is evaluated by the server, so a phase that moved meanwhile
+is recorded rightly. Both sides of the fleet decide (the worker claims and settles, the
+control plane does the rest), therefore the update's shape lives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from events.lifecycle import Cause, Status
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTime:
+    """The store's own clock, plus an offset; evaluated by the server."""
+
+    plus_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A server-side expression that stands for itself."""
+
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A change of a run: where it goes, why, by whom, and which fields change with it.
+
+    `sets` is recorded in the journal and replayed; `silent` is written and not recorded
+    (the lease, which only its owner and the store's clock judge).
+    `by` ends in `#a<attempt>` when a worker decides: the actor's own term.
+    """
+
+    cause: Cause
+    to: Status
+    by: str
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    silent: Mapping[str, Any] = field(default_factory=dict)
+
+
+def update(decision: Decision) -> list[dict[str, Any]]:
+    """Return the update pipeline of `decision`; every value in it is data, never an operator."""
+    recorded = {name: expression(value) for name, value in decision.sets.items()}
+    entry = {
+        "n": {"$add": ["$revision", 1]},
+        "cause": {"$literal": decision.cause.value},
+        "by": {"$literal": decision.by},
+        "at": "$$NOW",
+        "from": "$status",
+        "to": {"$literal": decision.to.value},
+        "attempt": "$attempt",
+        "seq": "$lastEventSeq",
+        "set": {"$mergeObjects": [recorded]} if recorded else {"$literal": {}},
+    }
+    return [
+        {
+            "$set": {
+                **recorded,
+                **{name: expression(value) for name, value in decision.silent.items()},
+                "status": {"$literal": decision.to.value},
+                "revision": {"$add": ["$revision", 1]},
+                "journal": {"$concatArrays": ["$journal", [entry]]},
+            }
+        }
+    ]
+
+
+def expression(value: Any) -> Any:
+    """Return `value` as a server expression; a mapping replaces what was there, whole."""
+    match value:
+        case ServerTime(plus_s=0.0):
+            return "$$NOW"
+        case ServerTime(plus_s=offset):
+            milliseconds = int(offset * 1000)
+            return {
+                "$dateAdd": {
+                    "startDate": "$$NOW",
+                    "unit": "millisecond",
+                    "amount": milliseconds,
+                }
+            }
+        case Expression(body=body):
+            return body
+        case Mapping() if value:
+            # `$set` would merge a bare document into the old one.
+            return {
+                "$mergeObjects": [
+                    {key: expression(each) for key, each in value.items()}
+                ]
+            }
+        case _:
+            return {"$literal": value}

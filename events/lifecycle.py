@@ -1,0 +1,203 @@
+"""The life of a run, on one page: which cause leads from which status to which.
+
+Every change of a status is one row of `TRANSITIONS`. The functions below choose among
+the targets of a row; a pair that no row names is answered with `Illegal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, Literal
+
+
+class Status(StrEnum):
+    """Where a run stands."""
+
+    DELAYED = "DELAYED"
+    QUEUED = "QUEUED"
+    SCHEDULED = "SCHEDULED"
+    RUNNING = "RUNNING"
+    AUTO_VALIDATING = "AUTO_VALIDATING"
+    CANCELING = "CANCELING"
+    AWAITING_HUMAN = "AWAITING_HUMAN"
+    COMPLETED = "COMPLETED"
+    HUMAN_VALIDATED = "HUMAN_VALIDATED"
+    HUMAN_REJECTED = "HUMAN_REJECTED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+
+
+class Cause(StrEnum):
+    """Why a status changes."""
+
+    SUBMIT = "submit"
+    CLAIM = "claim"
+    STARTED = "started"
+    AUTO_STARTED = "auto_started"
+    END_COMPLETED = "end: completed"
+    END_FAILED = "end: failed"
+    END_PREEMPTED = "end: preempted"
+    END_CANCELED = "end: canceled"
+    SETTLED = "settled"
+    RESCUE = "rescue"
+    CANCEL = "cancel"
+    PROMOTE = "promote"
+    QUEUE_TIMEOUT = "queue time over"
+    REVIEW = "review"
+
+
+S = Status
+LIVE: Final = (S.SCHEDULED, S.RUNNING, S.AUTO_VALIDATING)
+HELD: Final = frozenset({*LIVE, S.CANCELING})
+
+
+def _from_live(*targets: Status) -> dict[Status, tuple[Status, ...]]:
+    return dict.fromkeys(LIVE, targets)
+
+
+# The first target of a row is the usual one.
+TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
+    Cause.CLAIM: {S.QUEUED: (S.SCHEDULED,)},
+    Cause.STARTED: {S.SCHEDULED: (S.RUNNING,)},
+    Cause.AUTO_STARTED: {
+        S.SCHEDULED: (S.AUTO_VALIDATING,),
+        S.RUNNING: (S.AUTO_VALIDATING,),
+    },
+    Cause.END_COMPLETED: {
+        **_from_live(S.COMPLETED, S.AWAITING_HUMAN),
+        S.CANCELING: (S.CANCELED,),
+    },
+    Cause.END_FAILED: {**_from_live(S.DELAYED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.END_PREEMPTED: {**_from_live(S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.END_CANCELED: {**_from_live(S.QUEUED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.RESCUE: {**_from_live(S.DELAYED, S.FAILED), S.CANCELING: (S.CANCELED,)},
+    Cause.CANCEL: {
+        **_from_live(S.CANCELING),
+        S.QUEUED: (S.CANCELED,),
+        S.DELAYED: (S.CANCELED,),
+        S.AWAITING_HUMAN: (S.CANCELED,),
+    },
+    Cause.PROMOTE: {S.DELAYED: (S.QUEUED,)},
+    Cause.QUEUE_TIMEOUT: {S.QUEUED: (S.FAILED,), S.DELAYED: (S.FAILED,)},
+    Cause.REVIEW: {S.AWAITING_HUMAN: (S.HUMAN_VALIDATED, S.HUMAN_REJECTED)},
+    # A settle that comes after the end only records what the worker knows; any status stays.
+    Cause.SETTLED: {status: (status,) for status in Status},
+}
+INITIAL: Final = frozenset({S.QUEUED, S.DELAYED})
+FINAL: Final = frozenset(
+    status
+    for status in Status
+    if not any(
+        status in row
+        for cause, row in TRANSITIONS.items()
+        if cause is not Cause.SETTLED
+    )
+)
+
+Outcome = Literal["completed", "failed", "preempted", "canceled"]
+END_CAUSES: Final[Mapping[Outcome, Cause]] = {
+    "completed": Cause.END_COMPLETED,
+    "failed": Cause.END_FAILED,
+    "preempted": Cause.END_PREEMPTED,
+    "canceled": Cause.END_CANCELED,
+}
+
+LEASE_TTL_S: Final = 60.0
+INFRA_FAILURES_MAX: Final = 5
+PREEMPTIONS_MAX: Final = 100
+BACK_OFF_FIRST_S: Final = 2.0
+BACK_OFF_MAX_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Illegal:
+    """No row of the table leads from this status by this cause."""
+
+    status: Status
+    cause: Cause
+
+    def __str__(self) -> str:
+        return f"a run that is {self.status} cannot change by '{self.cause}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What was charged so far, each kind against its own budget."""
+
+    app: int = 0
+    infra: int = 0
+    preempted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The part of a run on which its end depends."""
+
+    status: Status
+    failures: Failures
+    max_attempts: int
+    review: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Where an attempt's end leads: the status, the budgets after it, and how long to wait."""
+
+    to: Status
+    failures: Failures
+    delay_s: float | None = None
+
+
+def next_status(status: Status, cause: Cause) -> Status | Illegal:
+    """Return the usual target of `cause`, or `Illegal`."""
+    targets = TRANSITIONS[cause].get(status)
+    return targets[0] if targets else Illegal(status, cause)
+
+
+def advance(status: Status, cause: Cause) -> Status:
+    """Return the status after a phase event: a live run goes forward only, all else stays."""
+    target = next_status(status, cause)
+    return status if isinstance(target, Illegal) else target
+
+
+def end(
+    run: Standing, outcome: Outcome, *, retryable: bool, jitter: float
+) -> Ending | Illegal:
+    """Decide what an attempt's end means for its run; `jitter` in [0, 1) spreads the retries."""
+    cause = END_CAUSES[outcome]
+    if isinstance(usual := next_status(run.status, cause), Illegal):
+        return usual
+    if run.status is S.CANCELING:
+        return Ending(S.CANCELED, run.failures)
+    match outcome:
+        case "completed":
+            return Ending(S.AWAITING_HUMAN if run.review else S.COMPLETED, run.failures)
+        case "failed":
+            failures = replace(run.failures, app=run.failures.app + 1)
+            if retryable and failures.app < run.max_attempts:
+                return Ending(S.DELAYED, failures, back_off_s(failures.app, jitter))
+            return Ending(S.FAILED, failures)
+        case "preempted" | "canceled":
+            failures = replace(run.failures, preempted=run.failures.preempted + 1)
+            spent = failures.preempted > PREEMPTIONS_MAX
+            return Ending(S.FAILED if spent else S.QUEUED, failures)
+
+
+def rescue(run: Standing, *, jitter: float) -> Ending | Illegal:
+    """Decide what becomes of a run whose owner let the lease run out."""
+    if isinstance(usual := next_status(run.status, Cause.RESCUE), Illegal):
+        return usual
+    if run.status is S.CANCELING:
+        return Ending(S.CANCELED, run.failures)
+    failures = replace(run.failures, infra=run.failures.infra + 1)
+    if failures.infra > INFRA_FAILURES_MAX:
+        return Ending(S.FAILED, failures)
+    return Ending(S.DELAYED, failures, back_off_s(failures.infra, jitter))
+
+
+def back_off_s(failure: int, jitter: float) -> float:
+    """Return the wait before the retry after the `failure`th failure: doubling, with full jitter above half."""
+    ceiling = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(failure - 1, 30))
+    return ceiling * (0.5 + jitter / 2)

@@ -1,0 +1,157 @@
+"""What can be run: the kinds, what each one's specification says, and which pods may serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from events.errors import Rejected
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
+Review = Literal["none", "human"]
+
+TITLE_MAX: Final = 200
+GPU_TIERS: Final = (
+    "cpu",
+    "8",
+    "16",
+    "24",
+    "40",
+    "80",
+)  # GiB of GPU memory, smallest first
+ANY_REGION: Final = "any"
+
+
+class Idea(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A research idea: the seven fields of the AI-Scientist family; plain text fills the hypothesis."""
+
+    short_hypothesis: str = msgspec.field(name="Short Hypothesis")
+    name: str = msgspec.field(name="Name", default="")
+    title: str = msgspec.field(name="Title", default="")
+    related_work: str = msgspec.field(name="Related Work", default="")
+    abstract: str = msgspec.field(name="Abstract", default="")
+    experiments: str | list[str] = msgspec.field(name="Experiments", default="")
+    risks: str | list[str] = msgspec.field(
+        name="Risk Factors and Limitations", default=""
+    )
+
+
+class NodeLimits(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """How many nodes of the search tree each stage may try; None leaves it to the preset."""
+
+    Stage_1: Positive | None = None
+    Stage_2: Positive | None = None
+    Stage_3: Positive | None = None
+    Stage_4: Positive | None = None
+
+
+class ExperimentSpec(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """One experiment: an idea tried on a data set by a bounded search."""
+
+    idea: str | Idea
+    dataset: str | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    nodes: NodeLimits = NodeLimits()
+    time_limit_s: Seconds = 3600.0
+    review: Review = "none"
+    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    max_tokens: Positive | None = None
+    preset: Literal["quick", "standard"] = "standard"
+
+
+class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The smoke test of a pod: sleeps, speaks, writes an artifact, and ends in the way it is told."""
+
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=24 * 3600)] = 1.0
+    events: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10
+    artifact_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 1024
+    end: Literal[
+        "completed", "exception", "retryable", "kill", "segfault", "out_of_memory", "cuda_out_of_memory",
+        "hang", "deaf", "exit",
+    ] = "completed"  # fmt: skip
+    time_limit_s: Seconds = 3600.0
+    review: Review = "none"
+
+
+Spec = ExperimentSpec | ProbeSpec
+KINDS: Final[Mapping[str, type[Spec]]] = {
+    "experiment": ExperimentSpec,
+    "probe": ProbeSpec,
+}
+
+
+class Requirements(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What a pod must have: memory of one GPU in GiB (0: none needed), and its region."""
+
+    gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
+    region: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] = ANY_REGION
+
+
+def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
+    """Return the checked specification of a run of `kind`.
+
+    Raises `Rejected` that names the kinds, or the field that is wrong.
+    """
+    if kind not in KINDS:
+        raise Rejected(
+            "unknown_kind",
+            f"unknown kind {kind!r}; known kinds: {', '.join(sorted(KINDS))}",
+        )
+    try:
+        spec = msgspec.convert(dict(raw), KINDS[kind])
+    except msgspec.ValidationError as error:
+        raise Rejected("invalid_spec", f"spec: {error}") from error
+    if (
+        isinstance(spec, ExperimentSpec)
+        and not idea_of(spec.idea).short_hypothesis.strip()
+    ):
+        raise Rejected(
+            "invalid_spec", "spec: `idea` is empty; say what shall be tested"
+        )
+    return spec
+
+
+def idea_of(idea: str | Idea) -> Idea:
+    """Return `idea` in its seven fields."""
+    return idea if isinstance(idea, Idea) else Idea(short_hypothesis=idea)
+
+
+def read_requirements(raw: Mapping[str, Any]) -> Requirements:
+    """Return checked requirements. Raises `Rejected` that names the field that is wrong."""
+    try:
+        return msgspec.convert(dict(raw), Requirements)
+    except msgspec.ValidationError as error:
+        raise Rejected("invalid_requirements", f"requires: {error}") from error
+
+
+def title_of(kind: str, spec: Spec) -> str:
+    """Return the line under which people find the run."""
+    if isinstance(spec, ExperimentSpec):
+        idea = idea_of(spec.idea)
+        return (idea.title or idea.name or idea.short_hypothesis).strip()[:TITLE_MAX]
+    return kind
+
+
+def class_key(kind: str, requirements: Requirements) -> str:
+    """Return `kind/gpu tier/region`: everything by which a claim may choose among runs."""
+    return f"{kind}/{gpu_tier(requirements.gpu_gib)}/{requirements.region}"
+
+
+def gpu_tier(gpu_gib: float) -> str:
+    """Return the smallest tier that holds `gpu_gib` GiB."""
+    if gpu_gib <= 0:
+        return GPU_TIERS[0]
+    return next(tier for tier in GPU_TIERS[1:] if gpu_gib <= float(tier))

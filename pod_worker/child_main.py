@@ -1,0 +1,332 @@
+"""The pipeline's process: imports what is heavy, says Ready, runs one order, ends.
+
+Law: it reports facts and nothing else; ids, times and sequences are its parent's. Run as
+`python -m pod_worker.child_main`, with two inherited pipes; `pod_worker.child` is the
+other side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from events.catalog import ENDS, TYPES, Fact, RunCanceled, RunFailed, RunLog, type_of
+from events.clock import SystemClock
+from events.errors import Canceled, Rejected
+from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, decode_start, encode
+from events.runs import read_spec
+from stages.context import OUTSIDE, Context
+from stages.pipeline import Pipeline, run_pipeline
+from stages.registry import installed, load
+
+# Characters of one field in a frame that would else be too long; JSON may need six bytes for each.
+TEXT_MAX: Final = 10_000
+NAME_MAX: Final = 200
+NAMES: Final = frozenset({"code", "name", "node", "stage"})  # fields that hold at most NAME_MAX characters
+PR_SET_PDEATHSIG: Final = 1
+
+Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
+
+
+def main(argv: Sequence[str], loader: Loader | None = None) -> int:
+    """Serve one order; return the exit status."""
+    arguments = _parse(argv)
+    _prepare(arguments.die_with)
+    interruption = Interruption()
+    signal.signal(signal.SIGTERM, interruption.on_signal)
+    reporter = PipeReporter(arguments.events_fd, interruption)
+    pipelines = (loader or load_what_works)(arguments.kinds or installed())
+    if not pipelines:
+        return 1  # why is on standard error
+    reporter.send(Ready(kinds=sorted(pipelines), device=device_in_words()))
+    order = read_order(arguments.orders_fd)
+    if order is not None:
+        serve(order, pipelines, reporter, interruption)
+    return 0
+
+
+def load_what_works(kinds: Sequence[str]) -> dict[str, Pipeline]:
+    """Import each pipeline by itself: one that is broken must not take the others off the pod."""
+    pipelines: dict[str, Pipeline] = {}
+    for kind in kinds:
+        try:
+            pipelines |= load([kind])
+        except Exception:  # noqa: BLE001 - an import may raise anything; the parent logs what we print
+            traceback.print_exc()
+    return pipelines
+
+
+def read_order(orders_fd: int) -> Start | None:
+    """Wait for the order; None when the parent went away without one."""
+    with os.fdopen(orders_fd, "rb") as orders:
+        line = orders.readline()
+    return decode_start(line) if line.endswith(b"\n") else None
+
+
+def serve(
+    order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter, interruption: Interruption
+) -> None:
+    """Run the order; exactly one final event leaves this process, whenever a signal strikes."""
+    try:
+        interruption.arm()
+        _run(order, pipelines, reporter)
+    except Canceled as error:  # it struck between the pipeline and the report of its end
+        if not reporter.ended:
+            reporter.say(RunCanceled(reason=str(error)))
+
+
+def _run(order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter) -> None:
+    pipeline = pipelines.get(order.kind)
+    if pipeline is None:
+        message = f"this pod has no pipeline for {order.kind!r}; it has {', '.join(sorted(pipelines))}"
+        reporter.say(RunFailed(code="NOT_AVAILABLE", message=message, stage=OUTSIDE, retryable=True))
+        return
+    try:
+        spec = read_spec(order.kind, order.spec)
+    except Rejected as error:
+        reporter.say(RunFailed(code="CONFIG", message=error.message, stage=OUTSIDE))
+        return
+    context = Context(
+        run_id=order.run_id,
+        attempt=order.attempt,
+        spec=spec,
+        workspace=Path(order.workspace),
+        clock=SystemClock(),
+        reporter=reporter,
+    )
+    run_pipeline(pipeline, context)
+
+
+class Interruption:
+    """Turns the first SIGTERM into `Canceled`, at a moment when no frame is half written.
+
+    Used as a context manager, it puts the exception off until the block is left. Before
+    `arm` the process has nothing to clean up and just goes.
+    """
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._spent = False
+        self._pending = False
+        self._depth = 0
+        self._main = threading.main_thread().ident
+
+    def arm(self) -> None:
+        """From now on there is work to cancel."""
+        self._armed = True
+
+    def close(self) -> None:
+        """From now on there is nothing left to cancel."""
+        self._spent = True
+        self._pending = False
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self._armed:
+            os._exit(0)
+        if self._spent:
+            return  # a second request must not break into the clean-up after the first
+        self._spent = True
+        if self._depth:
+            self._pending = True
+        else:
+            raise _canceled()
+
+    def __enter__(self) -> None:
+        if threading.get_ident() == self._main:  # signals strike in the main thread only
+            self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if threading.get_ident() != self._main:
+            return
+        self._depth -= 1
+        if self._pending and not self._depth:
+            self._pending = False
+            raise _canceled()
+
+
+class PipeReporter:
+    """Writes frames into the pipe to the parent; a full pipe makes the pipeline wait."""
+
+    def __init__(self, events_fd: int, interruption: Interruption) -> None:
+        self.ended = False
+        self._fd = events_fd
+        self._interruption = interruption
+        self._lock = threading.Lock()  # a pipeline may report from several threads
+        os.set_inheritable(events_fd, False)
+        os.register_at_fork(after_in_child=self._disown)
+
+    def say(self, fact: Fact) -> None:
+        """Report a fact; one that cannot travel becomes an error line that says so."""
+        is_end = type_of(type(fact)) in ENDS
+        if is_end:
+            flush_output()  # what was printed before the end is read before the end
+        with self._interruption:
+            self._write(frame_of(fact))
+            if is_end:
+                self.ended = True
+                self._interruption.close()
+
+    def made(self, path: Path, *, name: str, content_type: str, stage: str | None) -> None:
+        """Hand a finished file over. Raises `ValueError` for a name that no artifact can have."""
+        if not 0 < len(name) <= NAME_MAX or clean(name) != name:
+            raise ValueError(f"an artifact's name is text of 1 to {NAME_MAX} characters: {name!r}")
+        self.send(Made(path=str(path.absolute()), name=name, content_type=content_type, stage=stage))
+
+    def send(self, frame: FromChild) -> None:
+        """Write one frame, whole."""
+        with self._interruption:
+            self._write(encode(frame))
+
+    def _write(self, line: bytes) -> None:
+        with self._lock:
+            if self._fd < 0:
+                raise RuntimeError("only the pipeline's own process may report, not one that it forked")
+            view = memoryview(line)
+            while view:
+                view = view[os.write(self._fd, view) :]
+
+    def _disown(self) -> None:
+        """A forked process shares the pipe but not the lock: its frames would cut into ours."""
+        os.close(self._fd)
+        self._fd = -1
+        self._lock = threading.Lock()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a fact cannot travel."""
+
+    reason: str
+
+
+def frame_of(fact: Fact) -> bytes:
+    """Return the line that reports `fact`; texts are cut, if else the line would be too long."""
+    line = _encoded(fact)
+    if not isinstance(line, Misfit):
+        return line
+    fitted = _encoded(msgspec.structs.replace(fact, **_cut_texts(fact)))
+    if not isinstance(fitted, Misfit):
+        return fitted
+    name = type_of(type(fact))
+    message = cut(clean(f"{name} was not reported as it was: {fitted.reason}"), TEXT_MAX)
+    line = encode(Said(type_of(RunLog), {"message": message, "level": "error"}))
+    if isinstance(fact, RunFailed):  # an end is never lost, whatever else of it is
+        message = cut(clean(f"{fact.code}: {fact.message}"), TEXT_MAX)
+        line += encode(Said(name, {"code": "FAILED", "message": message, "retryable": fact.retryable}))
+    elif name in ENDS:
+        line += encode(Said(name, {}))
+    return line
+
+
+def _encoded(fact: Fact) -> bytes | Misfit:
+    """Return the frame, if it is short enough and the control plane would take it."""
+    name = type_of(type(fact))
+    try:
+        data = msgspec.json.encode(fact, enc_hook=_plain)
+        msgspec.json.decode(data, type=TYPES[name])
+        line = encode(Said(name, msgspec.Raw(data)))  # type: ignore[arg-type] # already JSON
+    except (ValueError, TypeError, OverflowError) as error:
+        return Misfit(str(error))
+    if len(line) > LINE_MAX_BYTES:
+        return Misfit(f"{len(line)} bytes are more than {LINE_MAX_BYTES}")
+    return line
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy or torch as Python's own."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _cut_texts(fact: Fact) -> dict[str, str]:
+    """Return the text fields of `fact` as they can travel: valid, and short enough together."""
+    fields = msgspec.structs.asdict(fact)
+    texts = {name: clean(value) for name, value in fields.items() if isinstance(value, str)}
+    return {name: cut(text, NAME_MAX if name in NAMES else TEXT_MAX) for name, text in texts.items()}
+
+
+def cut(text: str, limit: int) -> str:
+    """Return `text`, without its middle if it has more than `limit` characters."""
+    if len(text) <= limit:
+        return text
+    note = f" [... {len(text) - limit} characters left out ...] "
+    kept = max(0, limit - len(note))
+    head = kept // 2
+    return text[:head] + note + text[len(text) - (kept - head) :]
+
+
+def clean(text: str) -> str:
+    """Return `text` without lone surrogates, which no UTF-8 can carry."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def device_in_words() -> str:
+    """Return what the pipelines compute on, for people; asks torch only if a pipeline imported it."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
+    threads = torch.get_num_threads() if torch is not None else len(os.sched_getaffinity(0))
+    return f"cpu, {threads} threads"
+
+
+def _canceled() -> Canceled:
+    return Canceled("the pod asked the pipeline to stop")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m pod_worker.child_main", description=__doc__)
+    parser.add_argument("--events-fd", type=int, required=True)
+    parser.add_argument("--orders-fd", type=int, required=True)
+    parser.add_argument("--die-with", type=int, help="process id of the parent: end when it ends")
+    parser.add_argument("--kinds", nargs="*", help="load these kinds only")
+    return parser.parse_args(argv)
+
+
+def _prepare(parent: int | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
+    faulthandler.enable()  # a crash in native code leaves the Python stack on standard error
+    # Gigabytes of core file would fill the pod's disk; whoever wants one may raise the limit again.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    if parent is not None:
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we asked to die with it
+            os._exit(0)
+
+
+def flush_output() -> None:
+    """Send what was printed so far on its way."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):  # a pipeline may have closed or replaced its streams
+            stream.flush()
+
+
+def leave(status: int) -> None:
+    """End the process at once: no thread of the pipeline holds the pod, no clean-up can crash."""
+    flush_output()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""What a pod learns from the queue: which classes wait, which run is its own, what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from events.settlement import End
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingClass:
+    """A class in which at least one run waits, with the priority of its head."""
+
+    collection: str
+    class_key: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that is ours: the attempt is our term, the token our proof."""
+
+    collection: str
+    run_id: str
+    attempt: int
+    token: str
+    kind: str
+    spec: Mapping[str, Any]
+    hypothesis_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the fleet wants of the owner of a run."""
+
+    cancel: bool
+
+
+class Queue(Protocol):
+    """Any place where runs wait. Every method raises `Transient` when it cannot know."""
+
+    def waiting(self, collections: Sequence[str]) -> list[WaitingClass]: ...
+
+    def claim(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
+        """Take the head of a class; None when it is empty by now."""
+        ...
+
+    def recover(self, collections: Sequence[str], token: str) -> Claim | None:
+        """Find the claim that was made with `token`; None when it never happened or is over."""
+        ...
+
+    def renew(self, claim: Claim) -> Orders:
+        """Extend the lease. Raises `LeaseLost`."""
+        ...
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+        """End the attempt, whose last sequence is `last`; again is the same. Raises `LeaseLost`."""
+        ...

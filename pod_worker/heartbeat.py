@@ -1,0 +1,78 @@
+"""Keeps the lease of one claim, and hears what the fleet orders."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from events.clock import Clock
+from events.errors import LeaseLost
+from events.lifecycle import LEASE_TTL_S
+from events.loops import run_every
+from pod_worker.claim import Claim, Orders
+from pod_worker.lease import RENEW_EVERY_S, Lease, grant, lose
+
+log = logging.getLogger(__name__)
+
+
+class Renewals(Protocol):
+    """The part of the queue that a heartbeat needs."""
+
+    def renew(self, claim: Claim) -> Orders: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What the last beat brought."""
+
+    lease: Lease
+    cancel: bool = False
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Renews in a thread of its own, which a busy child or a slow disk cannot starve."""
+
+    claim: Claim
+    renewals: Renewals
+    clock: Clock
+    pulse: Pulse
+    ttl_s: float = LEASE_TTL_S
+    every_s: float = RENEW_EVERY_S
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        """Beat until `stop`."""
+        work = threading.Thread(target=self._beat, name=f"lease-{self.claim.run_id}", daemon=True)
+        work.start()
+
+    def stop(self) -> None:
+        """Beat no more; a renewal under way changes nothing that matters."""
+        self._stop.set()
+
+    def run_once(self) -> Pulse:
+        """Ask for one renewal; `Transient` means that nobody knows."""
+        asked_at_s = self.clock.monotonic_s()
+        try:
+            orders = self.renewals.renew(self.claim)
+        except LeaseLost:
+            log.warning("lease.lost", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
+            self.lose()
+        else:
+            with self._lock:
+                lease = self.pulse.lease
+                if not lease.is_lost:
+                    lease = grant(asked_at_s=asked_at_s, ttl_s=self.ttl_s)
+                self.pulse = Pulse(lease, cancel=self.pulse.cancel or orders.cancel)
+        return self.pulse
+
+    def lose(self) -> None:
+        """Take note that the lease is another's."""
+        with self._lock:
+            self.pulse = replace(self.pulse, lease=lose(self.pulse.lease))
+
+    def _beat(self) -> None:
+        run_every(self.every_s, self.run_once, stop=self._stop, clock=self.clock)

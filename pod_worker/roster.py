@@ -1,0 +1,107 @@
+"""Tells the fleet that this pod is here, what it has and what it does, and hears its orders."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol
+
+from events.catalog import RunHeartbeat
+from events.delivery import Telemetry as Spool
+from pod_worker.claim import Claim
+from pod_worker.gpu import Capabilities, Gauges, Telemetry
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY_S: Final = 10.0
+
+State = Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodReport:
+    """One line of the roster."""
+
+    id: str
+    pod: str
+    mode: str
+    region: str | None
+    kinds: tuple[str, ...]
+    state: State
+    run_id: str | None
+    attempt: int | None
+    device: str | None
+    capabilities: Capabilities
+    telemetry: Telemetry
+    version: str
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PodOrders:
+    """What the fleet wants of the pod."""
+
+    drain: bool
+
+
+class Reports(Protocol):
+    """Where reports go."""
+
+    def report(self, report: PodReport) -> PodOrders:
+        """Store the report and return the orders. Raises `Transient`."""
+        ...
+
+
+@dataclass(slots=True)
+class Standing:
+    """What the worker's main thread does, for the roster to tell."""
+
+    kinds: tuple[str, ...] = ()
+    device: str | None = None
+    state: State = "starting"
+    claim: Claim | None = None
+
+
+@dataclass(slots=True)
+class Roster:
+    """Reports one pod; `drained` turns true when the fleet orders it, and stays so."""
+
+    reports: Reports
+    gauges: Gauges
+    spool: Spool
+    identity: dict[str, Any]
+    standing: Standing = field(default_factory=Standing)
+    drained: bool = False
+
+    def run_once(self) -> PodOrders:
+        """Report now; a running claim gets its heartbeat event along the way."""
+        now = self.standing
+        telemetry = self.gauges.sample()
+        if now.claim is not None:
+            beat = RunHeartbeat(
+                cpu_util=telemetry.cpu_util,
+                memory_mib=telemetry.memory_mib,
+                gpu_util=telemetry.gpu_util,
+                gpu_memory_mib=telemetry.gpu_memory_mib,
+                gpu_temperature_c=telemetry.gpu_temperature_c,
+            )
+            self.spool.put(now.claim.run_id, now.claim.attempt, source_of(self.identity["id"], now.claim), beat)
+        report = PodReport(
+            **self.identity,
+            kinds=now.kinds,
+            state=now.state,
+            run_id=now.claim and now.claim.run_id,
+            attempt=now.claim and now.claim.attempt,
+            device=now.device,
+            capabilities=self.gauges.capabilities(),
+            telemetry=telemetry,
+        )
+        orders = self.reports.report(report)
+        self.drained = self.drained or orders.drain
+        return orders
+
+
+def source_of(pod_id: str, claim: Claim) -> str:
+    """Return the CloudEvents source of an attempt's events."""
+    return f"//podfleet/pods/{pod_id}/runs/{claim.run_id}/attempts/{claim.attempt}"

@@ -1,0 +1,59 @@
+"""What an attempt's end is: the child's last word, its death, and our own orders weighed, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
+from pod_worker.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
+
+Order = Literal["cancel", "preempt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that is known when a child is gone.
+
+    `said` is its own end event, if it reported one; `ordered` is why we told it to stop.
+    """
+
+    end: Exited | Signalled | NeverStarted
+    said: Fact | None = None
+    ordered: Order | None = None
+    timed_out: TimedOut | None = None
+    oom_evidence: bool = False
+    stage: str | None = None
+    last_words: str = ""
+
+
+def final_fact(evidence: Evidence) -> Fact:
+    """Return the one end event of the attempt.
+
+    A result that was reached before our order took effect counts; a failure that our order
+    caused does not.
+    """
+    if isinstance(evidence.said, RunCompleted):
+        return evidence.said
+    if evidence.ordered == "cancel":
+        return RunCanceled(reason="canceled on request")
+    if evidence.ordered == "preempt":
+        return RunPreempted(reason="the pod is going away")
+    if evidence.timed_out is not None:
+        return failure_for(evidence.timed_out, oom_evidence=False, stage=evidence.stage)
+    if isinstance(evidence.said, RunCanceled):
+        # Nobody of us asked for it: somebody outside signalled the process.
+        return RunFailed(
+            code="KILLED",
+            message="somebody outside the run told its process to stop",
+            stage=evidence.stage,
+            retryable=True,
+        )
+    if evidence.said is not None:
+        return evidence.said
+    return failure_for(
+        evidence.end,
+        oom_evidence=evidence.oom_evidence,
+        stage=evidence.stage,
+        last_words=evidence.last_words,
+    )

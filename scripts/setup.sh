@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Installs podfleet into .venv, at the versions of constraints.txt.
+#
+#   scripts/setup.sh demo      what a fleet on one machine needs
+#   scripts/setup.sh test      that, and what the gate needs
+#   scripts/setup.sh browser   the Chromium that the tests of the web pages need
+#
+# Safe to run again: does nothing when what is installed is what the files ask for.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+VENV=.venv
+STAMP=$VENV/podfleet-installed
+
+fail() {
+    printf 'setup: %s\n' "$1" >&2
+    shift
+    for line in "$@"; do printf '       %s\n' "$line" >&2; done
+    exit 1
+}
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-python3}" python3 python3.13 python3.12 python3.11; do
+        if command -v "$candidate" >/dev/null && is_new_enough "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed, and ${PYTHON:-python3} is $("${PYTHON:-python3}" --version 2>&1 || echo missing)." \
+        "Install one (on Debian 12 or newer: apt-get install python3 python3-venv)," \
+        "or name one: make PYTHON=/path/to/python3.12 ..."
+}
+
+make_venv() {
+    if is_new_enough $VENV/bin/python && $VENV/bin/python -m pip --version >/dev/null 2>&1; then return; fi
+    local python
+    python=$(find_python)
+    echo "setup: creating $VENV with $("$python" --version)"
+    "$python" -m venv --clear $VENV || fail "the venv module of $python does not work." \
+        "On Debian or Ubuntu: apt-get install python3-venv"
+}
+
+# the files that decide what is installed, and the place: an editable install knows its folder
+fingerprint() { { pwd; cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum; }
+
+install_extras() {
+    local extras=$1 wanted
+    wanted="$(fingerprint) $extras"
+    if [[ -f $STAMP ]] && grep -qxF "$wanted" $STAMP && [[ -x $VENV/bin/python ]]; then return; fi
+    make_venv
+    echo "setup: installing podfleet[$extras]; the first time this downloads about 1 GB"
+    # the build back-end first and pinned too, instead of a fresh one for each build
+    $VENV/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+    $VENV/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+        --no-build-isolation -e ".[$extras]"
+    if [[ $extras == *test* ]]; then
+        # all that the demo needs is in it
+        printf '%s\n' "$wanted" "$(fingerprint) $RUNTIME" >$STAMP
+    else
+        printf '%s\n' "$wanted" >$STAMP
+    fi
+}
+
+can_apt() { [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; }
+
+apt_install() {
+    echo "setup: installing $* by apt-get"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+# The wheel's mongod needs two libraries that a minimal image may lack.
+need_mongod() {
+    if [[ -n ${MONGODB_URL:-} ]]; then return; fi
+    if $VENV/bin/python -m control_plane.embedded >/dev/null 2>&1; then return; fi
+    if can_apt; then apt_install libcurl4 libssl3 || true; fi
+    $VENV/bin/python -m control_plane.embedded >/dev/null ||
+        fail "no MongoDB can be started on this machine (see above)." \
+            "If a library is missing, on Debian or Ubuntu: apt-get install libcurl4 libssl3"
+}
+
+need_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome; do
+        if command -v $name >/dev/null; then return; fi
+    done
+    if can_apt; then apt_install chromium || true; fi
+    command -v chromium >/dev/null || fail "the tests of the web pages need Chromium." \
+        "On Debian, as root: apt-get update && apt-get install -y --no-install-recommends chromium"
+}
+
+RUNTIME=pod,control,embedded,experiment
+
+case ${1:-} in
+demo)
+    install_extras $RUNTIME
+    need_mongod
+    ;;
+test)
+    install_extras $RUNTIME,test
+    need_mongod
+    ;;
+browser) need_browser ;;
+*) fail "say what for: demo, test or browser" ;;
+esac

@@ -1,0 +1,101 @@
+"""Everything a pipeline may touch, and the bracket around each stage.
+
+Law: a stage gives exactly one `stage_started`, and then one `stage_completed`, or the
+exception that goes on to become the run's single failure event.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from events.catalog import (
+    Fact,
+    Level,
+    RunLog,
+    StageCompleted,
+    StageMetric,
+    StageProgress,
+    StageStarted,
+)
+from events.clock import Clock
+from events.runs import Spec
+from stages.ports import Reporter
+
+OUTSIDE: Final = (
+    "run"  # the stage that a failure names when it happened between two stages
+)
+
+
+@dataclass(slots=True)
+class Where:
+    """The stage that runs now, kept after a failure so that it can be named."""
+
+    stage: str = OUTSIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One attempt's world: its specification, its folder, its clock, its voice."""
+
+    run_id: str
+    attempt: int
+    spec: Spec
+    workspace: Path
+    clock: Clock
+    reporter: Reporter
+    where: Where = field(default_factory=Where)
+
+    def emit(self, fact: Fact) -> None:
+        """Report a fact."""
+        self.reporter.say(fact)
+
+    def log(self, message: str, level: Level = "info") -> None:
+        """Write one line for people; it names the stage it was written in."""
+        self.emit(RunLog(message=message, level=level, stage=self.where.stage))
+
+    def keep(self, path: Path, name: str | None = None) -> None:
+        """Hand over a finished file; it becomes an artifact named `name` (else its file name)."""
+        content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        stage = None if self.where.stage == OUTSIDE else self.where.stage
+        self.reporter.made(
+            path, name=name or path.name, content_type=content_type, stage=stage
+        )
+
+    @contextmanager
+    def stage(
+        self, name: str, *, index: int | None = None, total: int | None = None
+    ) -> Iterator[Stage]:
+        """Bracket a stage; an exception leaves it open and goes on to the caller."""
+        self.where.stage = name
+        self.emit(StageStarted(stage=name, index=index, total=total))
+        begun_s = self.clock.monotonic_s()
+        yield Stage(name, self)
+        duration_s = round(self.clock.monotonic_s() - begun_s, 3)
+        self.emit(StageCompleted(stage=name, duration_s=duration_s))
+        self.where.stage = OUTSIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The running stage's own voice."""
+
+    name: str
+    context: Context
+
+    def progress(self, fraction: float, activity: str) -> None:
+        """Say how far the stage is (0 to 1), and what it does at the moment."""
+        done = min(1.0, max(0.0, fraction))
+        self.context.emit(
+            StageProgress(stage=self.name, progress=done, activity=activity)
+        )
+
+    def metric(self, name: str, value: float, step: int | None = None) -> None:
+        """Report one measured number."""
+        self.context.emit(
+            StageMetric(stage=self.name, name=name, value=value, step=step)
+        )

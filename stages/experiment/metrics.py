@@ -1,0 +1,109 @@
+"""The measures that a claim may be about, and how each is computed from predictions.
+
+Pure: predictions and targets in, numbers out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Task = Literal["classification", "regression"]
+
+ECE_BINS: Final = 15
+PROBABILITY_MIN: Final = 1e-12  # keeps the log of a certain mistake finite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One measure. `selects` says whether a search may optimise it without a degenerate answer."""
+
+    name: str
+    title: str
+    higher_is_better: bool
+    tasks: frozenset[Task]
+    selects: bool = True
+    noisy: bool = False
+    decimals: int = 4
+
+
+_CLASSES: Final[frozenset[Task]] = frozenset({"classification"})
+_VALUES: Final[frozenset[Task]] = frozenset({"regression"})
+_BOTH: Final = _CLASSES | _VALUES
+
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.name: metric
+    for metric in (
+        Metric(name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES),
+        Metric(name="nll", title="negative log-likelihood", higher_is_better=False, tasks=_CLASSES),
+        Metric(name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES),
+        Metric(name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES),
+        Metric(
+            name="rmse", title="root mean squared error", higher_is_better=False, tasks=_VALUES, decimals=3
+        ),
+        Metric(
+            name="training_seconds",
+            title="training time in seconds",
+            higher_is_better=False,
+            tasks=_BOTH,
+            selects=False,
+            noisy=True,
+        ),
+        Metric(
+            name="parameters",
+            title="number of parameters",
+            higher_is_better=False,
+            tasks=_BOTH,
+            selects=False,
+            decimals=0,
+        ),
+    )
+}
+QUALITY: Final[Mapping[Task, Metric]] = {
+    "classification": METRICS["accuracy"],
+    "regression": METRICS["rmse"],
+}
+
+
+def class_scores(probabilities: Floats, labels: NDArray[np.int64]) -> dict[str, float]:
+    """Return accuracy, likelihood, calibration and Brier score of class probabilities."""
+    picked = probabilities[np.arange(len(labels)), labels]
+    hot = np.eye(probabilities.shape[1])[labels]
+    return {
+        "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
+        "nll": float(-np.log(np.clip(picked, PROBABILITY_MIN, 1.0)).mean()),
+        "ece": calibration_error(probabilities, labels),
+        "brier": float(((probabilities - hot) ** 2).sum(axis=1).mean()),
+    }
+
+
+def calibration_error(probabilities: Floats, labels: NDArray[np.int64]) -> float:
+    """Return the expected calibration error over equally wide bins of confidence."""
+    confidence = probabilities.max(axis=1)
+    right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
+    bins = np.clip(np.ceil(confidence * ECE_BINS).astype(int) - 1, 0, ECE_BINS - 1)
+    gaps = np.zeros(ECE_BINS)
+    np.add.at(gaps, bins, confidence - right)
+    return float(np.abs(gaps).sum() / len(labels))
+
+
+def value_scores(predictions: Floats, targets: Floats) -> dict[str, float]:
+    """Return the error of predicted values, in the target's own unit."""
+    return {"rmse": float(np.sqrt(((predictions - targets) ** 2).mean()))}
+
+
+def naive_quality(task: Task, known: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Return what the best constant answer, learnt from `known`, reaches on `wanted`."""
+    if task == "regression":
+        return value_scores(np.full(len(wanted), known.mean()), wanted.astype(np.float64))["rmse"]
+    return float((wanted == np.bincount(known).argmax()).mean())
+
+
+def is_better(metric: Metric, one: float, other: float) -> bool:
+    """Return whether `one` is strictly better than `other`."""
+    return one > other if metric.higher_is_better else one < other

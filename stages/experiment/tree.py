@@ -1,0 +1,206 @@
+"""The search policy: which node to grow next, when a stage is done, and which node it hands on.
+
+Pure: trees in, decisions out; chance comes as a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from stages.experiment.recipe import Value
+
+ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One tried idea: what was changed, from where, and what came of it.
+
+    `works` says that it answers better than a constant; `debugs` counts the repairs that led to
+    it; `condition` names what an ablation varies.
+    """
+
+    id: str
+    stage: str
+    plan: str
+    params: Mapping[str, Value]
+    parent: str | None = None
+    metric: float | None = None
+    error: str | None = None
+    works: bool = False
+    seconds: float = 0.0
+    debugs: int = 0
+    condition: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def buggy(self) -> bool:
+        """Return whether the node gave an error in the place of a metric."""
+        return self.metric is None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The nodes of one stage in the order they were tried; `root` came from the stage before."""
+
+    higher_is_better: bool
+    root: Node | None = None
+    nodes: tuple[Node, ...] = ()
+
+    def grown(self, node: Node) -> Tree:
+        """Return the tree with one node more."""
+        return replace(self, nodes=(*self.nodes, node))
+
+    def best(self, *, with_root: bool = False, working: bool = False) -> Node | None:
+        """Return the good node with the best metric; among equals the one tried first."""
+        nodes = (self.root, *self.nodes) if with_root and self.root else self.nodes
+        good = [node for node in nodes if not node.buggy and (node.works or not working)]
+        return min(good, key=self._rank, default=None)
+
+    def _rank(self, node: Node) -> float:
+        assert node.metric is not None
+        return -node.metric if self.higher_is_better else node.metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The bounds of one stage's search.
+
+    `keeps_root`: the best node of the stage before stays a candidate. `ends_when_working`: the
+    stage is done once every draft was tried and a node works. `patience`: nodes without a new
+    best after which the stage ends.
+    """
+
+    limit: int
+    drafts: int
+    debug_depth: int = 3
+    debug_share: float = 0.5
+    keeps_root: bool = False
+    ends_when_working: bool = False
+    patience: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Start something new from the root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Debug:
+    """Repair this node."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Improve:
+    """Refine this node."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The stage is over."""
+
+    reason: str
+
+
+Action = Draft | Debug | Improve | Stop
+
+
+def choose(tree: Tree, policy: Policy, closed: frozenset[str], chance: float) -> Action:
+    """Decide the next step. `closed` holds what has nothing left to propose; `chance` is in [0, 1)."""
+    tried = len(tree.nodes)
+    if tried >= policy.limit:
+        return Stop(f"all {policy.limit} nodes were tried")
+    broken = _repairable(tree, policy, closed)
+    if broken is not None and (chance < policy.debug_share or not _others(tree, policy, closed)):
+        return Debug(broken)
+    drafted = sum(node.debugs == 0 and _is_draft(tree, node) for node in tree.nodes)
+    if ROOT not in closed and drafted < policy.drafts:
+        return Draft()
+    if policy.ends_when_working and tree.best(working=True) is not None:
+        return Stop("every draft was tried and one works")
+    if policy.patience is not None and _since_best(tree, policy) >= policy.patience:
+        return Stop(f"the last {policy.patience} nodes brought nothing better")
+    parent = _best_open(tree, policy, closed)
+    if parent is not None:
+        return Improve(parent)
+    return Stop("nothing is left to propose")
+
+
+def _is_draft(tree: Tree, node: Node) -> bool:
+    return node.parent is None or (tree.root is not None and node.parent == tree.root.id)
+
+
+def _repairable(tree: Tree, policy: Policy, closed: frozenset[str]) -> Node | None:
+    """Return the first buggy leaf that may still be repaired."""
+    parents = {node.parent for node in tree.nodes}
+    return next(
+        (
+            node
+            for node in tree.nodes
+            if node.buggy
+            and node.id not in closed
+            and node.id not in parents
+            and node.debugs < policy.debug_depth
+        ),
+        None,
+    )
+
+
+def _others(tree: Tree, policy: Policy, closed: frozenset[str]) -> bool:
+    """Return whether anything but a repair is left to do."""
+    return ROOT not in closed or _best_open(tree, policy, closed) is not None
+
+
+def _best_open(tree: Tree, policy: Policy, closed: frozenset[str]) -> Node | None:
+    """Return the best good node that may have something left to propose."""
+    left = tuple(node for node in tree.nodes if node.id not in closed)
+    root = tree.root if tree.root is not None and tree.root.id not in closed else None
+    return replace(tree, root=root, nodes=left).best(with_root=policy.keeps_root)
+
+
+def _since_best(tree: Tree, policy: Policy) -> int:
+    best = tree.best(with_root=policy.keeps_root)
+    if best is None:
+        return 0
+    ids = [node.id for node in tree.nodes]
+    return len(ids) - 1 - ids.index(best.id) if best.id in ids else len(ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The node that a stage hands on, and why."""
+
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoGoodNode:
+    """The stage has nothing to hand on: the public code, and a message for people."""
+
+    code: str
+    message: str
+
+
+def conclude(tree: Tree, policy: Policy, stage: str) -> Chosen | NoGoodNode:
+    """Decide what a stage that stopped hands on."""
+    tried = len(tree.nodes)
+    if tried and all(node.buggy for node in tree.nodes):
+        last = tree.nodes[-1].error or "no reason given"
+        return NoGoodNode("ALL_NODES_BUGGY", f"all {tried} nodes of {stage} are buggy; the last one: {last}")
+    best = tree.best(with_root=policy.keeps_root, working=True)
+    if best is None:
+        return NoGoodNode(
+            "MAX_ITERATIONS",
+            f"{stage} tried {tried} of {policy.limit} nodes without one that answers better than a constant",
+        )
+    if best == tree.root:
+        return Chosen(best, f"none of the {tried} nodes of {stage} was better than the node handed over")
+    good = sum(not node.buggy for node in tree.nodes)
+    return Chosen(best, f"best validation metric of {good} good nodes ({tried} tried)")

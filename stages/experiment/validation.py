@@ -1,0 +1,86 @@
+"""The verdict: does the claimed difference hold over fresh seeds?
+
+Pure statistics. Law: the claim is supported only if the confidence interval of the mean paired
+difference lies wholly on the claimed side of zero; everything else refutes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final
+
+from scipy.special import stdtrit
+
+from events.catalog import Verdict
+from stages.experiment.claim import Direction
+
+CONFIDENCE: Final = 0.95
+SEEDS_MIN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both arms trained from one fresh seed; None where a training diverged."""
+
+    seed: int
+    baseline: float | None
+    intervention: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Return intervention minus baseline, where both were measured."""
+        if self.baseline is None or self.intervention is None:
+            return None
+        return self.intervention - self.baseline
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with its two-sided confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict with what it rests on; no interval where too few pairs were measured."""
+
+    verdict: Verdict
+    reason: str
+    interval: Interval | None
+    pairs: tuple[Pair, ...]
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Return the mean of at least two values with Student's t interval."""
+    assert len(values) >= 2
+    assert 0.0 < confidence < 1.0
+    mean = fmean(values)
+    reach = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - reach, mean + reach)
+
+
+def judge(pairs: Sequence[Pair], direction: Direction) -> Judgement:
+    """Return whether `pairs` show the claimed direction."""
+    assert len(pairs) >= SEEDS_MIN
+    differences = [pair.difference for pair in pairs if pair.difference is not None]
+    interval = mean_interval(differences) if len(differences) >= SEEDS_MIN else None
+    kept = tuple(pairs)
+    lost = len(pairs) - len(differences)
+    if lost or interval is None:
+        return Judgement("fail", f"{lost} of {len(pairs)} pairs of trainings diverged", interval, kept)
+    supported = interval.low > 0 if direction == "increase" else interval.high < 0
+    if supported:
+        return Judgement("pass", "the interval lies wholly on the claimed side of zero", interval, kept)
+    contrary = interval.high < 0 if direction == "increase" else interval.low > 0
+    reason = (
+        "the interval lies wholly on the side opposite to the claim"
+        if contrary
+        else "the interval includes zero"
+    )
+    return Judgement("fail", reason, interval, kept)

@@ -1,0 +1,58 @@
+"""Runs one pipeline to its end: exactly one final event, whatever happens inside."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final, Protocol
+
+from events.catalog import RunCanceled, RunCompleted, RunFailed, RunStarted
+from events.errors import Canceled, PipelineError
+from stages.context import Context
+
+TRACEBACK_MAX: Final = 16_000
+
+
+class Pipeline(Protocol):
+    """What a kind of run does: returns a line that sums the run up, or raises."""
+
+    def __call__(self, context: Context) -> str: ...
+
+
+def run_pipeline(pipeline: Pipeline, context: Context) -> None:
+    """Run `pipeline` and report its one end; only a broken reporter lets an exception out."""
+    try:
+        context.emit(RunStarted())
+        summary = pipeline(context)
+    except Canceled as error:
+        context.emit(RunCanceled(reason=str(error) or None))
+    except Exception as error:  # noqa: BLE001 - the child's last line: any failure becomes one event
+        context.emit(failure_of(error, context.where.stage))
+    else:
+        context.emit(RunCompleted(summary=summary))
+
+
+def failure_of(error: Exception, stage: str) -> RunFailed:
+    """Return the failure event that `error` stands for."""
+    code, retryable = classify(error)
+    trace = "".join(traceback.format_exception(error))
+    return RunFailed(
+        code=code,
+        message=str(error) or type(error).__name__,
+        stage=stage,
+        traceback=trace[-TRACEBACK_MAX:],
+        retryable=retryable,
+    )
+
+
+def classify(error: Exception) -> tuple[str, bool]:
+    """Return the public code of `error`, and whether the same run may succeed later."""
+    if isinstance(error, PipelineError):
+        return error.code, error.retryable
+    text = str(error)
+    if isinstance(error, MemoryError) or "CUDA out of memory" in text:
+        return "OUT_OF_MEMORY", False
+    if "no kernel image is available" in text:
+        return "CUDA_UNSUPPORTED_ARCH", False
+    if isinstance(error, TimeoutError):
+        return "TIMEOUT", True
+    return type(error).__name__, False

@@ -1,0 +1,1 @@
+"""The smoke test of a pod."""

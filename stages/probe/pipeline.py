@@ -1,0 +1,153 @@
+"""The smoke test of a pod, and the tool for fault drills.
+
+A run of kind `probe` sleeps, speaks, writes one artifact, and then ends in the way that
+its specification names. Every end is real unless its line says otherwise: what a drill
+shows of a probe holds for a pipeline.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from events.clock import Clock
+from events.errors import PipelineError
+from events.runs import ProbeSpec
+from stages.context import Context, Stage
+
+STAGE: Final = "probe"
+ARTIFACT: Final = "probe.bin"
+BLOCK_BYTES: Final = 64 * 1024
+MIB: Final = 1024 * 1024
+NEVER_S: Final = 3600.0  # a hang waits for this, again and again
+EXIT_STATUS: Final = 3
+
+
+def run(context: Context) -> str:
+    """Run a probe; returns only where the specification says `completed`."""
+    spec = context.spec
+    if not isinstance(spec, ProbeSpec):
+        raise PipelineError("CONFIG", f"a probe needs a probe's specification, not {type(spec).__name__}")
+    with context.stage(STAGE, index=1, total=1) as stage:
+        speak(stage, spec, context.clock)
+        path = context.workspace / ARTIFACT
+        write_artifact(path, spec.artifact_bytes)
+        context.keep(path, ARTIFACT)
+        ENDINGS[spec.end](context.clock)
+    return f"probe: {spec.events} events in {spec.seconds:g} s, {spec.artifact_bytes} bytes kept"
+
+
+def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
+    """Spread exactly `spec.events` events over `spec.seconds`: progress, metric, log, in turn."""
+    never = threading.Event()
+    begun_s = clock.monotonic_s()
+    for number in range(1, spec.events + 1):
+        due_s = begun_s + spec.seconds * number / spec.events
+        _wait_until(due_s, clock, never)
+        match number % 3:
+            case 1:
+                stage.progress(number / spec.events, f"event {number} of {spec.events}")
+            case 2:
+                stage.metric("events", float(number), step=number)
+            case _:
+                stage.context.log(f"probe event {number} of {spec.events}")
+    _wait_until(begun_s + spec.seconds, clock, never)
+
+
+def write_artifact(path: Path, size_bytes: int) -> None:
+    """Write `size_bytes` of a fixed pattern, the same on every machine."""
+    block = hashlib.shake_256(b"podfleet probe").digest(BLOCK_BYTES)
+    with path.open("wb") as file:
+        for start in range(0, size_bytes, BLOCK_BYTES):
+            file.write(block[: size_bytes - start])
+
+
+def _wait_until(due_s: float, clock: Clock, never: threading.Event) -> None:
+    left_s = due_s - clock.monotonic_s()
+    if left_s > 0:
+        clock.wait(never, left_s)
+
+
+def _complete(clock: Clock) -> None:
+    """Nothing more to do."""
+
+
+def _raise(clock: Clock) -> None:
+    raise ValueError("the probe was told to fail")
+
+
+def _raise_retryable(clock: Clock) -> None:
+    raise PipelineError("PROBE_RETRYABLE", "the probe was told to fail, but not for good", retryable=True)
+
+
+def _kill(clock: Clock) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    _hang(clock)  # the signal may strike a moment later; nothing may be reported until then
+
+
+def _segfault(clock: Clock) -> None:
+    ctypes.string_at(0)  # reads address zero
+
+
+def _exhaust_memory(clock: Clock) -> None:
+    """Ask for more memory than a limit leaves: a real refusal that harms no neighbour."""
+    in_use_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (in_use_bytes + 64 * MIB, hard))
+    try:
+        bytearray(1024 * MIB)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    raise PipelineError("PROBE_IMPOSSIBLE", "this system does not enforce RLIMIT_AS")
+
+
+def _exhaust_cuda(clock: Clock) -> None:
+    """Ask the device for twice its memory; without a device the error is simulated in torch's words.
+
+    torch is taken only if a pipeline beside this one has imported it: a probe needs none.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB (simulated: no CUDA device here)")
+    total_bytes = torch.cuda.mem_get_info()[1]
+    torch.empty(2 * total_bytes, dtype=torch.uint8, device="cuda")
+    raise PipelineError("PROBE_IMPOSSIBLE", "the device gave more memory than it has")
+
+
+def _hang(clock: Clock) -> None:
+    """Never progress, but obey SIGTERM."""
+    never = threading.Event()
+    while True:
+        clock.wait(never, NEVER_S)
+
+
+def _hang_deaf(clock: Clock) -> None:
+    """Never progress, and obey nothing but SIGKILL."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _hang(clock)
+
+
+def _exit(clock: Clock) -> None:
+    os._exit(EXIT_STATUS)  # without a word: no handler, no event
+
+
+ENDINGS: Final[Mapping[str, Callable[[Clock], None]]] = {
+    "completed": _complete,
+    "exception": _raise,
+    "retryable": _raise_retryable,
+    "kill": _kill,
+    "segfault": _segfault,
+    "out_of_memory": _exhaust_memory,
+    "cuda_out_of_memory": _exhaust_cuda,
+    "hang": _hang,
+    "deaf": _hang_deaf,
+    "exit": _exit,
+}

@@ -1,0 +1,54 @@
+"""Which pipeline runs which kind, and what must be installed for it.
+
+Law: importing this module imports no pipeline. Only the pod's child calls `load`; a new
+kind of run is one row here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stages.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a pipeline lives, and the modules without which it cannot run."""
+
+    module: str
+    attribute: str = "run"
+    requires: tuple[str, ...] = ()
+
+
+PIPELINES: Final[Mapping[str, Entry]] = {
+    "probe": Entry("stages.probe.pipeline"),
+    "experiment": Entry("stages.experiment.pipeline", requires=("torch", "sklearn", "matplotlib", "typst")),
+}
+
+
+def installed() -> tuple[str, ...]:
+    """Return the kinds whose requirements are installed here; imports none of them."""
+    return tuple(kind for kind, entry in PIPELINES.items() if not missing(entry))
+
+
+def missing(entry: Entry) -> tuple[str, ...]:
+    """Return the requirements of `entry` that are not installed."""
+    return tuple(name for name in entry.requires if importlib.util.find_spec(name) is None)
+
+
+def load(kinds: Iterable[str]) -> dict[str, Pipeline]:
+    """Import the pipelines of `kinds`, with everything heavy that they need.
+
+    Raises `KeyError` for a kind that nobody registered, `ImportError` for one that cannot
+    be imported.
+    """
+    return {kind: _load(PIPELINES[kind]) for kind in kinds}
+
+
+def _load(entry: Entry) -> Pipeline:
+    pipeline: Pipeline = getattr(importlib.import_module(entry.module), entry.attribute)
+    return pipeline
