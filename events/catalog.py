@@ -22,19 +22,19 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one event says; the root of the catalogue."""
 
 
-class RunEnqueued(Fact):
+class RunEnqueued(Fact, frozen=True):
     """The run was submitted. Written by the control plane only."""
 
     kind: Name
 
 
-class RunStarted(Fact):
+class RunStarted(Fact, frozen=True):
     """The pipeline's process took the run up."""
 
     pod: str | None = None
 
 
-class RunHeartbeat(Fact):
+class RunHeartbeat(Fact, frozen=True):
     """The pod is alive: utilisation as fractions of one, memory in MiB, temperature in °C."""
 
     cpu_util: float | None = None
@@ -44,7 +44,7 @@ class RunHeartbeat(Fact):
     gpu_temperature_c: float | None = None
 
 
-class StageStarted(Fact):
+class StageStarted(Fact, frozen=True):
     """A stage begins; `index` of `total` counts from 1."""
 
     stage: Name
@@ -52,7 +52,7 @@ class StageStarted(Fact):
     total: int | None = None
 
 
-class StageProgress(Fact):
+class StageProgress(Fact, frozen=True):
     """How far a stage is, and what it does at the moment."""
 
     stage: Name
@@ -60,7 +60,7 @@ class StageProgress(Fact):
     activity: str | None = None
 
 
-class StageMetric(Fact):
+class StageMetric(Fact, frozen=True):
     """One measured number of a stage."""
 
     stage: Name
@@ -69,14 +69,14 @@ class StageMetric(Fact):
     step: int | None = None
 
 
-class StageCompleted(Fact):
+class StageCompleted(Fact, frozen=True):
     """A stage is done."""
 
     stage: Name
     duration_s: float | None = None
 
 
-class RunLog(Fact):
+class RunLog(Fact, frozen=True):
     """One line for people."""
 
     message: str
@@ -84,13 +84,13 @@ class RunLog(Fact):
     stage: str | None = None
 
 
-class RunCompleted(Fact):
+class RunCompleted(Fact, frozen=True):
     """The pipeline reached its end."""
 
     summary: str | None = None
 
 
-class RunFailed(Fact):
+class RunFailed(Fact, frozen=True):
     """The run cannot go on; `retryable` says whether the same run may succeed later."""
 
     code: Name
@@ -100,26 +100,26 @@ class RunFailed(Fact):
     retryable: bool = False
 
 
-class RunCanceled(Fact):
+class RunCanceled(Fact, frozen=True):
     """The run stopped because somebody asked."""
 
     reason: str | None = None
 
 
-class RunPreempted(Fact):
+class RunPreempted(Fact, frozen=True):
     """The pod goes away; the run is given back unharmed."""
 
     reason: str | None = None
 
 
-class StatusChanged(Fact):
+class StatusChanged(Fact, frozen=True):
     """A decision, as its journal entry recorded it. Written by the control plane only."""
 
     cause: str
     to: str
 
 
-class RunUsage(Fact):
+class RunUsage(Fact, frozen=True):
     """What was spent: tokens, money, seconds of a device."""
 
     model: str | None = None
@@ -129,7 +129,7 @@ class RunUsage(Fact):
     gpu_s: float | None = None
 
 
-class EventRefused(Fact):
+class EventRefused(Fact, frozen=True):
     """Stands in the place of a line that ingest refused for good."""
 
     refused_type: str
@@ -137,7 +137,7 @@ class EventRefused(Fact):
     message: str
 
 
-class NodeCreated(Fact):
+class NodeCreated(Fact, frozen=True):
     """A node of the search tree: what shall be tried, and from which parent."""
 
     stage: Name
@@ -147,21 +147,21 @@ class NodeCreated(Fact):
     params: dict[str, Any] = {}
 
 
-class NodeCodeGenerated(Fact):
+class NodeCodeGenerated(Fact, frozen=True):
     """The code of a node was written."""
 
     stage: Name
     node: Name
 
 
-class NodeExecuting(Fact):
+class NodeExecuting(Fact, frozen=True):
     """A node runs now."""
 
     stage: Name
     node: Name
 
 
-class NodeCompleted(Fact):
+class NodeCompleted(Fact, frozen=True):
     """A node was tried: its metric (on validation data), or why it is buggy."""
 
     stage: Name
@@ -173,7 +173,7 @@ class NodeCompleted(Fact):
     error: str | None = None
 
 
-class NodeSelectedBest(Fact):
+class NodeSelectedBest(Fact, frozen=True):
     """The node that a stage hands on, and why."""
 
     stage: Name
@@ -182,28 +182,28 @@ class NodeSelectedBest(Fact):
     reason: str | None = None
 
 
-class IdeationStarted(Fact):
+class IdeationStarted(Fact, frozen=True):
     """Ideas are being looked for."""
 
 
-class IdeationGenerated(Fact):
+class IdeationGenerated(Fact, frozen=True):
     """Ideas were found."""
 
     ideas: list[dict[str, Any]]
 
 
-class IdeationFailed(Fact):
+class IdeationFailed(Fact, frozen=True):
     """No idea came out, and why."""
 
     code: Name
     message: str
 
 
-class PaperStarted(Fact):
+class PaperStarted(Fact, frozen=True):
     """The paper is being written."""
 
 
-class PaperGenerated(Fact):
+class PaperGenerated(Fact, frozen=True):
     """The paper exists under this artifact name."""
 
     name: Name
@@ -211,11 +211,11 @@ class PaperGenerated(Fact):
     pages: int | None = None
 
 
-class ValidationAutoStarted(Fact):
+class ValidationAutoStarted(Fact, frozen=True):
     """The claim is being measured again with fresh seeds."""
 
 
-class ValidationAutoCompleted(Fact):
+class ValidationAutoCompleted(Fact, frozen=True):
     """What the measurement says about the claim."""
 
     verdict: Verdict
@@ -223,7 +223,7 @@ class ValidationAutoCompleted(Fact):
     scores: dict[str, Any] = {}
 
 
-class ValidationHumanCompleted(Fact):
+class ValidationHumanCompleted(Fact, frozen=True):
     """What a person says about the claim. Written by the control plane only."""
 
     verdict: Verdict
@@ -231,14 +231,14 @@ class ValidationHumanCompleted(Fact):
     notes: str | None = None
 
 
-class ArtifactDetected(Fact):
+class ArtifactDetected(Fact, frozen=True):
     """The pipeline made a file that shall be kept."""
 
     name: Name
     stage: str | None = None
 
 
-class ArtifactRegistered(Fact):
+class ArtifactRegistered(Fact, frozen=True):
     """The file lies in object storage under `key`, byte for byte; `size` in bytes."""
 
     name: Name
@@ -249,7 +249,7 @@ class ArtifactRegistered(Fact):
     stage: str | None = None
 
 
-class ArtifactFailed(Fact):
+class ArtifactFailed(Fact, frozen=True):
     """The file could not be kept, and why."""
 
     name: Name
@@ -257,7 +257,7 @@ class ArtifactFailed(Fact):
     message: str
 
 
-class Unknown(Fact):
+class Unknown(Fact, frozen=True):
     """A type of the `ai.` family that this version does not know: kept, shown, without effect."""
 
 

@@ -403,7 +403,7 @@ def _check_unread(attributes: Mapping[str, Any]) -> None:
         _check_extension("extensions", older)
     for name in sorted(attributes.keys() - _NAMED):
         if not _ATTRIBUTE_NAME.fullmatch(name):
-            _refuse(_shown(name), "is no attribute name: only a-z and 0-9 are")
+            _refuse(name, "is no attribute name: only a-z and 0-9 are")
         _check_extension(name, attributes[name])
 
 
@@ -412,9 +412,9 @@ def _check_extension(name: str, value: object) -> None:
         return
     if type(value) is str:
         if not _is_text(value):
-            _refuse(_shown(name), "must not contain control characters")
+            _refuse(name, "must not contain control characters")
     elif type(value) is not int or not -(2**31) <= value < 2**31:
-        _refuse(_shown(name), "must be a text, a boolean or an integer of 32 bits")
+        _refuse(name, "must be a text, a boolean or an integer of 32 bits")
 
 
 def _check_data_type(attributes: Mapping[str, Any]) -> None:
@@ -503,26 +503,26 @@ def _read_header(name: str, value: str, attributes: dict[str, Any]) -> None:
         if attribute == "datacontenttype":
             _refuse(attribute, "travels as Content-Type in binary mode")
         if attribute == "data" or not _ATTRIBUTE_NAME.fullmatch(attribute):
-            _refuse(_shown(attribute), "is no attribute name: only a-z and 0-9 are, and not data")
+            _refuse(attribute, "is no attribute name: only a-z and 0-9 are, and not data")
         value = _from_header(attribute, value)
     else:
         return
     if attribute in attributes:
-        _refuse(_shown(attribute), "comes twice")
+        _refuse(attribute, "comes twice")
     attributes[attribute] = value
 
 
 def _from_header(attribute: str, value: str) -> str:
     if value.startswith('"'):
         if not _QUOTED.fullmatch(value):
-            _refuse(_shown(attribute), "is not a quoted string (RFC 9110)")
+            _refuse(attribute, "is not a quoted string (RFC 9110)")
         value = _QUOTED_PAIR.sub(r"\1", value[1:-1])
     if not value.isascii() or _HALF_ESCAPE.search(value):
-        _refuse(_shown(attribute), "must be percent-encoded outside of ASCII, and % itself everywhere")
+        _refuse(attribute, "must be percent-encoded outside of ASCII, and % itself everywhere")
     try:
         return unquote_to_bytes(value).decode()
     except UnicodeDecodeError:
-        _refuse(_shown(attribute), "is not UTF-8 after percent-decoding")
+        _refuse(attribute, "is not UTF-8 after percent-decoding")
 
 
 def _elements(body: bytes) -> Iterator[bytes]:
@@ -565,7 +565,8 @@ def _end_of_element(body: bytes, start: int) -> int:
 
 
 def _refuse(attribute: str, why: str) -> NoReturn:
-    raise _Refused("bad_attribute", f"{attribute}: {why}")
+    legal = len(attribute) <= SHOWN_CHARS_MAX and _ATTRIBUTE_NAME.fullmatch(attribute)
+    raise _Refused("bad_attribute", f"{attribute if legal else _shown(attribute)}: {why}")
 
 
 def _refusal(refused: _Refused, attributes: Mapping[str, Any]) -> Refusal:

@@ -19,7 +19,7 @@ MASK: Final = "***"
 SECRET_MIN_CHARS: Final = 4  # shorter values are no secrets, and masking them would hide half the log
 
 SECRET_NAME: Final = re.compile(
-    r"(^|[_.-])(password|passwd|secret|token|authorization|credentials?|cookie|(api|access|secret|private)_?key)$",
+    r"(^|[_.-])(password|passwd|secret|token|authorization|credentials?|cookie|(api|access|secret|private)[_-]?key)$",
     re.IGNORECASE,
 )
 CREDENTIALS_IN_URL: Final = re.compile(r"(?<=://)[^/\s@]+@")

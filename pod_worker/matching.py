@@ -43,12 +43,8 @@ def matches(class_key: str, pod: Abilities) -> bool:
     return kind in pod.kinds and enough and region in (ANY_REGION, pod.region)
 
 
-def candidates(
-    waiting: Sequence[WaitingClass], pod: Abilities, mode: Mode
-) -> list[WaitingClass]:
+def candidates(waiting: Sequence[WaitingClass], pod: Abilities, mode: Mode) -> list[WaitingClass]:
     """Return the classes to try: preferred queue first, then the highest priority of the head."""
     order = collections(mode)
     served = [each for each in waiting if matches(each.class_key, pod)]
-    return sorted(
-        served, key=lambda each: (order.index(each.collection), -each.priority)
-    )
+    return sorted(served, key=lambda each: (order.index(each.collection), -each.priority))

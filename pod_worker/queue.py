@@ -139,9 +139,7 @@ class MongoQueue:
                 if run["settled"] is not None:
                     return
                 by = f"{run['claimedBy'] or 'worker'}#a{claim.attempt}"
-                decision = settle_decision(
-                    _standing(run), claim.attempt, how, last, by=by, jitter=jitter
-                )
+                decision = settle_decision(_standing(run), claim.attempt, how, last, by=by, jitter=jitter)
                 result = self._runs(claim).update_one(
                     {**_owned(claim), "revision": run["revision"]},
                     journal.update(decision),
@@ -251,13 +249,9 @@ def _calls() -> Iterator[None]:
         with pymongo.timeout(CALL_S):
             yield
     except DuplicateKeyError as error:
-        raise Transient(
-            "claim_in_flight", "an earlier claim with this token landed late"
-        ) from error
+        raise Transient("claim_in_flight", "an earlier claim with this token landed late") from error
     except PyMongoError as error:
-        raise Transient(
-            "mongodb_unreachable", f"MongoDB did not answer: {type(error).__name__}"
-        ) from error
+        raise Transient("mongodb_unreachable", f"MongoDB did not answer: {type(error).__name__}") from error
 
 
 def _camel(name: str) -> str:

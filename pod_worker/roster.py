@@ -86,7 +86,9 @@ class Roster:
                 gpu_memory_mib=telemetry.gpu_memory_mib,
                 gpu_temperature_c=telemetry.gpu_temperature_c,
             )
-            self.spool.put(now.claim.run_id, now.claim.attempt, source_of(self.identity["id"], now.claim), beat)
+            self.spool.put(
+                now.claim.run_id, now.claim.attempt, source_of(self.identity["id"], now.claim), beat
+            )
         report = PodReport(
             **self.identity,
             kinds=now.kinds,

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
 
 import hypothesis
 import pytest
@@ -20,3 +24,28 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(OURS):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Wait for a condition, never for a duration: `until(lambda: run.is_over, seconds=10)`."""
+
+    def wait(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
+        deadline_s = time.monotonic() + seconds
+        pause = threading.Event()
+        while not condition():
+            if time.monotonic() > deadline_s:
+                pytest.fail(f"still not so after {seconds} s")
+            pause.wait(0.02)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The program of the system's browser, for tests of the web pages."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    pytest.fail("no Chromium on the PATH: scripts/setup.sh browser installs one")

@@ -79,10 +79,10 @@ def _unfit(binary: str) -> str | None:
         return f"{binary} cannot be executed: {error}"
     if answer.returncode != 0:
         return f"{binary} does not run on this machine: {answer.stderr.strip()}"
-    _, _, version = answer.stdout.splitlines()[0].partition("version v")
+    version = answer.stdout.partition("version v")[2].partition("\n")[0]
     major = version.partition(".")[0]
     if not major.isdigit() or int(major) < OLDEST_MAJOR:
-        return f"{binary} has version {version}, which is older than {OLDEST_MAJOR}.0"
+        return f"{binary} has version {version or 'unknown'}, which is older than {OLDEST_MAJOR}.0"
     return None
 
 

@@ -197,6 +197,8 @@ class Supervisor:
         self._say(f"{watched.part.name} {why}; starting it again in {wait_s:.1f} s (log: {watched.log})")
 
     def _stop_all(self) -> None:
+        if any(watched.process is not None for watched in self._all()):
+            self._say("stopping")
         try:
             for tier in reversed(self._tiers):
                 self._stop_tier([watched for watched in tier if watched.process is not None])

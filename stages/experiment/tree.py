@@ -119,8 +119,7 @@ def choose(tree: Tree, policy: Policy, closed: frozenset[str], chance: float) ->
     broken = _repairable(tree, policy, closed)
     if broken is not None and (chance < policy.debug_share or not _others(tree, policy, closed)):
         return Debug(broken)
-    drafted = sum(node.debugs == 0 and _is_draft(tree, node) for node in tree.nodes)
-    if ROOT not in closed and drafted < policy.drafts:
+    if _may_draft(tree, policy, closed):
         return Draft()
     if policy.ends_when_working and tree.best(working=True) is not None:
         return Stop("every draft was tried and one works")
@@ -130,6 +129,15 @@ def choose(tree: Tree, policy: Policy, closed: frozenset[str], chance: float) ->
     if parent is not None:
         return Improve(parent)
     return Stop("nothing is left to propose")
+
+
+def _may_draft(tree: Tree, policy: Policy, closed: frozenset[str]) -> bool:
+    """Return whether another start is wanted: the usual number, and more while nothing works."""
+    if ROOT in closed:
+        return False
+    drafted = sum(node.debugs == 0 and _is_draft(tree, node) for node in tree.nodes)
+    lacking = policy.ends_when_working and tree.best(working=True) is None
+    return drafted < policy.drafts or lacking
 
 
 def _is_draft(tree: Tree, node: Node) -> bool:
@@ -154,7 +162,7 @@ def _repairable(tree: Tree, policy: Policy, closed: frozenset[str]) -> Node | No
 
 def _others(tree: Tree, policy: Policy, closed: frozenset[str]) -> bool:
     """Return whether anything but a repair is left to do."""
-    return ROOT not in closed or _best_open(tree, policy, closed) is not None
+    return _may_draft(tree, policy, closed) or _best_open(tree, policy, closed) is not None
 
 
 def _best_open(tree: Tree, policy: Policy, closed: frozenset[str]) -> Node | None:

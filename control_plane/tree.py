@@ -1,0 +1,75 @@
+"""The search tree of a run, folded from its `ai.node.*` events, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from events import catalog as c
+from events.catalog import type_of
+
+CREATED: Final = type_of(c.NodeCreated)
+CODE_GENERATED: Final = type_of(c.NodeCodeGenerated)
+EXECUTING: Final = type_of(c.NodeExecuting)
+COMPLETED: Final = type_of(c.NodeCompleted)
+SELECTED_BEST: Final = type_of(c.NodeSelectedBest)
+NODE_TYPES: Final = (CREATED, CODE_GENERATED, EXECUTING, COMPLETED, SELECTED_BEST)
+
+
+def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the nodes in the order of their creation; of each stage only its latest attempt's.
+
+    A stage that a resumed attempt did not run again keeps the nodes of the attempt that ran it.
+    """
+    ordered = sorted(events, key=lambda event: (event["attempt"], event.get("sequence") or 0))
+    latest = {event["data"]["stage"]: event["attempt"] for event in ordered}
+    tree: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in ordered:
+        data = event["data"]
+        if event["attempt"] != latest[data["stage"]]:
+            continue
+        node = tree.setdefault((data["stage"], data["node"]), _node(data, event["attempt"]))
+        if event["type"] == SELECTED_BEST:
+            for other in tree.values():
+                if other["stage"] == node["stage"]:
+                    other["best"] = other is node
+        node.update(_changes(event["type"], data))
+    return list(tree.values())
+
+
+def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    return {
+        "id": data["node"],
+        "stage": data["stage"],
+        "attempt": attempt,
+        "status": "created",
+        "parent": None,
+        "plan": None,
+        "params": {},
+        "metric": None,
+        "metricName": None,
+        "buggy": None,
+        "seconds": None,
+        "error": None,
+        "best": False,
+        "reason": None,
+    }
+
+
+def _changes(event_type: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    if event_type == CREATED:
+        return {name: data[name] for name in ("parent", "plan", "params") if name in data}
+    if event_type == EXECUTING:
+        return {"status": "executing"}
+    if event_type == COMPLETED:
+        return {
+            "status": "buggy" if data["buggy"] else "good",
+            "buggy": data["buggy"],
+            "seconds": data["seconds"],
+            "metric": data.get("metric"),
+            "metricName": data.get("metric_name"),
+            "error": data.get("error"),
+        }
+    if event_type == SELECTED_BEST:
+        return {"reason": data.get("reason")}
+    return {}

@@ -1,0 +1,171 @@
+"""Claim, supervise, settle, repeat: what one pod does all day."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from events.errors import LeaseLost, Transient
+from events.lifecycle import LEASE_TTL_S
+from events.pipe import Ready
+from pod_worker.attempt import Attempt, Ports
+from pod_worker.child import Child
+from pod_worker.claim import Claim, Queue
+from pod_worker.ending import NeverStarted
+from pod_worker.heartbeat import Heartbeat, Pulse
+from pod_worker.intent import Intent
+from pod_worker.lease import RENEW_EVERY_S, Stand, grant
+from pod_worker.matching import Abilities, Mode, candidates, collections
+from pod_worker.roster import Roster, source_of
+
+log = logging.getLogger(__name__)
+
+POLL_S: Final = 1.5  # with the jitter at most two seconds
+POLL_JITTER_S: Final = 0.5
+TROUBLE_POLL_S: Final = 5.0
+READY_LIMIT_S: Final = 300.0
+READY_TURN_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """Who this worker is."""
+
+    id: str
+    mode: Mode
+    region: str | None
+    gpu_gib: float
+    ttl_s: float = LEASE_TTL_S
+    renew_every_s: float = RENEW_EVERY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One pod's main thread."""
+
+    pod: Pod
+    queue: Queue
+    ports: Ports
+    intent: Intent
+    roster: Roster
+    spawn: Callable[[], Child]
+    heard_from: dict[tuple[str, int], Heartbeat]
+
+    def run(self) -> None:
+        """Serve until told to stop, or until the fleet drains the pod."""
+        self._close_what_a_crash_left()
+        while not self._is_over():
+            with self.spawn() as child:
+                ready = self._wait_ready(child)
+                if ready is None:
+                    continue
+                claim = self._wait_claim(ready)
+                if claim is not None:
+                    self._serve(*claim, child)
+        self.roster.standing.state = "stopped"
+
+    def _is_over(self) -> bool:
+        return self.ports.stop.is_set() or self.roster.drained
+
+    def _close_what_a_crash_left(self) -> None:
+        """Settle what had ended; leave what was cut off to the rescue; what was said is delivered."""
+        for cut_off in self.ports.outbox.unended():
+            log.warning("run.cut_off", extra={"run": cut_off.run_id, "attempt": cut_off.attempt})
+            self.ports.outbox.abandon(cut_off.run_id, cut_off.attempt)
+            self.intent.close()
+        for left in self.ports.outbox.unsettled():
+            attempt = left.attempt
+            claim = Claim(attempt.collection, attempt.run_id, attempt.attempt, attempt.token, "", {}, None)
+            try:
+                self.queue.settle(claim, left.how, attempt.last, jitter=self.ports.ids.fraction())
+            except LeaseLost:
+                log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
+            except Transient as error:
+                # The end event, which ingest applies, says the same; this worker may go on.
+                log.warning("settle.later", extra={"run": claim.run_id, "why": error.message})
+                continue
+            self.ports.outbox.mark_settled(attempt.run_id, attempt.attempt)
+
+    def _wait_ready(self, child: Child) -> Ready | None:
+        self.roster.standing.state = "starting"
+        waited_s = 0.0
+        while not self._is_over():
+            match child.wait_ready(READY_TURN_S):
+                case Ready() as ready:
+                    self.roster.standing.kinds = tuple(ready.kinds)
+                    self.roster.standing.device = ready.device
+                    return ready
+                case NeverStarted(end=None) if waited_s < READY_LIMIT_S:
+                    waited_s += READY_TURN_S
+                case NeverStarted() as failure:
+                    log.error("child.never_started", extra={"why": str(failure)})
+                    self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
+                    return None
+        return None
+
+    def _wait_claim(self, ready: Ready) -> tuple[Claim, float] | None:
+        """Poll until a run is ours; a wake-up would only make it faster."""
+        self.roster.standing.state = "idle"
+        able = Abilities(frozenset(ready.kinds), self.pod.gpu_gib, self.pod.region)
+        while not self._is_over():
+            try:
+                asked_at_s = self.ports.clock.monotonic_s()
+                claim = self._resolve() or self._try(able)
+                if claim is not None:
+                    return claim, asked_at_s
+                pause_s = POLL_S + POLL_JITTER_S * self.ports.ids.fraction()
+            except Transient as error:
+                log.warning("claim.retried", extra={"code": error.code, "why": error.message})
+                pause_s = TROUBLE_POLL_S * (0.5 + self.ports.ids.fraction())
+            self.ports.clock.wait(self.ports.stop, pause_s)
+        return None
+
+    def _resolve(self) -> Claim | None:
+        """Find the claim whose answer was lost, before another one is made."""
+        token = self.intent.token()
+        if token is None:
+            return None
+        claim = self.queue.recover(collections(self.pod.mode), token)
+        if claim is None:
+            self.intent.close()
+        return claim
+
+    def _try(self, able: Abilities) -> Claim | None:
+        for wanted in candidates(self.queue.waiting(collections(self.pod.mode)), able, self.pod.mode):
+            token = self.ports.ids.token()
+            self.intent.open(token)
+            claim = self.queue.claim(wanted, token=token, pod=self.pod.id)
+            if claim is not None:
+                return claim
+            self.intent.close()
+        return None
+
+    def _serve(self, claim: Claim, asked_at_s: float, child: Child) -> None:
+        source = source_of(self.pod.id, claim)
+        self.ports.outbox.open_attempt(
+            claim.run_id, claim.attempt, token=claim.token, source=source, collection=claim.collection
+        )
+        self.intent.close()
+        log.info("run.claimed", extra={"run": claim.run_id, "attempt": claim.attempt, "kind": claim.kind})
+        self.roster.standing.claim = claim
+        self.roster.standing.state = "busy"
+        heartbeat = Heartbeat(
+            claim=claim,
+            renewals=self.queue,
+            clock=self.ports.clock,
+            pulse=Pulse(grant(asked_at_s=asked_at_s, ttl_s=self.pod.ttl_s)),
+            ttl_s=self.pod.ttl_s,
+            every_s=self.pod.renew_every_s,
+        )
+        self.heard_from[claim.run_id, claim.attempt] = heartbeat
+        try:
+            Attempt(self.ports, claim, child, heartbeat, self._show).run()
+        finally:
+            del self.heard_from[claim.run_id, claim.attempt]
+            self.roster.standing.claim = None
+        log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
+
+    def _show(self, stand: Stand) -> None:
+        self.roster.standing.state = "suspended" if stand == "suspended" else "busy"

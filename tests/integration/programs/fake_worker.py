@@ -1,0 +1,27 @@
+"""Stands in for a worker: starts a child in a session of its own, as workers do, and lives on.
+
+With FAKE_WORKER=stubborn it ignores SIGTERM; with FAKE_WORKER=broken it ends at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+way = os.environ.get("FAKE_WORKER")
+if way == "broken":
+    sys.exit("this worker cannot work")
+if way == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+data = Path(sys.argv[sys.argv.index("--data") + 1])
+data.mkdir(parents=True, exist_ok=True)
+(data / "environment.json").write_text(json.dumps({**os.environ, "CHILD": str(child.pid)}))
+if way == "stubborn":
+    child.wait()
+signal.sigwait({signal.SIGTERM})
+child.kill()

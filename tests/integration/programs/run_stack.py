@@ -1,0 +1,33 @@
+"""Runs the stack with stand-ins for our two programs: `run_stack.py DATA [up|with] [PORT]`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from control_plane.embedded.stack import Options, Programs, Stack, World, up
+from events.clock import SystemClock, SystemIds
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+here = Path(__file__).parent
+options = Options(
+    data=Path(sys.argv[1]),
+    port=int(sys.argv[3]) if len(sys.argv) > 3 else 0,
+    workers=2,
+    programs=Programs(
+        control_plane=(sys.executable, str(here / "fake_control_plane.py")),
+        worker=(sys.executable, str(here / "fake_worker.py")),
+    ),
+)
+world = World(environment=os.environ, clock=SystemClock(), ids=SystemIds(), say=say)
+if sys.argv[2] == "up":
+    sys.exit(up(options, world))
+with Stack(options, world) as stack:
+    say(f"ready {stack.url}")
+    signal.pause()

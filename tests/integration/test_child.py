@@ -1,0 +1,889 @@
+"""Real child processes: what they say, how they end, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from events.catalog import ENDS
+from events.clock import SystemClock
+from events.errors import Transient
+from events.pipe import LINE_MAX_BYTES, Made, Ready, Said, Start
+from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kills
+from pod_worker.child_main import load_what_works
+from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 60.0  # of every wait for something that must happen
+CLOCK = SystemClock()
+ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
+
+# A child with a pipeline of the test's own, in place of the registered ones.
+DRILL = """
+import os, signal, subprocess, sys, threading, time
+from pathlib import Path
+from events.catalog import *
+from pod_worker import child_main
+
+{pipeline}
+
+if __name__ == "__main__":
+    child_main.leave(child_main.main(sys.argv[1:], lambda kinds: {{"probe": run}}))
+"""
+
+# A process that plays the pod: starts a child, says which processes there are, and waits.
+POD = """
+import sys, threading
+import psutil
+from events.clock import SystemClock
+from events.pipe import Start
+from pod_worker.child import Child, ChildOptions
+
+root, drill, workspace, thread, state = sys.argv[1:]
+environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": root}
+begun = threading.Event()
+
+def spawn():
+    global child
+    options = ChildOptions(environ=environ, command=(sys.executable, drill))
+    child = Child.spawn(options, SystemClock())
+    child.wait_ready(60)
+    child.start(Start("r", 1, "probe", {}, workspace), lambda heard: begun.set())
+
+if thread == "main":
+    spawn()
+else:
+    spawner = threading.Thread(target=spawn)
+    spawner.start()
+    spawner.join()
+begun.wait(60)
+while not psutil.Process(child.pid).children():
+    begun.wait(0.01)
+if state == "suspended":
+    child.suspend()
+print("up", child.pid, flush=True)
+threading.Event().wait()
+"""
+
+GRANDCHILD = """
+def run(context):
+    subprocess.Popen(["sleep", "600"])
+    context.log("started")
+    threading.Event().wait()
+"""
+
+
+@dataclass
+class Log:
+    """What a listener heard; can be waited on."""
+
+    heard: list[Heard] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def __call__(self, heard: Heard) -> None:
+        with self.news:
+            self.heard.append(heard)
+            self.news.notify_all()
+
+    def wait_for(self, message: str) -> None:
+        with self.news:
+            assert self.news.wait_for(lambda: message in self.messages(), LIMIT_S), self.heard
+
+    def wait_for_more_than(self, count: int) -> None:
+        with self.news:
+            assert self.news.wait_for(lambda: len(self.heard) > count, LIMIT_S), len(self.heard)
+
+    def data(self, name: str) -> list[dict[str, Any]]:
+        return [one.data for one in self.heard if isinstance(one, Said) and one.type == name]
+
+    def messages(self, level: str | None = None) -> list[str]:
+        lines = self.data("ai.run.log")
+        return [line["message"] for line in lines if level in (None, line.get("level", "info"))]
+
+    def ends(self) -> list[str]:
+        return [one.type for one in self.heard if isinstance(one, Said) and one.type in ENDS]
+
+
+@dataclass
+class Nursery:
+    """Starts children of one test."""
+
+    folder: Path
+    stack: contextlib.ExitStack
+    log: Log = field(default_factory=Log)
+
+    def spawn(self, pipeline: str | None = None, **options: Any) -> Child:
+        """A child that is ready to run `pipeline` (the source of a function `run`), else the probe."""
+        options = {"environ": ENVIRON, "kinds": ("probe",)} | options
+        if pipeline is not None:
+            options["command"] = (sys.executable, str(self.script(pipeline)))
+        child = self.stack.enter_context(Child.spawn(ChildOptions(**options), CLOCK))
+        ready = child.wait_ready(LIMIT_S)
+        assert isinstance(ready, Ready), (ready, child.join(LIMIT_S))
+        return child
+
+    def script(self, pipeline: str) -> Path:
+        path = self.folder / "drill.py"
+        path.write_text(DRILL.format(pipeline=textwrap.dedent(pipeline)))
+        return path
+
+    def start(self, child: Child, kind: str = "probe", **spec: Any) -> None:
+        workspace = self.folder / "workspace"
+        workspace.mkdir(exist_ok=True)
+        child.start(Start("01KRUN", 1, kind, spec, str(workspace)), self.log)
+
+    def run(self, pipeline: str | None = None, **spec: Any) -> Exit:
+        """Run to the end."""
+        child = self.spawn(pipeline)
+        self.start(child, **spec)
+        return finished(child)
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    with contextlib.ExitStack() as stack:
+        yield Nursery(tmp_path, stack)
+
+
+def finished(child: Child) -> Exit:
+    end = child.join(LIMIT_S)
+    assert end is not None, "the child still runs"
+    return end
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Wait until `condition` holds; say whether it ever did."""
+    never, give_up_s = threading.Event(), CLOCK.monotonic_s() + LIMIT_S
+    while not (holds := condition()) and CLOCK.monotonic_s() < give_up_s:
+        CLOCK.wait(never, 0.005)
+    return holds
+
+
+def is_gone(pid: int) -> bool:
+    return state_of(pid) in ("gone", psutil.STATUS_ZOMBIE)  # nobody may reap an orphan here
+
+
+def state_of(pid: int) -> str:
+    try:
+        return str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        return "gone"
+
+
+class TestEnds:
+    @pytest.mark.parametrize(
+        ("end", "final", "code"),
+        [
+            ("completed", "ai.run.completed", None),
+            ("exception", "ai.run.failed", "ValueError"),
+            ("retryable", "ai.run.failed", "PROBE_RETRYABLE"),
+            ("out_of_memory", "ai.run.failed", "OUT_OF_MEMORY"),
+            ("cuda_out_of_memory", "ai.run.failed", "OUT_OF_MEMORY"),
+        ],
+    )
+    def test_an_end_that_the_pipeline_can_tell_is_told_once_and_last(
+        self, nursery: Nursery, end: str, final: str, code: str | None
+    ) -> None:
+        exit_ = nursery.run(seconds=0, events=3, end=end)
+        assert exit_.end == Exited(0)
+        assert exit_.final == final
+        assert nursery.log.ends() == [final]
+        last = nursery.log.heard[-1]
+        assert isinstance(last, Said)
+        assert (last.type, last.data.get("code")) == (final, code)
+
+    @pytest.mark.parametrize(
+        ("end", "expected", "code"),
+        [
+            ("kill", Signalled(signal.SIGKILL), "KILLED"),
+            ("segfault", Signalled(signal.SIGSEGV), "SEGFAULT"),
+            ("exit", Exited(3), "EXITED"),
+        ],
+    )
+    def test_an_end_that_the_pipeline_cannot_tell_has_its_evidence(
+        self, nursery: Nursery, end: str, expected: Exited | Signalled, code: str
+    ) -> None:
+        exit_ = nursery.run(seconds=0, events=3, end=end)
+        assert exit_.end == expected
+        assert exit_.final is None
+        assert nursery.log.ends() == []
+        assert [one.name for one in nursery.log.heard if isinstance(one, Made)] == ["probe.bin"]
+        assert failure_for(exit_.end, oom_evidence=exit_.oom_evidence).code == code
+
+    def test_a_crash_in_native_code_leaves_the_python_stack(self, nursery: Nursery) -> None:
+        exit_ = nursery.run(seconds=0, events=0, end="segfault")
+        assert "Segmentation fault" in exit_.last_words
+        assert "in _segfault" in exit_.last_words
+        assert any("in _segfault" in line for line in nursery.log.messages("warning"))
+
+    def test_a_hanging_pipeline_obeys_a_request_to_stop(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+        nursery.start(child, seconds=0, events=3, end="hang")
+        nursery.log.wait_for("probe event 3 of 3")
+        assert child.join(0) is None
+        child.terminate()
+        assert finished(child).end == Exited(0)
+        assert nursery.log.ends() == ["ai.run.canceled"]
+
+    def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+        nursery.start(child, seconds=0, events=0, end="deaf")
+        assert eventually(lambda: _ignores(child.pid, signal.SIGTERM))
+        child.terminate()
+        assert child.join(0.2) is None
+        child.kill()
+        assert finished(child).end == Signalled(signal.SIGKILL)
+        assert nursery.log.ends() == []
+
+    def test_a_second_end_is_not_told(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                context.emit(RunFailed(code="FIRST", message="by itself"))
+                return "and then it returned"
+        """
+        assert nursery.run(pipeline).final == "ai.run.failed"
+        assert nursery.log.ends() == ["ai.run.failed"]
+
+    def test_a_thread_that_the_pipeline_left_behind_holds_nobody(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                threading.Thread(target=threading.Event().wait).start()
+                return "done"
+        """
+        assert nursery.run(pipeline).end == Exited(0)
+        assert nursery.log.ends() == ["ai.run.completed"]
+
+    def test_a_kind_that_the_pod_does_not_have_fails_with_its_reason(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+        nursery.start(child, kind="experiment", idea="x")
+        assert finished(child).end == Exited(0)
+        (failure,) = nursery.log.data("ai.run.failed")
+        assert failure["code"] == "NOT_AVAILABLE"
+        assert "'experiment'" in failure["message"]
+
+    def test_a_specification_that_cannot_be_read_fails_with_its_reason(self, nursery: Nursery) -> None:
+        nursery.run(seconds=-1)
+        (failure,) = nursery.log.data("ai.run.failed")
+        assert failure["code"] == "CONFIG"
+        assert "$.seconds" in failure["message"]
+
+
+class TestStart:
+    def test_a_ready_child_names_its_kinds_and_its_device(self, nursery: Nursery) -> None:
+        ready = nursery.spawn().wait_ready(0)
+        assert isinstance(ready, Ready)
+        assert ready.kinds == ["probe"]
+        assert ready.device
+
+    def test_a_child_that_is_not_ready_yet_can_be_asked_again(self, nursery: Nursery) -> None:
+        child = nursery.stack.enter_context(
+            Child.spawn(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK)
+        )
+        first = child.wait_ready(0)
+        assert isinstance(first, NeverStarted)
+        assert first.end is None
+        assert isinstance(child.wait_ready(LIMIT_S), Ready)
+
+    def test_a_child_that_dies_before_it_is_ready_is_known_at_once_with_its_last_words(
+        self, nursery: Nursery, tmp_path: Path
+    ) -> None:
+        script = tmp_path / "broken.py"
+        script.write_text("import no_such_module_here\n")
+        options = ChildOptions(environ=ENVIRON, command=(sys.executable, str(script)))
+        child = nursery.stack.enter_context(Child.spawn(options, CLOCK))
+        answer = child.wait_ready(LIMIT_S)
+        assert isinstance(answer, NeverStarted)
+        assert answer.end == Exited(1)
+        words = finished(child).last_words
+        assert "No module named 'no_such_module_here'" in words
+        assert failure_for(answer, oom_evidence=False).code == "START_FAILED"
+
+    def test_a_program_that_is_not_there_is_told_at_spawn(self, tmp_path: Path) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(Transient, match="cannot start"):
+            Child.spawn(ChildOptions(environ=ENVIRON, command=(str(tmp_path / "none"),)), CLOCK)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_a_pipeline_that_cannot_be_imported_does_not_take_the_others_off_the_pod(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert list(load_what_works(["no_such_kind", "probe"])) == ["probe"]
+        assert "no_such_kind" in capsys.readouterr().err
+
+    def test_an_order_to_a_dead_child_is_no_error_and_its_end_is_told(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+        child.kill()
+        finished(child)
+        nursery.start(child)
+        assert finished(child).end == Signalled(signal.SIGKILL)
+
+    def test_a_child_without_an_order_goes_when_it_is_asked(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+        child.terminate()
+        assert finished(child).end == Exited(0)
+
+    def test_a_child_goes_quietly_when_the_orders_end(self) -> None:
+        events, events_of_child = os.pipe()
+        orders_of_child, orders = os.pipe()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pod_worker.child_main", "--kinds", "probe",
+             f"--events-fd={events_of_child}", f"--orders-fd={orders_of_child}"],
+            pass_fds=(events_of_child, orders_of_child), env=ENVIRON, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        os.close(orders_of_child)
+        os.close(events_of_child)
+        os.close(orders)
+        assert child.communicate(timeout=LIMIT_S)[1] == b""
+        assert child.returncode == 0
+        os.close(events)
+
+    def test_every_descriptor_is_given_back(self, nursery: Nursery) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            nursery.run(seconds=0)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_the_parents_side_imports_no_pipeline(self) -> None:
+        names = "{name.partition('.')[0] for name in sys.modules}"
+        check = f"import sys, pod_worker.child, pod_worker.gpu; assert not {names} & {{'torch', 'stages'}}"
+        subprocess.run([sys.executable, "-c", check], env=ENVIRON, check=True)
+
+
+class TestHearing:
+    def test_ten_thousand_fast_events_arrive_complete_and_in_order(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                with context.stage("probe") as stage:
+                    for step in range(10_000):
+                        stage.metric("loss", step / 2, step)
+                os._exit(0)
+        """
+        nursery.run(pipeline)
+        metrics = nursery.log.data("ai.run.stage_metric")
+        assert [metric["step"] for metric in metrics] == list(range(10_000))
+        assert metrics[-1] == {"stage": "probe", "name": "loss", "value": 4999.5, "step": 9999}
+
+    def test_threads_do_not_cut_into_each_others_events(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                def speak(number):
+                    for step in range(200):
+                        context.log(f"{number} {step} " + "x" * 10_000)
+                threads = [threading.Thread(target=speak, args=(number,)) for number in range(8)]
+                for thread in threads: thread.start()
+                for thread in threads: thread.join()
+                return "done"
+        """
+        nursery.run(pipeline)
+        said = [message.split()[:2] for message in nursery.log.messages()]
+        for number in range(8):
+            assert [step for who, step in said if who == str(number)] == [str(step) for step in range(200)]
+        assert len(said) == 1600
+
+    def test_all_that_was_written_before_a_kill_is_heard(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                for step in range(300):
+                    context.log(f"event {step}")
+                    print(f"line {step}")
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+        nursery.run(pipeline)
+        messages = nursery.log.messages()
+        for word in ("event", "line"):
+            assert [m for m in messages if m.startswith(word)] == [f"{word} {step}" for step in range(300)]
+
+    def test_what_was_printed_before_an_event_comes_before_it(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                for step in range(500):
+                    print(f"printed {step}")
+                    context.log(f"said {step}")
+                sys.stdout.write("no line end")
+                return "done"
+        """
+        nursery.run(pipeline)
+        messages = nursery.log.messages()
+        place = {message: index for index, message in enumerate(messages)}
+        assert all(place[f"printed {step}"] < place[f"said {step}"] for step in range(500))
+        assert "no line end" in messages
+
+    def test_standard_output_is_information_and_standard_error_a_warning(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                print("to out", "\\udcff", "ok")
+                print("to err", file=sys.stderr)
+                subprocess.run(["sh", "-c", "printf 'bytes \\\\377\\\\376 and on\\\\n\\\\n'"])
+                os.write(1, b"10%\\r20%\\r100%\\n")
+                os.write(1, b"y" * 20_000 + b"\\n")
+                return "done"
+        """
+        nursery.run(pipeline)
+        assert nursery.log.messages("warning") == ["to err"]
+        lines = nursery.log.messages("info")
+        assert lines[0] == "to out \\udcff ok"
+        assert lines[1] == "bytes \ufffd\ufffd and on"
+        assert lines[2] == "100%"
+        assert [len(line) for line in lines[3:]] == [8_000, 8_000, 4_000]
+
+    def test_a_broken_frame_is_a_warning_and_the_run_goes_on(self, nursery: Nursery) -> None:
+        pipeline = f"""
+            def run(context):
+                fd = next(int(a.partition("=")[2]) for a in sys.argv if a.startswith("--events-fd"))
+                os.write(fd, b"garbage\\n")
+                os.write(fd, b'{{"type":"unheard of"}}\\n')
+                os.write(fd, b"z" * {LINE_MAX_BYTES + 1} + b"\\n")
+                context.log("still here")
+                os.write(fd, b'{{"type":"said"')
+                os._exit(3)
+        """
+        nursery.run(pipeline)
+        *_, first, second, third, last = nursery.log.messages("warning")
+        assert "could not be read" in first
+        assert "could not be read" in second
+        assert f"more than {LINE_MAX_BYTES} bytes" in third
+        assert last == "the pipeline's process ended in the middle of a frame"
+        assert nursery.log.messages("info") == ["still here"]
+
+    def test_a_listener_that_raises_ends_the_child_and_is_heard_of(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+
+        def refuse(heard: Heard) -> None:
+            raise OSError(28, "the disk is full")
+
+        child.start(Start("r", 1, "probe", {"end": "hang"}, str(nursery.folder)), refuse)
+        with pytest.raises(OSError, match="the disk is full"):
+            child.join(LIMIT_S)
+        assert is_gone(child.pid)
+
+    def test_an_event_that_nobody_could_take_becomes_an_error_line(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                with context.stage("s") as stage:
+                    stage.metric("loss", float("nan"))
+                    context.emit(NodeCreated(stage="s", node="n", plan="p", params={"x": object()}))
+                    context.emit(ValidationAutoCompleted(verdict="pass", scores={"x": ["y" * 100] * 10_000}))
+                    stage.metric("loss", 0.5)
+                return "done"
+        """
+        exit_ = nursery.run(pipeline)
+        assert exit_.final == "ai.run.completed"
+        nan, strange, large = nursery.log.messages("error")
+        assert nan.startswith("ai.run.stage_metric was not reported")
+        assert strange.startswith("ai.node.created was not reported")
+        assert large.startswith("ai.validation.auto_completed was not reported")
+        assert [metric["value"] for metric in nursery.log.data("ai.run.stage_metric")] == [0.5]
+
+    def test_numbers_of_numpy_travel_as_numbers(self, nursery: Nursery) -> None:
+        pipeline = """
+            import numpy
+            def run(context):
+                with context.stage("s") as stage:
+                    stage.metric("loss", numpy.float32(0.25), numpy.int64(3))
+                return "done"
+        """
+        nursery.run(pipeline)
+        assert nursery.log.data("ai.run.stage_metric") == [
+            {"stage": "s", "name": "loss", "value": 0.25, "step": 3}
+        ]
+
+    def test_a_long_line_loses_its_middle_and_says_so(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                context.log("begin" + "x" * 1_000_000 + "end \\ud800")
+                return "done"
+        """
+        nursery.run(pipeline)
+        (message,) = nursery.log.messages("info")
+        assert message.startswith("begin")
+        assert message.endswith("end \\ud800")
+        assert "characters left out" in message
+
+    def test_an_end_is_told_however_long_or_strange_it_is(self, nursery: Nursery) -> None:
+        pipeline = """
+            class Odd(Exception): pass
+            Odd.__name__ = "O" * 500
+
+            def run(context):
+                raise Odd("begin" + "\\ud800" + "\\0" * 1_000_000 + "end")
+        """
+        assert nursery.run(pipeline).final == "ai.run.failed"
+        (failure,) = nursery.log.data("ai.run.failed")
+        assert len(failure["code"]) == 200
+        assert failure["message"].startswith("begin")
+        assert failure["message"].endswith("end")
+        assert "raise Odd" in failure["traceback"]
+
+    def test_a_failure_without_a_code_is_told_all_the_same(self, nursery: Nursery) -> None:
+        pipeline = """
+            from events.errors import PipelineError
+            def run(context):
+                raise PipelineError("", "no code", retryable=True)
+        """
+        assert nursery.run(pipeline).final == "ai.run.failed"
+        assert nursery.log.data("ai.run.failed") == [
+            {"code": "FAILED", "message": ": no code", "retryable": True}
+        ]
+        assert len(nursery.log.messages("error")) == 1
+
+    def test_an_artifact_comes_with_a_path_that_means_the_same_here(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                os.chdir(context.workspace)
+                Path("plot.png").write_bytes(b"x")
+                with context.stage("plots"):
+                    context.keep(Path("plot.png"))
+                return "done"
+        """
+        nursery.run(pipeline)
+        (made,) = [one for one in nursery.log.heard if isinstance(one, Made)]
+        path = nursery.folder / "workspace" / "plot.png"
+        assert made == Made(path=str(path), name="plot.png", content_type="image/png", stage="plots")
+
+    @pytest.mark.parametrize("name", ["", "n" * 201, "lone \\udcff"])
+    def test_a_name_that_no_artifact_can_have_fails_the_run(self, nursery: Nursery, name: str) -> None:
+        pipeline = f"""
+            def run(context):
+                context.reporter.made(Path("x"), name="{name}", content_type="x", stage=None)
+        """
+        nursery.run(pipeline)
+        assert nursery.log.data("ai.run.failed")[0]["code"] == "ValueError"
+
+    def test_a_forked_process_may_not_report(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                forked = os.fork()
+                if not forked:
+                    try:
+                        context.log("from the fork")
+                    except RuntimeError:
+                        os._exit(7)
+                    os._exit(0)
+                context.log(f"status {os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])}")
+                return "done"
+        """
+        nursery.run(pipeline)
+        assert nursery.log.messages() == ["status 7"]
+
+    def test_what_is_said_before_the_order_goes_to_the_pods_own_log(
+        self, nursery: Nursery, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        nursery.run("print('imported')\ndef run(context): return 'done'")
+        assert nursery.log.messages() == []
+        said = [vars(record)["said"] for record in caplog.records if record.message == "child.said"]
+        assert len(said) == 1
+        assert "imported" in said[0]
+
+
+class TestCancel:
+    def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                while True:
+                    try:
+                        context.log("trying")
+                        threading.Event().wait(0.01)
+                    except Exception:
+                        context.log("swallowed")
+        """
+        child = nursery.spawn(pipeline)
+        nursery.start(child)
+        nursery.log.wait_for("trying")
+        child.terminate()
+        exit_ = finished(child)
+        assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
+        assert "swallowed" not in nursery.log.messages()
+
+    def test_a_second_request_does_not_break_into_the_clean_up(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                try:
+                    context.log("working")
+                    threading.Event().wait()
+                finally:
+                    context.log("cleaning")
+                    while not (context.workspace / "go on").exists():
+                        time.sleep(0.01)
+                    context.log("cleaned")
+        """
+        child = nursery.spawn(pipeline)
+        nursery.start(child)
+        nursery.log.wait_for("working")
+        child.terminate()
+        nursery.log.wait_for("cleaning")
+        child.terminate()
+        child.terminate()
+        (nursery.folder / "workspace" / "go on").touch()
+        assert finished(child).final == "ai.run.canceled"
+        assert nursery.log.messages() == ["working", "cleaning", "cleaned"]
+
+    @pytest.mark.parametrize("after", [1, 100, 1_000, 3_000])
+    def test_a_cancel_in_the_middle_of_a_storm_of_events_leaves_every_frame_whole(
+        self, nursery: Nursery, after: int
+    ) -> None:
+        pipeline = """
+            def run(context):
+                step = 0
+                while True:
+                    context.log(f"{step} " + "x" * (step * 37 % 9_000))
+                    step += 1
+        """
+        child = nursery.spawn(pipeline)
+        nursery.start(child)
+        nursery.log.wait_for_more_than(after)
+        child.terminate()
+        assert finished(child).end == Exited(0)
+        assert nursery.log.messages("warning") == []
+        assert nursery.log.ends() == ["ai.run.canceled"]
+        steps = [int(message.split()[0]) for message in nursery.log.messages("info")]
+        assert steps == list(range(len(steps)))
+
+    @pytest.mark.parametrize("lag", range(12))
+    def test_a_cancel_at_any_moment_around_the_end_leaves_exactly_one_end(
+        self, nursery: Nursery, lag: int
+    ) -> None:
+        pipeline = """
+            def run(context):
+                context.log("almost done")
+                for _ in range(1_000): pass
+                if context.spec.events % 2:
+                    raise ValueError("no")
+                return "done"
+        """
+        child = nursery.spawn(pipeline)
+        nursery.start(child, events=lag)
+        nursery.log.wait_for("almost done")
+        for _ in range(lag * 200):  # moves the signal by microseconds
+            pass
+        child.terminate()
+        exit_ = finished(child)
+        assert exit_.end == Exited(0)
+        assert len(nursery.log.ends()) == 1
+        assert exit_.final == nursery.log.ends()[0]
+
+    def test_ctrl_c_is_the_parents_matter(self, nursery: Nursery) -> None:
+        child = nursery.spawn()
+        nursery.start(child, seconds=0, events=3, end="hang")
+        nursery.log.wait_for("probe event 3 of 3")
+        os.kill(child.pid, signal.SIGINT)
+        child.terminate()
+        assert finished(child).final == "ai.run.canceled"
+
+
+class TestGroup:
+    @pytest.mark.parametrize(
+        "way", ["return 'done'", "os._exit(3)", "os.kill(os.getpid(), 9)", "raise ValueError"]
+    )
+    def test_no_grandchild_survives_the_end(self, nursery: Nursery, way: str) -> None:
+        pipeline = f"""
+            def run(context):
+                context.log(str(subprocess.Popen(["sleep", "600"]).pid))
+                {way}
+        """
+        nursery.run(pipeline)
+        pid = int(nursery.log.messages("info")[0])
+        assert eventually(lambda: is_gone(pid))
+
+    def test_a_kill_ends_the_whole_group_also_when_it_is_suspended(self, nursery: Nursery) -> None:
+        child = nursery.spawn(GRANDCHILD)
+        nursery.start(child)
+        nursery.log.wait_for("started")
+        pids = [child.pid, *(one.pid for one in psutil.Process(child.pid).children(recursive=True))]
+        child.suspend()
+        assert eventually(lambda: all(state_of(pid) == psutil.STATUS_STOPPED for pid in pids))
+        child.kill()
+        assert finished(child).end == Signalled(signal.SIGKILL)
+        assert eventually(lambda: all(is_gone(pid) for pid in pids))
+
+    def test_a_suspended_child_stands_still_and_a_resumed_one_goes_on(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                subprocess.Popen(["sleep", "600"])
+                while True:
+                    context.log("working")
+                    time.sleep(0.001)
+        """
+        child = nursery.spawn(pipeline)
+        nursery.start(child)
+        nursery.log.wait_for_more_than(10)
+        pids = [child.pid, *(one.pid for one in psutil.Process(child.pid).children())]
+        assert len(pids) == 2
+        child.suspend()
+        assert eventually(lambda: all(state_of(pid) == psutil.STATUS_STOPPED for pid in pids))
+        used = psutil.Process(child.pid).cpu_times()
+        child.terminate()  # is heard later
+        assert child.join(0.2) is None
+        assert psutil.Process(child.pid).cpu_times() == used
+        count = len(nursery.log.heard)
+        child.resume()
+        nursery.log.wait_for_more_than(count)
+        assert finished(child).final == "ai.run.canceled"
+
+    def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                daemon = subprocess.Popen(["sh", "-c", "while :; do echo again; done"], start_new_session=True)
+                context.emit(RunUsage(model=str(daemon.pid)))
+                return "done"
+        """
+        try:
+            assert nursery.run(pipeline).final == "ai.run.completed"
+        finally:
+            os.killpg(int(nursery.log.data("ai.run.usage")[0]["model"]), signal.SIGKILL)
+
+    @pytest.mark.parametrize("thread", ["main", "other"])
+    @pytest.mark.parametrize("state", ["running", "suspended"])
+    def test_a_killed_pod_leaves_no_process(self, nursery: Nursery, thread: str, state: str) -> None:
+        pod, pids = self._pod(nursery, thread, state)
+        assert len(pids) == 3  # the child, the grandchild, the guard
+        pod.kill()
+        pod.communicate(timeout=LIMIT_S)
+        assert eventually(lambda: all(is_gone(pid) for pid in pids)), [state_of(pid) for pid in pids]
+
+    def test_the_child_dies_with_its_pod_also_when_the_guard_is_gone(self, nursery: Nursery) -> None:
+        pod, pids = self._pod(nursery, "main", "running")
+        guard = next(pid for pid in pids if psutil.Process(pid).name() == "sh")
+        os.kill(guard, signal.SIGKILL)
+        child = next(one.pid for one in psutil.Process(pod.pid).children() if one.pid != guard)
+        orphans = [one.pid for one in psutil.Process(child).children()]
+        pod.kill()
+        pod.communicate(timeout=LIMIT_S)
+        try:
+            assert eventually(lambda: is_gone(child))
+        finally:
+            for orphan in orphans:
+                os.kill(orphan, signal.SIGKILL)
+
+    def _pod(self, nursery: Nursery, thread: str, state: str) -> tuple[subprocess.Popen[bytes], list[int]]:
+        script = nursery.folder / "pod.py"
+        script.write_text(POD)
+        drill = nursery.script(GRANDCHILD)
+        command = [sys.executable, script, ROOT, drill, nursery.folder, thread, state]
+        pod = subprocess.Popen(command, env=ENVIRON, stdout=subprocess.PIPE)
+        nursery.stack.callback(pod.wait)
+        nursery.stack.callback(pod.kill)
+        assert pod.stdout is not None
+        assert pod.stdout.readline().startswith(b"up ")
+        return pod, [one.pid for one in psutil.Process(pod.pid).children(recursive=True)]
+
+
+class TestEnvironment:
+    SECRETS = ("MONGODB_URL", "PODFLEET_API_KEY", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "MINIO_ENDPOINT")
+
+    def test_no_credential_of_the_pod_reaches_the_child(
+        self, nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in self.SECRETS:
+            monkeypatch.setenv(name, "hunter2-hunter2")
+        monkeypatch.setenv("OPENAI_API_KEY", "model-key")
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        pipeline = """
+            def run(context):
+                context.log(" ".join(sorted(os.environ)))
+                threading.Event().wait()
+        """
+        child = nursery.spawn(pipeline, environ=os.environ)  # noqa: TID251 - the pod's own, as in its __main__
+        nursery.start(child)
+        nursery.log.wait_for_more_than(1)
+        names = nursery.log.messages()[0].split()
+        assert not {name for name in names if name.startswith(("MONGODB", "MINIO", "PODFLEET"))}
+        assert "OPENAI_API_KEY" in names
+        processes = psutil.Process().children()
+        assert len(processes) >= 2  # the child and its guard
+        for process in processes:
+            for file in ("environ", "cmdline"):
+                assert b"hunter2" not in Path(f"/proc/{process.pid}/{file}").read_bytes()
+
+    def test_proxies_are_passed_in_both_cases(self) -> None:
+        passed = allowed({"HTTPS_PROXY": "http://a", "no_proxy": "b", "HTTP_PROXY": ""})
+        assert passed == {
+            "HTTPS_PROXY": "http://a", "https_proxy": "http://a", "NO_PROXY": "b", "no_proxy": "b",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "name",
+        ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES",
+         "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "HF_TOKEN",
+         "HF_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"],
+    )  # fmt: skip
+    def test_what_a_pipeline_needs_is_passed(self, name: str) -> None:
+        assert allowed({name: "x"}) == {name: "x"}
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *SECRETS,
+            "AWS_SECRET_ACCESS_KEY",
+            "GITHUB_TOKEN",
+            "RUNPOD_API_KEY",
+            "MY_PATH",
+            "HF_TOKEN_2",
+            "DATABASE_URL",
+        ],
+    )
+    def test_what_is_not_named_is_not_passed(self, name: str) -> None:
+        assert allowed({name: "x"}) == {}
+
+    def test_options_do_not_print_the_environment(self) -> None:
+        assert "hunter2" not in repr(ChildOptions(environ={"MONGODB_URL": "hunter2"}))
+
+
+class TestOutOfMemoryEvidence:
+    """The counters as kernels write them, in folders that stand for /proc and /sys/fs/cgroup."""
+
+    def test_the_second_version_of_control_groups_is_read(self, tmp_path: Path) -> None:
+        proc, groups = self._machine(tmp_path, "0::/pod/a\n")
+        self._write(
+            groups / "pod/a/memory.events", "low 0\nhigh 9\nmax 3\noom 4\noom_kill 2\noom_group_kill 0\n"
+        )
+        assert oom_kills(proc, groups) == 2
+
+    def test_the_first_version_is_read_also_beside_the_second(self, tmp_path: Path) -> None:
+        proc, groups = self._machine(tmp_path, "9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n")
+        self._write(
+            groups / "memory/docker/abc/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"
+        )
+        assert oom_kills(proc, groups) == 5
+
+    def test_inside_a_container_our_group_is_the_root(self, tmp_path: Path) -> None:
+        proc, groups = self._machine(tmp_path, "0::/system.slice/docker-abc.scope\n")
+        self._write(groups / "memory.events", "oom_kill 1\n")
+        assert oom_kills(proc, groups) == 1
+
+    def test_else_the_whole_machine_is_asked(self, tmp_path: Path) -> None:
+        proc, groups = self._machine(tmp_path, "0::/\n")
+        self._write(proc / "vmstat", "nr_free_pages 10\noom_kill 7\n")
+        assert oom_kills(proc, groups) == 7
+
+    def test_without_any_counter_there_is_no_evidence(self, tmp_path: Path) -> None:
+        assert oom_kills(tmp_path / "proc", tmp_path / "cgroup") == 0
+
+    def test_this_machine_can_be_asked(self) -> None:
+        assert oom_kills() >= 0
+
+    def _machine(self, folder: Path, membership: str) -> tuple[Path, Path]:
+        self._write(folder / "proc/self/cgroup", membership)
+        return folder / "proc", folder / "cgroup"
+
+    def _write(self, file: Path, text: str) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def _ignores(pid: int, number: int) -> bool:
+    line = next(
+        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn:")
+    )
+    return bool(int(line.split()[1], 16) >> (number - 1) & 1)

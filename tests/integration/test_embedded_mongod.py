@@ -1,0 +1,133 @@
+"""The embedded mongod through what happens to it: restarts, kills, lost ports, foreign data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from control_plane.embedded.credentials import credentials
+from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from control_plane.embedded.supervisor import StartFailed, Supervisor
+from events.clock import SystemClock, SystemIds
+from events.errors import ConfigError
+
+Until = Callable[..., None]
+
+
+def _prepare(home: Path) -> Mongod:
+    ids = SystemIds()
+    return prepare_mongod(find_mongod(""), home / "mongo", credentials(home / "credentials.json", ids), ids)
+
+
+@contextmanager
+def _running(server: Mongod, home: Path, said: list[str] | None = None) -> Iterator[Supervisor]:
+    lines: list[str] = [] if said is None else said
+    with Supervisor(
+        [[server.part()]], logs=home / "logs", clock=SystemClock(), say=lines.append
+    ) as supervisor:
+        yield supervisor
+
+
+def _things(server: Mongod) -> list[Any]:
+    with MongoClient[dict[str, Any]](server.url()) as client:
+        return [each["_id"] for each in client.get_default_database().things.find().sort("_id")]
+
+
+def _add(server: Mongod, thing: str) -> None:
+    with MongoClient[dict[str, Any]](server.url()) as client:
+        client.get_default_database().things.insert_one({"_id": thing})
+
+
+def test_data_survives_a_restart_on_the_same_port(tmp_path: Path) -> None:
+    first = _prepare(tmp_path)
+    with _running(first, tmp_path):
+        _add(first, "a")
+    second = _prepare(tmp_path)
+    assert second.port == first.port
+    with _running(second, tmp_path):
+        assert _things(second) == ["a"]
+
+
+def test_a_port_that_was_taken_meanwhile_moves_the_replica_set_to_another(tmp_path: Path) -> None:
+    first = _prepare(tmp_path)
+    with _running(first, tmp_path):
+        _add(first, "a")
+    with socket.create_server(("127.0.0.1", first.port)):
+        second = _prepare(tmp_path)
+        assert second.port != first.port
+        with _running(second, tmp_path):
+            _add(second, "b")
+            assert _things(second) == ["a", "b"]
+            with MongoClient[dict[str, Any]](second.url()) as client:
+                members = client.admin.command("replSetGetConfig")["config"]["members"]
+    assert [member["host"] for member in members] == [second.address]
+
+
+def test_a_killed_mongod_is_started_again_with_its_data_and_reported(tmp_path: Path, until: Until) -> None:
+    server, said = _prepare(tmp_path), []
+    with _running(server, tmp_path, said) as supervisor:
+        _add(server, "a")
+        before = supervisor.pids()["mongodb"]
+        os.kill(before, signal.SIGKILL)
+        until(lambda: any("back" in line for line in said), seconds=40)
+        assert supervisor.pids()["mongodb"] != before
+        assert _things(server) == ["a"]
+    assert any("SIGKILL" in line for line in said)
+
+
+def test_only_the_password_lets_in_and_only_on_loopback(mongod: Mongod) -> None:
+    with (
+        MongoClient[dict[str, Any]]("127.0.0.1", mongod.port, directConnection=True) as client,
+        pytest.raises(OperationFailure, match=r"[Aa]uthentication"),
+    ):
+        client.podfleet.things.find_one()
+    listening = {
+        bytes.fromhex(fields[1].partition(":")[0])[::-1]
+        for table in ("tcp", "tcp6")
+        for fields in (line.split() for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:])
+        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == mongod.port
+    }
+    assert listening == {socket.inet_aton("127.0.0.1")}
+
+
+def test_key_and_data_are_for_the_owner_only_and_no_secret_is_in_the_arguments(tmp_path: Path) -> None:
+    server = _prepare(tmp_path)
+    assert stat.S_IMODE(server.key_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
+    arguments = " ".join(server.part().command.argv)
+    secrets = (server.credentials.mongo_password, server.credentials.mongo_key)
+    assert not any(secret in arguments for secret in secrets)
+    assert "zlib" not in arguments
+
+
+def test_data_made_with_other_credentials_is_an_error_and_not_a_loop(tmp_path: Path) -> None:
+    first = _prepare(tmp_path)
+    with _running(first, tmp_path):
+        _add(first, "a")
+    (tmp_path / "credentials.json").unlink()
+    with pytest.raises(ConfigError, match="credentials"), _running(_prepare(tmp_path), tmp_path):
+        pytest.fail("started")
+
+
+def test_a_mongod_that_cannot_start_is_given_up_with_its_last_words(tmp_path: Path) -> None:
+    server = _prepare(tmp_path)
+    (server.directory / "data" / "WiredTiger").write_text("not a database")
+    with pytest.raises(StartFailed, match="mongodb") as caught, _running(server, tmp_path):
+        pytest.fail("started")
+    assert "\n  | " in caught.value.message
+
+
+def test_the_noted_port_is_readable_json(tmp_path: Path) -> None:
+    server = _prepare(tmp_path)
+    assert json.loads((server.directory / "port.json").read_text()) == {"port": server.port}

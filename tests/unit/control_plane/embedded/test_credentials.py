@@ -1,0 +1,56 @@
+"""Credentials: random, kept, for their owner's eyes only."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from control_plane.embedded.credentials import credentials
+from control_plane.embedded.private_file import replace_private
+from events.clock import SystemIds
+from events.errors import ConfigError
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_credentials_are_made_once_and_differ_between_data_directories(tmp_path: Path) -> None:
+    ids = SystemIds()
+    first = credentials(tmp_path / "a" / "credentials.json", ids)
+    assert credentials(tmp_path / "a" / "credentials.json", ids) == first
+    assert credentials(tmp_path / "b" / "credentials.json", ids) != first
+
+
+def test_only_the_owner_can_read_credentials_and_their_directory(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "credentials.json"
+    credentials(path, SystemIds())
+    assert (_mode(path), _mode(path.parent)) == (0o600, 0o700)
+    path.chmod(0o644)
+    credentials(path, SystemIds())
+    assert _mode(path) == 0o600
+
+
+def test_secrets_do_not_show_in_a_representation(tmp_path: Path) -> None:
+    made = credentials(tmp_path / "credentials.json", SystemIds())
+    for secret in (made.mongo_password, made.mongo_key, made.s3_secret_key):
+        assert secret not in repr(made)
+
+
+def test_a_spoilt_file_is_an_error_that_names_it_and_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match=str(path)):
+        credentials(path, SystemIds())
+    assert path.read_text() == "{}"
+
+
+def test_a_draft_left_by_a_crash_does_not_lend_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    draft = tmp_path / ".secret.new"
+    draft.write_text("half")
+    draft.chmod(0o666)
+    replace_private(path, "whole")
+    assert (path.read_text(), _mode(path), draft.exists()) == ("whole", 0o600, False)

@@ -1,0 +1,47 @@
+"""Ports: chosen free, kept where they can be."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from control_plane.embedded import ports
+from events.clock import SystemIds
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server((ports.LOOPBACK, 0)) as server:
+        yield server
+
+
+def test_a_port_that_somebody_listens_on_is_not_free(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    assert not ports.is_free(port)
+    assert ports.answers(port)
+
+
+def test_a_remembered_port_is_used_again(tmp_path: Path) -> None:
+    note = tmp_path / "port.json"
+    assert ports.remembered(note, SystemIds()) == ports.remembered(note, SystemIds())
+
+
+def test_a_remembered_port_that_was_taken_is_replaced_and_the_new_one_kept(
+    tmp_path: Path, listener: socket.socket
+) -> None:
+    note = tmp_path / "port.json"
+    taken = listener.getsockname()[1]
+    note.write_text(f'{{"port": {taken}}}')
+    port = ports.remembered(note, SystemIds())
+    assert port != taken
+    assert ports.remembered(note, SystemIds()) == port
+
+
+@pytest.mark.parametrize("noted", ["", "{", "[]", '{"port": "x"}', '{"port": 0}', '{"port": 99999}'])
+def test_a_spoilt_note_is_replaced(tmp_path: Path, noted: str) -> None:
+    note = tmp_path / "port.json"
+    note.write_text(noted)
+    assert ports.FIRST <= ports.remembered(note, SystemIds()) <= ports.LAST

@@ -1,0 +1,59 @@
+"""The supervisor's rules that need no process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.embedded.data_lock import held
+from control_plane.embedded.interrupts import interrupts
+from control_plane.embedded.stack import Options
+from control_plane.embedded.supervisor import FIRST_PAUSE_S, PAUSE_S_MAX, pause_s
+from events.errors import ConfigError
+
+
+@given(st.integers(min_value=1, max_value=100_000))
+def test_pauses_between_starts_grow_to_a_limit(failures: int) -> None:
+    assert FIRST_PAUSE_S <= pause_s(failures) <= pause_s(failures + 1) <= PAUSE_S_MAX
+
+
+def test_all_wrong_options_are_named_together() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        problems = Options(port=port, workers=-1).problems()
+    assert len(problems) == 2
+    assert "--workers" in problems[0]
+    assert str(port) in problems[1]
+    assert "--port" in problems[1]
+
+
+def test_a_data_directory_has_one_holder_and_is_free_afterwards(tmp_path: Path) -> None:
+    with held(tmp_path), pytest.raises(ConfigError, match=str(os.getpid())), held(tmp_path):
+        pytest.fail("held twice")
+    with held(tmp_path):
+        assert (tmp_path / "up.lock").exists()
+
+
+def test_interrupts_are_counted_and_the_old_handlers_come_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with interrupts() as asked:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked.count == 2
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_ignored_hang_up_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts() as asked:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert asked.count == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

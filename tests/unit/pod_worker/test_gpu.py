@@ -1,0 +1,149 @@
+"""What the machine has and how much of it is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pynvml
+import pytest
+
+from pod_worker.gpu import MIB, Gauges, Gpu, GpuUse, NoDriver, NvmlDriver, open_driver
+
+
+@dataclass
+class Devices:
+    """A driver that says what it is told to say."""
+
+    readings: Sequence[GpuUse] = ()
+
+    def gpus(self) -> Sequence[Gpu]:
+        return [Gpu(f"GPU {index}", 1024.0) for index, _ in enumerate(self.readings)]
+
+    def use(self) -> Sequence[GpuUse]:
+        return self.readings
+
+
+@dataclass
+class Library:
+    """A stand-in for the module `pynvml`, whose questions fail with the given NVML error."""
+
+    failing: dict[str, int] = field(default_factory=dict)
+
+    def _answer(self, question: str, answer: Any) -> Any:
+        if question in self.failing:
+            raise pynvml.NVMLError(self.failing[question])
+        return answer
+
+    def nvmlInit(self) -> None:
+        self._answer("init", None)
+
+    def nvmlDeviceGetCount(self) -> int:
+        count: int = self._answer("count", 2)
+        return count
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:
+        return self._answer(f"handle {index}", index)
+
+    def nvmlDeviceGetName(self, device: int) -> str:
+        return "NVIDIA H100 80GB HBM3"
+
+    def nvmlDeviceGetMemoryInfo(self, device: int) -> Any:
+        return self._answer("memory", SimpleNamespace(total=81559 * MIB, used=(device + 1) * 512 * MIB))
+
+    def nvmlDeviceGetUtilizationRates(self, device: int) -> Any:
+        return self._answer("rates", SimpleNamespace(gpu=25 + 50 * device))
+
+    def nvmlDeviceGetTemperature(self, device: int, sensor: int) -> Any:
+        return self._answer("temperature", 40 + device)
+
+
+def test_several_devices_give_mean_utilisation_total_memory_and_highest_temperature() -> None:
+    sample = Gauges(open_driver(Library())).sample()
+    assert sample.gpu_util == 0.5
+    assert sample.gpu_memory_mib == 1536
+    assert sample.gpu_temperature_c == 41
+
+
+def test_devices_are_listed_with_name_and_memory() -> None:
+    gpus = Gauges(open_driver(Library())).capabilities().gpus
+    assert gpus == (Gpu("NVIDIA H100 80GB HBM3", 81559), Gpu("NVIDIA H100 80GB HBM3", 81559))
+
+
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])
+def test_a_machine_without_a_driver_has_no_devices(error: int) -> None:
+    gauges = Gauges(open_driver(Library(failing={"init": error})))
+    sample = gauges.sample()
+    assert gauges.capabilities().gpus == ()
+    assert (sample.gpu_util, sample.gpu_memory_mib, sample.gpu_temperature_c) == (None, None, None)
+
+
+def test_the_driver_of_this_machine_can_be_asked() -> None:
+    driver = open_driver()
+    assert isinstance(driver, NoDriver | NvmlDriver)
+    assert len(driver.gpus()) == len(driver.use())
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [("rates", "gpu_util"), ("memory", "gpu_memory_mib"), ("temperature", "gpu_temperature_c")],
+)
+def test_what_a_device_cannot_tell_is_none_and_the_rest_is_told(question: str, missing: str) -> None:
+    library = Library(failing={question: pynvml.NVML_ERROR_NOT_SUPPORTED})
+    sample = Gauges(NvmlDriver(library)).sample()
+    told = {
+        name
+        for name in ("gpu_util", "gpu_memory_mib", "gpu_temperature_c")
+        if getattr(sample, name) is not None
+    }
+    assert told == {"gpu_util", "gpu_memory_mib", "gpu_temperature_c"} - {missing}
+
+
+def test_a_device_that_is_lost_leaves_the_others() -> None:
+    library = Library(failing={"handle 0": pynvml.NVML_ERROR_GPU_IS_LOST})
+    sample = Gauges(NvmlDriver(library)).sample()
+    assert (sample.gpu_util, sample.gpu_memory_mib) == (0.75, 1024)
+
+
+def test_a_driver_that_is_lost_leaves_the_sample_of_the_cpu() -> None:
+    sample = Gauges(NvmlDriver(Library(failing={"count": pynvml.NVML_ERROR_UNKNOWN}))).sample()
+    assert sample.gpu_util is None
+    assert sample.memory_mib > 0
+
+
+def test_an_idle_device_is_at_zero_and_not_unknown() -> None:
+    sample = Gauges(Devices([GpuUse(0.0, 0.0, 30.0)])).sample()
+    assert (sample.gpu_util, sample.gpu_memory_mib) == (0.0, 0.0)
+
+
+def test_cpu_utilisation_is_what_happened_between_two_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(
+        [_cpu_times(user=100, idle=100), _cpu_times(user=130, idle=190), _cpu_times(user=130, idle=190)]
+    )
+    monkeypatch.setattr(psutil, "cpu_times", lambda: next(times))
+    gauges = Gauges(NoDriver())
+    assert gauges.sample().cpu_util is None
+    assert gauges.sample().cpu_util == pytest.approx(0.25)
+    assert gauges.sample().cpu_util is None  # no time went by
+
+
+def test_the_real_machine_gives_sensible_numbers() -> None:
+    gauges = Gauges(NoDriver())
+    capabilities, sample = gauges.capabilities(), gauges.sample()
+    assert capabilities.cpus >= 1
+    assert 0 < sample.memory_mib < capabilities.memory_mib
+
+
+def _cpu_times(*, user: float, idle: float) -> Any:
+    names = type(psutil.cpu_times())._fields
+    values = dict.fromkeys(names, 0.0) | {
+        "user": user - 10,
+        "iowait": 10.0,
+        "idle": idle - 10,
+        "system": 10.0,
+    }
+    # guest time counts as user time already, and must not count twice
+    return type(psutil.cpu_times())(**(values | {"guest": 5.0}))

@@ -1,0 +1,116 @@
+"""Exactly one final event, whatever a pipeline does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from events.catalog import ENDS, Fact, RunCanceled, RunCompleted, RunFailed, RunStarted, StageStarted, type_of
+from events.clock import SystemClock
+from events.errors import Canceled, PipelineError
+from events.runs import ProbeSpec
+from stages.context import Context
+from stages.pipeline import TRACEBACK_MAX, Pipeline, classify, run_pipeline
+
+
+@dataclass
+class Listener:
+    """A reporter that keeps what it is told."""
+
+    facts: list[Fact] = field(default_factory=list)
+
+    def say(self, fact: Fact) -> None:
+        self.facts.append(fact)
+
+    def made(self, path: Path, *, name: str, content_type: str, stage: str | None) -> None:
+        raise AssertionError("no pipeline here makes a file")
+
+
+def facts_of(pipeline: Pipeline) -> list[Fact]:
+    listener = Listener()
+    context = Context(
+        run_id="r", attempt=1, spec=ProbeSpec(), workspace=Path(), clock=SystemClock(), reporter=listener
+    )
+    run_pipeline(pipeline, context)
+    return listener.facts
+
+
+def raiser(error: BaseException, stage: str = "Stage_1") -> Pipeline:
+    def pipeline(context: Context) -> str:
+        with context.stage(stage):
+            raise error
+
+    return pipeline
+
+
+def test_a_pipeline_that_returns_is_completed() -> None:
+    assert facts_of(lambda context: "three of four") == [RunStarted(), RunCompleted(summary="three of four")]
+
+
+def test_an_exception_is_one_failure_with_stage_code_and_traceback() -> None:
+    started, stage, failure = facts_of(raiser(ZeroDivisionError("by zero"), "Stage_3"))
+    assert (started, stage) == (RunStarted(), StageStarted(stage="Stage_3"))
+    assert isinstance(failure, RunFailed)
+    assert (failure.code, failure.message, failure.stage) == ("ZeroDivisionError", "by zero", "Stage_3")
+    assert not failure.retryable
+    assert failure.traceback is not None
+    assert "in pipeline" in failure.traceback
+    assert "ZeroDivisionError: by zero" in failure.traceback
+
+
+def test_a_canceled_pipeline_says_so_and_why() -> None:
+    assert facts_of(raiser(Canceled("somebody asked")))[-1] == RunCanceled(reason="somebody asked")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(),
+        Canceled(),
+        PipelineError("X", "x"),
+        MemoryError(),
+        TimeoutError(),
+        StopIteration(),
+        OSError(28, "full"),
+    ],
+    ids=repr,
+)
+def test_there_is_exactly_one_end_and_it_comes_last(error: BaseException) -> None:
+    names = [type_of(type(fact)) for fact in facts_of(raiser(error))]
+    assert [name for name in names if name in ENDS] == names[-1:]
+
+
+def test_a_failure_without_a_text_has_a_message_all_the_same() -> None:
+    failure = facts_of(raiser(MemoryError()))[-1]
+    assert isinstance(failure, RunFailed)
+    assert failure.message == "MemoryError"
+
+
+def test_a_long_traceback_keeps_its_end() -> None:
+    failure = facts_of(raiser(ValueError("x" * 100_000 + " at last")))[-1]
+    assert isinstance(failure, RunFailed)
+    assert failure.traceback is not None
+    assert len(failure.traceback) == TRACEBACK_MAX
+    assert failure.traceback.endswith("at last\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "retryable"),
+    [
+        (PipelineError("ALL_NODES_BUGGY", "none works"), "ALL_NODES_BUGGY", False),
+        (PipelineError("MODEL_BUSY", "later", retryable=True), "MODEL_BUSY", True),
+        (MemoryError(), "OUT_OF_MEMORY", False),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "OUT_OF_MEMORY", False),
+        (
+            RuntimeError("CUDA error: no kernel image is available for execution"),
+            "CUDA_UNSUPPORTED_ARCH",
+            False,
+        ),
+        (TimeoutError("the model did not answer"), "TIMEOUT", True),
+        (KeyError("x"), "KeyError", False),
+    ],
+)
+def test_an_exception_has_a_public_code(error: Exception, code: str, retryable: bool) -> None:
+    assert classify(error) == (code, retryable)
