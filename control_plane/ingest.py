@@ -134,7 +134,8 @@ class Ingestor:
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
         if event.sequence is None and self.direct.decides(event):
             if not sender.may_decide:
-                return _refuse(line, event, "forbidden", "a lifecycle event without `sequence` needs scope admin")
+                message = "a lifecycle event without `sequence` needs the scope admin"
+                return _refuse(line, event, "forbidden", message)
             if run is None:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id} to decide about")
         try:
@@ -226,5 +227,3 @@ def _conflict(candidate: Candidate, *, same_id: bool) -> Refused:
     else:
         message = f"position {event.run_id}/{event.attempt}/{event.sequence} holds another event"
     return _refuse(candidate.line, event, "conflict", message)
-
-

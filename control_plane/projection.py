@@ -76,20 +76,13 @@ def project(view: AttemptView, event: Event) -> Effect:
     """Decide what the sequenced `event` changes in its attempt."""
     assert event.sequence is not None
     if view.end_seq is not None and event.sequence > view.end_seq:
-        return SetAside(
-            "after_end", f"attempt {event.attempt} ended with event {view.end_seq}"
-        )
+        return SetAside("after_end", f"attempt {event.attempt} ended with event {view.end_seq}")
     match event.fact:
         case c.RunStarted():
             return Update(replace(view, started_at=_moment(event)), phase=Cause.STARTED)
         case c.StageStarted() | c.StageProgress() | c.StageCompleted() as fact:
             return _stage(view, event, fact)
-        case (
-            c.RunCompleted()
-            | c.RunFailed()
-            | c.RunCanceled()
-            | c.RunPreempted() as fact
-        ):
+        case c.RunCompleted() | c.RunFailed() | c.RunCanceled() | c.RunPreempted() as fact:
             return _end(view, event, fact)
         case c.ArtifactRegistered() as fact:
             return _artifact(view, event, fact)
@@ -154,17 +147,13 @@ def _stage(
                 "completedAt": _moment(event),
                 "durationS": fact.duration_s,
             }
-    return Update(
-        replace(view, current_stage=now), (_stage_write(event, fact.stage, fields),)
-    )
+    return Update(replace(view, current_stage=now), (_stage_write(event, fact.stage, fields),))
 
 
 def _stage_write(event: Event, stage: str, fields: Mapping[str, Any]) -> Write:
     assert event.sequence is not None
     named = {"runId": event.run_id, "attempt": event.attempt, "name": stage, **fields}
-    return Write(
-        "stages", stage_id(event.run_id, event.attempt, stage), event.sequence, named
-    )
+    return Write("stages", stage_id(event.run_id, event.attempt, stage), event.sequence, named)
 
 
 def _end(
@@ -207,15 +196,11 @@ def _end(
     return Update(ended, (write,), end=end)
 
 
-def _artifact(
-    view: AttemptView, event: Event, fact: c.ArtifactRegistered
-) -> Update | SetAside:
+def _artifact(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Update | SetAside:
     assert event.sequence is not None
     prefix = artifact_prefix(event.run_id, event.attempt)
     if not fact.key.startswith(prefix):
-        return SetAside(
-            "foreign_key", f"the key of {fact.name!r} is not below {prefix}"
-        )
+        return SetAside("foreign_key", f"the key of {fact.name!r} is not below {prefix}")
     fields = {
         "runId": event.run_id,
         "attempt": event.attempt,
@@ -231,9 +216,7 @@ def _artifact(
     return Update(view, (Write("artifacts", identity, event.sequence, fields),))
 
 
-def _validation(
-    view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
-) -> Update:
+def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted) -> Update:
     assert event.sequence is not None
     fields = {
         "runId": event.run_id,

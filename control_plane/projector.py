@@ -77,17 +77,13 @@ class Projector:
         view = run_view(found.run, folded)
         if decision is None:
             view["status"] = _phase(found.run.status, folded).value
-        return await self.runs.advance(
-            found, view=view, flushed=flushed, decision=decision
-        )
+        return await self.runs.advance(found, view=view, flushed=flushed, decision=decision)
 
     def _end(self, run: Run, folded: Fold) -> Decision | None:
         if folded.end is None:
             return None
         by = f"event:{run.id}/{run.attempt}/{folded.view.end_seq}#a{run.attempt}"
-        decision = end_decision(
-            run.standing, run.attempt, folded.end, by=by, jitter=self.ids.fraction()
-        )
+        decision = end_decision(run.standing, run.attempt, folded.end, by=by, jitter=self.ids.fraction())
         # The worker settled before, or a rescue took the run: the end is decided already.
         return None if isinstance(decision, Illegal) else decision
 
@@ -105,9 +101,7 @@ class Projector:
 
 def run_view(run: Run, folded: Fold) -> dict[str, Any]:
     """Return the fields of the run that the log owns, after `folded`."""
-    complete = folded.end is not None or (
-        run.settled is not None and folded.seq >= run.settled.last
-    )
+    complete = folded.end is not None or (run.settled is not None and folded.seq >= run.settled.last)
     view: dict[str, Any] = {
         "lastEventSeq": folded.seq,
         "currentStage": stage_document(folded.view.current_stage),

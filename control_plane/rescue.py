@@ -25,9 +25,7 @@ class Watch:
     last_tick_s: float
 
 
-def observe(
-    watch: Watch, leases: Sequence[HeldLease], *, now_s: float, gap_max_s: float
-) -> Watch:
+def observe(watch: Watch, leases: Sequence[HeldLease], *, now_s: float, gap_max_s: float) -> Watch:
     """Return the watch after a look at every lease; a pause of our own starts all patience anew."""
     known = watch.seen if now_s - watch.last_tick_s <= gap_max_s else {}
     seen = {}
@@ -38,16 +36,12 @@ def observe(
             lease.renewals,
         )
         seen[lease.run_id] = (
-            before
-            if before is not None and same
-            else Seen(lease.attempt, lease.renewals, now_s)
+            before if before is not None and same else Seen(lease.attempt, lease.renewals, now_s)
         )
     return Watch(seen, now_s)
 
 
-def gone(
-    watch: Watch, leases: Sequence[HeldLease], *, now_s: float, ttl_s: float
-) -> list[str]:
+def gone(watch: Watch, leases: Sequence[HeldLease], *, now_s: float, ttl_s: float) -> list[str]:
     """Return the runs whose lease is over by the store's clock and stood still for a whole lease of ours."""
     return [
         lease.run_id

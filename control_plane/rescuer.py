@@ -47,10 +47,7 @@ class Rescuer:
         watch = observe(before, leases, now_s=now_s, gap_max_s=self.gap_max_s)
         self.watches[collection] = watch
         return sum(
-            [
-                await self._rescue(run_id)
-                for run_id in gone(watch, leases, now_s=now_s, ttl_s=self.ttl_s)
-            ]
+            [await self._rescue(run_id) for run_id in gone(watch, leases, now_s=now_s, ttl_s=self.ttl_s)]
         )
 
     async def _rescue(self, run_id: str) -> bool:
@@ -58,9 +55,7 @@ class Rescuer:
         if found is None or found.run.lease is None:
             return False
         run = found.run
-        decision = rescue_decision(
-            run.standing, run.attempt, by="rescuer", jitter=self.ids.fraction()
-        )
+        decision = rescue_decision(run.standing, run.attempt, by="rescuer", jitter=self.ids.fraction())
         if isinstance(decision, Illegal):
             return False
         taken = await self.runs.rescue(found, decision) is not None

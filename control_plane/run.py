@@ -97,6 +97,4 @@ class Run:
 
     def has_lost(self, attempt: int) -> bool:
         """Say whether `attempt` ran once and owns the run no more, without having settled."""
-        return attempt < self.attempt or (
-            attempt == self.attempt > 0 and self.lease is None
-        )
+        return attempt < self.attempt or (attempt == self.attempt > 0 and self.lease is None)

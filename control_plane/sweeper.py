@@ -34,9 +34,7 @@ class Sweeper:
         for run in await self.runs.overdue(collection):
             touched += await self._decide(collection, run, queue_timeout(run))
         for run in await self.runs.with_journal(collection):
-            await self.runs.unload(
-                Found(collection, run), await self.chronicler.write(run)
-            )
+            await self.runs.unload(Found(collection, run), await self.chronicler.write(run))
             touched += 1
         return touched
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from events.lifecycle import Cause, Status
 
@@ -72,6 +72,49 @@ def update(decision: Decision) -> list[dict[str, Any]]:
     ]
 
 
+# What a replay needs of a submission; the rest of a new run is the same for all.
+RECORDED_AT_SUBMIT: Final = ("priority", "classKey", "queuedAt", "notBefore", "maxAttempts")
+
+
+def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
+    """Return the pipeline that, as an upsert, makes a new claimable document of `fields`.
+
+    `fields` holds what the submitter decides, its status (QUEUED or DELAYED) among it.
+    """
+    given = {name: expression(value) for name, value in fields.items()}
+    failures = {"$literal": {"app": 0, "infra": 0, "preempted": 0}}
+    entry = {
+        "n": 1,
+        "cause": {"$literal": Cause.SUBMIT.value},
+        "by": {"$literal": by},
+        "at": "$$NOW",
+        "from": None,
+        "to": given["status"],
+        "attempt": 0,
+        "seq": 0,
+        "set": {**{name: given[name] for name in RECORDED_AT_SUBMIT}, "failures": failures},
+    }
+    empty = (
+        "claimedBy", "claimedAt", "lease", "settled", "cancelRequested", "logIncomplete", "currentStage",
+        "lastHeartbeat", "error", "validation", "startedAt", "finishedAt",
+    )  # fmt: skip
+    return [
+        {
+            "$set": {
+                **given,
+                **dict.fromkeys(empty),
+                "revision": 1,
+                "attempt": 0,
+                "lastEventSeq": 0,
+                "logOpen": False,
+                "failures": failures,
+                "createdAt": "$$NOW",
+                "journal": [entry],
+            }
+        }
+    ]
+
+
 def expression(value: Any) -> Any:
     """Return `value` as a server expression; a mapping replaces what was there, whole."""
     match value:
@@ -90,10 +133,6 @@ def expression(value: Any) -> Any:
             return body
         case Mapping() if value:
             # `$set` would merge a bare document into the old one.
-            return {
-                "$mergeObjects": [
-                    {key: expression(each) for key, each in value.items()}
-                ]
-            }
+            return {"$mergeObjects": [{key: expression(each) for key, each in value.items()}]}
         case _:
             return {"$literal": value}

@@ -208,7 +208,7 @@ class Attempt:
         now_s = self.ports.clock.monotonic_s()
         limit_s = float(self.claim.spec.get("time_limit_s") or TIME_LIMIT_DEFAULT_S)
         if now_s - self.begun_s > limit_s:
-            self.timed_out = TimedOut("time", limit_s)
+            self.timed_out = TimedOut("total", limit_s)
         elif now_s - self.heard_s > NO_PROGRESS_S:
             self.timed_out = TimedOut("no progress", NO_PROGRESS_S)
         if self.timed_out is not None:

@@ -173,6 +173,7 @@ class MongoQueue:
                 upsert=True,
                 return_document=ReturnDocument.AFTER,
             )
+        assert document is not None, "an upsert answers with its document"
         return PodOrders(drain=bool(document["orders"]["drain"]))
 
     def _runs(self, claim: Claim) -> Collection[Document]:

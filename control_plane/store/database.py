@@ -56,13 +56,9 @@ async def require_replica_set(client: AsyncMongoClient[Document]) -> None:
     try:
         hello: Mapping[str, Any] = await client.admin.command("hello")
     except OperationFailure as error:
-        raise ConfigError(
-            [f"MONGODB_URL: the server refuses us: {error.details}"]
-        ) from error
+        raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
     except PyMongoError as error:
-        raise Transient(
-            "mongodb_unreachable", f"MongoDB cannot be reached: {error}"
-        ) from error
+        raise Transient("mongodb_unreachable", f"MongoDB cannot be reached: {error}") from error
     if "setName" not in hello:
         problem = (
             "MONGODB_URL names a stand-alone server; podfleet needs a replica set "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pymongo import InsertOne, UpdateOne
@@ -32,15 +32,12 @@ class Documents:
 
     async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
         """Return the attempt's record; an attempt that nobody spoke of is empty."""
-        document = (
-            await self.db.attempts.find_one({"_id": attempt_id(run_id, attempt)}) or {}
-        )
+        document = await self.db.attempts.find_one({"_id": attempt_id(run_id, attempt)}) or {}
         stage = document.get("currentStage")
         view = AttemptView(
             run_id=run_id,
             attempt=attempt,
-            current_stage=stage
-            and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
+            current_stage=stage and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
             started_at=document.get("startedAt"),
             validation=document.get("validation"),
             error=document.get("error"),
@@ -87,21 +84,15 @@ class Documents:
         if letters:
             await self._bulk("dead_letters", [InsertOne(letter) for letter in letters])
 
-    async def _bulk(
-        self, collection: str, operations: Sequence[UpdateOne | InsertOne[Document]]
-    ) -> None:
+    async def _bulk(self, collection: str, operations: Sequence[UpdateOne | InsertOne[Document]]) -> None:
         try:
             await self.db[collection].bulk_write(list(operations), ordered=False)
         except BulkWriteError as error:
             details = error.details or {}
-            other = [
-                each for each in details["writeErrors"] if each["code"] != DUPLICATE_KEY
-            ]
+            other = [each for each in details["writeErrors"] if each["code"] != DUPLICATE_KEY]
             # A guarded upsert that finds a newer document collides with it: nothing to do.
             if details.get("writeConcernErrors") or other:
-                raise Transient(
-                    "not_durable", f"{collection}: the write was not confirmed"
-                ) from error
+                raise Transient("not_durable", f"{collection}: the write was not confirmed") from error
 
 
 def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
@@ -112,9 +103,7 @@ def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
         return attempt, {**named, "pod": entry.sets["claimedBy"], "claimedAt": entry.at}
     if entry.cause.startswith("end: ") or entry.cause == "rescue":
         error = entry.sets.get("error") or {}
-        outcome = (
-            "lost" if entry.cause == "rescue" else entry.cause.removeprefix("end: ")
-        )
+        outcome = "lost" if entry.cause == "rescue" else entry.cause.removeprefix("end: ")
         return entry.attempt, {
             "runId": run_id,
             "attempt": entry.attempt,
@@ -128,16 +117,10 @@ def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
 
 def stage_document(stage: CurrentStage | None) -> Document | None:
     """Return a current stage as it is stored."""
-    return stage and {
-        "name": stage.name,
-        "progress": stage.progress,
-        "activity": stage.activity,
-    }
+    return None if stage is None else asdict(stage)
 
 
-def _guarded(
-    identity: str, guard: str, value: int, fields: Mapping[str, Any]
-) -> UpdateOne:
+def _guarded(identity: str, guard: str, value: int, fields: Mapping[str, Any]) -> UpdateOne:
     # `$not $gte` also matches a document that lacks the guard.
     return UpdateOne(
         {"_id": identity, guard: {"$not": {"$gte": value}}},

@@ -61,14 +61,10 @@ class Events:
             failures: Sequence[Mapping[str, Any]] = details.get("writeErrors", ())
             other = [each for each in failures if each["code"] != DUPLICATE_KEY]
             if details.get("writeConcernErrors") or other:
-                raise Transient(
-                    "not_durable", "the event log did not confirm the write"
-                ) from error
+                raise Transient("not_durable", "the event log did not confirm the write") from error
             return {each["index"] for each in failures}
         except PyMongoError as error:
-            raise Transient(
-                "mongodb_unreachable", "the event log cannot be reached"
-            ) from error
+            raise Transient("mongodb_unreachable", "the event log cannot be reached") from error
         return set()
 
     async def by_ids(self, ids: Sequence[str]) -> Mapping[str, Stored]:
@@ -93,9 +89,7 @@ class Events:
         query = {"runId": run_id, "attempt": attempt, "sequence": sequence}
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
-    async def chronicle(
-        self, run_id: str, entries: Sequence[Entry], arrivals: Sequence[Arrival]
-    ) -> None:
+    async def chronicle(self, run_id: str, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
         """Move journal entries into the log; entries that are there already stay as they are."""
         documents = [
             RawBSONDocument(encode(_entry_document(run_id, entry, arrival)))
@@ -125,16 +119,12 @@ class Events:
 
     async def adopt(self, run_id: str) -> list[int]:
         """Keep a run's waiting events for good, now that it exists; return their attempts."""
-        attempts = await self.db.events.distinct(
-            "attempt", {"orphan": True, "runId": run_id}
-        )
+        attempts = await self.db.events.distinct("attempt", {"orphan": True, "runId": run_id})
         await self.db.events.update_many(
             {"orphan": True, "runId": run_id, "sequence": {"$exists": True}},
             {"$unset": {"orphan": "", "expiresAt": ""}},
         )
-        await self.db.events.update_many(
-            {"orphan": True, "runId": run_id}, {"$unset": {"orphan": ""}}
-        )
+        await self.db.events.update_many({"orphan": True, "runId": run_id}, {"$unset": {"orphan": ""}})
         return sorted(attempts)
 
     async def history(self, run_id: str) -> list[Document]:
@@ -175,9 +165,7 @@ def storable(event: Event, arrival: Arrival) -> RawBSONDocument:
     try:
         return RawBSONDocument(encode(document))
     except (BSONError, OverflowError, UnicodeEncodeError, RecursionError) as error:
-        raise Rejected(
-            "unstorable", f"MongoDB cannot store this event: {error}"
-        ) from error
+        raise Rejected("unstorable", f"MongoDB cannot store this event: {error}") from error
 
 
 def decode(document: Mapping[str, Any]) -> Event:
@@ -199,9 +187,7 @@ def decode(document: Mapping[str, Any]) -> Event:
 
 def _stored(document: Mapping[str, Any]) -> Stored:
     sequence = document.get("sequence")
-    position = (
-        None if sequence is None else (document["runId"], document["attempt"], sequence)
-    )
+    position = None if sequence is None else (document["runId"], document["attempt"], sequence)
     return Stored(document["_id"], document["hash"], position)
 
 

@@ -42,9 +42,7 @@ class Runs:
                 return Found(collection, decode(document))
         return None
 
-    async def decide(
-        self, found: Found, decision: journal.Decision, **guard: Any
-    ) -> Found | None:
+    async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:
         """Make `decision` if the run is still what was read; None when it moved meanwhile."""
         document = await self.db[found.collection].find_one_and_update(
             {"_id": found.run.id, "revision": found.run.revision, **guard},
@@ -65,9 +63,7 @@ class Runs:
 
         Journal entries up to `flushed` are in the log by now and leave the run.
         """
-        kept = {
-            "$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", flushed]}}
-        }
+        kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", flushed]}}}
         values = {name: journal.expression(value) for name, value in view.items()}
         pipeline: list[Document] = [{"$set": {"journal": kept}}]
         if decision is not None:
@@ -112,9 +108,7 @@ class Runs:
                 [{"$match": {"lease.until": {"$type": "date"}}}, {"$project": wanted}]
             )
             return [
-                HeldLease(
-                    each["_id"], each["attempt"], each["renewals"], each["isExpired"]
-                )
+                HeldLease(each["_id"], each["attempt"], each["renewals"], each["isExpired"])
                 async for each in found
             ]
         except PyMongoError as error:
@@ -155,9 +149,7 @@ class Runs:
 
     async def with_open_log(self, collection: str, after: str) -> Sequence[Run]:
         """Return a page of runs whose log is not complete yet, in id order after `after`."""
-        return await self._read(
-            collection, {"logOpen": True, "_id": {"$gt": after}}, "_id"
-        )
+        return await self._read(collection, {"logOpen": True, "_id": {"$gt": after}}, "_id")
 
     async def close_stale_logs(self, collection: str, grace_s: float) -> int:
         """Stop waiting for logs that stayed short for `grace_s` after their settle; return how many.
@@ -187,9 +179,7 @@ class Runs:
         )
         return result.modified_count
 
-    async def _read(
-        self, collection: str, query: Mapping[str, Any], order: str
-    ) -> Sequence[Run]:
+    async def _read(self, collection: str, query: Mapping[str, Any], order: str) -> Sequence[Run]:
         try:
             cursor = self.db[collection].find(query).sort(order).limit(BATCH_MAX)
             return [decode(document) async for document in cursor]
@@ -220,8 +210,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         settled=settled and Settled(settled["outcome"], settled["last"]),
         log_open=bool(document["logOpen"]),
         log_incomplete=document["logIncomplete"] is not None,
-        current_stage=stage
-        and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
+        current_stage=stage and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
         started_at=document["startedAt"],
         validation=document["validation"],
         journal=tuple(decode_entry(entry) for entry in document["journal"]),

@@ -80,9 +80,7 @@ async def migrate(db: Database) -> None:
         try:
             await db[name].create_indexes(list(models), commitQuorum="majority")
         except OperationFailure as error:
-            raise ConfigError(
-                [f"index of collection {name}: {error.details}"]
-            ) from error
+            raise ConfigError([f"index of collection {name}: {error.details}"]) from error
 
 
 async def verify(db: Database) -> None:
@@ -90,14 +88,8 @@ async def verify(db: Database) -> None:
     problems = []
     for name, models in INDEXES.items():
         present = set(await db[name].index_information())
-        missing = [
-            model.document["name"]
-            for model in models
-            if model.document["name"] not in present
-        ]
-        problems += [
-            f"collection {name} lacks the index {index!r}" for index in missing
-        ]
+        missing = [model.document["name"] for model in models if model.document["name"] not in present]
+        problems += [f"collection {name} lacks the index {index!r}" for index in missing]
     if problems:
         raise ConfigError(
             [

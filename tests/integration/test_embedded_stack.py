@@ -113,7 +113,7 @@ def test_a_ready_stack_stops_on_a_signal_and_leaves_no_process(
 def test_a_stack_whose_supervisor_is_killed_leaves_no_part(start: Start, until: Until) -> None:
     stack = start()
     _ready(stack, until)
-    own_children = [pid for pid in (stack.part(name) for name in ("mongod", "rclone", "control_plane.py"))]
+    own_children = {stack.part(name) for name in ("mongod", "rclone", "control_plane.py")}
     workers = frozenset(each for each in stack.family() if "fake_worker" in _command_line(each.pid))
     family = frozenset(each for each in stack.family() if each.pid in own_children) | workers
     assert len(family) == 5
@@ -155,7 +155,7 @@ def test_a_killed_part_comes_back_and_is_reported(start: Start, until: Until, na
     before = stack.part(name)
     children = descendants(before)
     os.kill(before, signal.SIGKILL)
-    until(lambda: "back" in stack.said, seconds=40)
+    until(lambda: " is back " in stack.said, seconds=40)
     assert "killed by SIGKILL; starting it again" in stack.said
     assert stack.part(name) != before
     assert len([each for each in stack.family() if name in _command_line(each.pid)]) == (

@@ -1,0 +1,423 @@
+"""The core on a real MongoDB: claim, events, settle, rescue, replay."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+
+from control_plane.cancellation import cancel_decision
+from control_plane.catch_up import CatchUp
+from control_plane.chronicle import Chronicler
+from control_plane.direct import DirectEvents
+from control_plane.embedded.mongod import Mongod
+from control_plane.ingest import Answer, Ingestor, Sender
+from control_plane.projector import Projector
+from control_plane.replay import Replayed, replay
+from control_plane.rescuer import Rescuer
+from control_plane.store import database as store
+from control_plane.store import schema
+from control_plane.store.documents import Documents
+from control_plane.store.events import Events, decode
+from control_plane.store.runs import Runs, decode_entry
+from control_plane.sweeper import Sweeper
+from events import catalog as c
+from events.clock import SystemClock, SystemIds
+from events.codec import decode_ndjson
+from events.envelope import wire
+from events.errors import LeaseLost
+from events.journal import creation
+from events.settlement import End
+from events.testing import ManualClock
+from pod_worker.claim import Claim, WaitingClass
+from pod_worker.queue import MongoQueue, connect
+
+T = TypeVar("T")
+ADMIN = Sender("test", may_decide=True)
+POD = Sender("pod", may_decide=False)
+CLASS = "probe/cpu/any"
+
+
+@dataclass
+class Core:
+    """Both sides of the fleet on one database."""
+
+    url: str
+    db: store.Database
+    runs: Runs
+    events: Events
+    projector: Projector
+    ingestor: Ingestor
+    sweeper: Sweeper
+    catch_up: CatchUp
+    rescuer: Rescuer
+    clock: ManualClock
+    queue: MongoQueue
+
+    async def submit(self, **overrides: Any) -> str:
+        run_id = SystemIds().ulid()
+        await self.db.runs.update_one({"_id": run_id}, creation(new_run(**overrides), by="test"), upsert=True)
+        return run_id
+
+    async def claim(self, token: str = "token-1", pod: str = "pod/1") -> Claim:
+        wanted = WaitingClass("runs", CLASS, 0)
+        claim = await asyncio.to_thread(self.queue.claim, wanted, token=token, pod=pod)
+        assert claim is not None
+        return claim
+
+    async def settle(self, claim: Claim, how: End, last: int) -> None:
+        await asyncio.to_thread(lambda: self.queue.settle(claim, how, last, jitter=0.0))
+
+    async def send(self, *lines: bytes, sender: Sender = POD) -> Answer:
+        return await self.ingestor.take(decode_ndjson(b"\n".join(lines)), sender)
+
+    async def run(self, run_id: str) -> dict[str, Any]:
+        document = await self.db.runs.find_one({"_id": run_id})
+        assert document is not None
+        return document
+
+    async def replayed(self, run_id: str) -> Replayed:
+        await self.sweeper.run_once()
+        history = await self.events.history(run_id)
+        entries = [decode_entry(each["data"]) for each in history if "revision" in each]
+        return replay(run_id, entries, [decode(each) for each in history if "sequence" in each])
+
+    async def must_equal_its_log(self, run_id: str) -> None:
+        told = await self.replayed(run_id)
+        stored = await self.run(run_id)
+        assert told.problems == []
+        assert told.fields == {name: stored[name] for name in told.fields}
+        assert stored["journal"] == []
+        for write in told.writes.values():
+            document = await self.db[write.collection].find_one({"_id": write.id})
+            assert document is not None
+            assert dict(write.fields) == {name: document[name] for name in write.fields}
+        for attempt, folded in told.attempts.items():
+            document = await self.db.attempts.find_one({"_id": f"{run_id}/a{attempt}"})
+            assert document is not None
+            assert document["lastEventSeq"] == folded.seq
+            assert document["endSeq"] == folded.view.end_seq
+
+
+def new_run(**overrides: Any) -> dict[str, Any]:
+    now = SystemClock().now()
+    return {
+        "kind": "probe", "status": "QUEUED", "classKey": CLASS, "priority": 0, "queuedAt": now,
+        "notBefore": None,
+        "maxAttempts": 3, "review": "none", "labels": {}, "title": "probe", "hypothesisId": None,
+        "parentRunId": None, "queueDeadline": now + timedelta(days=7), **overrides,
+    }  # fmt: skip
+
+
+def line(run_id: str, sequence: int | None, fact: c.Fact, *, attempt: int = 1, name: str = "") -> bytes:
+    identity = name or f"{attempt}-{sequence}-{type(fact).__name__}"
+    return wire(
+        fact, event_id=identity, source=f"//pod/{run_id}", run_id=run_id, attempt=attempt, sequence=sequence,
+        time="2026-11-21T10:00:00.000Z",
+    )  # fmt: skip
+
+
+def whole_log(run_id: str, attempt: int = 1) -> list[bytes]:
+    facts: list[c.Fact] = [
+        c.RunStarted(),
+        c.StageStarted(stage="probe", index=1, total=1),
+        c.StageProgress(stage="probe", progress=0.5, activity="half way"),
+        c.StageMetric(stage="probe", name="loss", value=0.25),
+        c.ArtifactRegistered(
+            name="probe.bin", key=f"runs/{run_id}/a{attempt}/0123/probe.bin", size=3, sha256="0" * 64
+        ),
+        c.StageCompleted(stage="probe", duration_s=1.5),
+        c.RunCompleted(summary="done"),
+    ]
+    return [line(run_id, number, fact, attempt=attempt) for number, fact in enumerate(facts, 1)]
+
+
+def in_core(url: str, scenario: Callable[[Core], Awaitable[T]]) -> T:
+    """Run a scenario on a fresh set of connections."""
+
+    async def go() -> T:
+        async with _core(url) as core:
+            return await scenario(core)
+
+    return asyncio.run(go())
+
+
+@asynccontextmanager
+async def _core(url: str) -> AsyncIterator[Core]:
+    client = store.connect(url)
+    db = store.database(client, url)
+    await schema.migrate(db)
+    await schema.verify(db)
+    clock, ids = ManualClock(SystemClock().now()), SystemIds()
+    runs, events, documents = Runs(db), Events(db), Documents(db)
+    chronicler = Chronicler(events, documents, clock, ids)
+    projector = Projector(runs, events, documents, chronicler, clock, ids)
+    direct = DirectEvents(runs, events, clock, ids)
+    queue_db = connect(url)
+    core = Core(
+        url=url,
+        db=db,
+        runs=runs,
+        events=events,
+        projector=projector,
+        ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        sweeper=Sweeper(runs, chronicler),
+        catch_up=CatchUp(runs, events, projector),
+        rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
+        clock=clock,
+        queue=MongoQueue(queue_db, ttl_s=0.2),
+    )
+    try:
+        yield core
+    finally:
+        queue_db.client.close()
+        await client.close()
+
+
+def test_a_run_goes_from_submit_to_completed_and_equals_its_log(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim()
+        assert (claim.run_id, claim.attempt) == (run_id, 1)
+        log = whole_log(run_id)
+        first = await core.send(*log[:3])
+        assert (first.accepted, first.acked_through) == (3, {f"{run_id}/1": 3})
+        assert (await core.run(run_id))["status"] == "RUNNING"
+        assert (await core.run(run_id))["currentStage"]["activity"] == "half way"
+        await core.send(*log[3:])
+        await core.settle(claim, End("completed"), 7)
+        run = await core.run(run_id)
+        assert (run["status"], run["logOpen"], run["lastEventSeq"]) == ("COMPLETED", False, 7)
+        assert run["settled"]["last"] == 7
+        assert run["finishedAt"] is not None
+        assert (await core.db.artifacts.find_one({"runId": run_id}))["sha256"] == "0" * 64
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_a_settle_before_its_log_is_the_end_and_the_log_arrives_later(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim()
+        await core.settle(claim, End("completed"), 7)
+        await core.settle(claim, End("completed"), 7)
+        run = await core.run(run_id)
+        assert (run["status"], run["logOpen"], run["revision"]) == ("COMPLETED", True, 3)
+        await core.send(*whole_log(run_id))
+        run = await core.run(run_id)
+        assert (run["status"], run["logOpen"], run["lastEventSeq"]) == ("COMPLETED", False, 7)
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_a_retryable_failure_is_charged_once_whoever_tells_it_first(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim()
+        failed = c.RunFailed(code="TIMEOUT", message="$too {slow}", retryable=True)
+        await core.send(line(run_id, 1, c.RunStarted()), line(run_id, 2, failed))
+        run = await core.run(run_id)
+        assert (run["status"], run["failures"]["app"]) == ("DELAYED", 1)
+        await core.settle(claim, End("failed", "TIMEOUT", "$too {slow}", None, retryable=True), 2)
+        run = await core.run(run_id)
+        assert (run["status"], run["failures"]["app"], run["logOpen"]) == ("DELAYED", 1, False)
+        assert run["error"]["message"] == "$too {slow}"
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_late_events_of_an_older_attempt_complete_their_own_record_only(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        first = await core.claim("one")
+        log = whole_log(run_id)
+        await core.send(*log[:2])
+        await core.settle(first, End("preempted"), 7)
+        second = await core.claim("two", "pod/2")
+        assert second.attempt == 2
+        answer = await core.send(*log[2:])
+        assert answer.fenced == [f"{run_id}/1"]
+        run = await core.run(run_id)
+        assert (run["status"], run["lastEventSeq"], run["attempt"]) == ("SCHEDULED", 0, 2)
+        record = await core.db.attempts.find_one({"_id": f"{run_id}/a1"})
+        assert (record["lastEventSeq"], record["outcome"], record["pod"]) == (7, "preempted", "pod/1")
+        with pytest.raises(LeaseLost):
+            await core.settle(first, End("completed"), 7)
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim()
+        await core.rescuer.run_once()
+        core.clock.advance(0.6)
+        await asyncio.to_thread(core.queue.renew, claim)
+        await asyncio.sleep(0.3)  # the store's own clock has to pass the lease
+        assert await core.rescuer.run_once() == 0  # a renewal was seen: patience starts anew
+        core.clock.advance(1.1)
+        assert await core.rescuer.run_once() == 1
+        run = await core.run(run_id)
+        assert (run["status"], run["failures"]["infra"], run["lease"]) == ("DELAYED", 1, None)
+        with pytest.raises(LeaseLost):
+            await asyncio.to_thread(core.queue.renew, claim)
+        answer = await core.send(line(run_id, 1, c.RunStarted()))
+        assert answer.fenced == [f"{run_id}/1"]
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_a_cancel_reaches_a_queued_run_at_once_and_a_running_one_by_its_lease(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        queued, held = await core.submit(priority=-1), await core.submit(priority=5)
+        claim = await core.claim()
+        assert claim.run_id == held  # the higher priority goes first
+        for run_id in (queued, held):
+            found = await core.runs.find(run_id)
+            assert found is not None
+            decision = cancel_decision(found.run, by="user")
+            assert await core.runs.decide(found, decision) is not None  # type: ignore[arg-type]
+        assert (await core.run(queued))["status"] == "CANCELED"
+        assert (await core.run(held))["status"] == "CANCELING"
+        assert (await asyncio.to_thread(core.queue.renew, claim)).cancel
+        await core.settle(claim, End("canceled"), 0)
+        assert (await core.run(held))["status"] == "CANCELED"
+        for run_id in (queued, held):
+            await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_a_lost_answer_to_a_claim_is_found_by_its_token(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        assert await asyncio.to_thread(core.queue.recover, ("runs",), "token-1") is None
+        await core.claim("token-1")
+        found = await asyncio.to_thread(core.queue.recover, ("ideation_requests", "runs"), "token-1")
+        assert found is not None
+        assert (found.run_id, found.attempt) == (run_id, 1)
+
+    in_core(database_url, scenario)
+
+
+def test_what_was_stored_and_not_applied_is_caught_up(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        stored: list[bytes] = whole_log(run_id)
+
+        async def dies(*_: object) -> int:
+            raise ConnectionError("the process dies here")
+
+        broken = core.ingestor
+        object.__setattr__(broken, "projector", type("Dead", (), {"apply": staticmethod(dies)}))
+        with pytest.raises(ConnectionError):
+            await core.send(*stored)
+        assert (await core.run(run_id))["lastEventSeq"] == 0
+        await core.catch_up.run_once()
+        run = await core.run(run_id)
+        assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_conflicts_duplicates_and_unknown_runs_are_told_apart(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        started = line(run_id, 1, c.RunStarted())
+        assert (await core.send(started, started)).duplicates == 1
+        other_body = started.replace(b"10:00:00.000Z", b"11:00:00.000Z")
+        other_id = line(run_id, 1, c.RunLog(message="me first"), name="other")
+        foreign = line("nobody", 1, c.RunStarted())
+        answer = await core.send(started, other_body, other_id, foreign)
+        assert (answer.accepted, answer.duplicates) == (0, 1)
+        assert [(each.line, each.code) for each in answer.rejected] == [
+            (2, "conflict"), (3, "conflict"), (4, "unknown_run"),
+        ]  # fmt: skip
+        assert await core.db.dead_letters.count_documents({}) == 3
+
+    in_core(database_url, scenario)
+
+
+def test_events_before_their_run_and_before_their_claim_wait_for_it(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        early = SystemIds().ulid()
+        assert (await core.send(*whole_log(early), sender=ADMIN)).accepted == 7
+        await core.db.runs.update_one({"_id": early}, creation(new_run(), by="test"), upsert=True)
+        await core.catch_up.run_once()
+        assert (await core.run(early))["lastEventSeq"] == 0
+        await core.claim()
+        await core.catch_up.run_once()
+        run = await core.run(early)
+        assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
+        assert await core.db.events.count_documents({"expiresAt": {"$exists": True}}) == 0
+        await core.must_equal_its_log(early)
+
+    in_core(database_url, scenario)
+
+
+def test_an_unnumbered_lifecycle_event_is_a_decision_that_counts_once(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        completed = line(run_id, None, c.RunCompleted())
+        refused = await core.send(completed, sender=ADMIN)
+        assert [each.code for each in refused.rejected] == ["illegal_transition"]
+        await core.claim()
+        assert [each.code for each in (await core.send(completed)).rejected] == ["forbidden"]
+        for _ in range(2):
+            answer = await core.send(completed, sender=ADMIN)
+            assert answer.rejected == []
+        assert answer.duplicates == 1
+        run = await core.run(run_id)
+        assert (run["status"], run["revision"]) == ("COMPLETED", 3)
+        await core.send(line(run_id, None, c.RunHeartbeat(gpu_util=0.75)))
+        assert (await core.run(run_id))["lastHeartbeat"] is not None
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_any_order_batching_and_repetition_ends_in_the_same_documents(mongod: Mongod, seed: int) -> None:
+    async def scenario(core: Core) -> None:
+        chance = random.Random(seed)
+        run_id = await core.submit()
+        claim = await core.claim(token=SystemIds().token())
+        lines = whole_log(run_id) * 2
+        chance.shuffle(lines)
+        settle_at = chance.randrange(len(lines))
+        while lines:
+            if len(lines) <= settle_at and claim is not None:
+                await core.settle(claim, End("completed"), 7)
+                claim = None  # type: ignore[assignment]
+            size = chance.randint(1, 5)
+            batch, lines = lines[:size], lines[size:]
+            await asyncio.gather(*(core.send(*batch) for _ in range(chance.randint(1, 2))))
+        run = await core.run(run_id)
+        assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
+        await core.must_equal_its_log(run_id)
+
+    name = f"order_{SystemIds().ulid().lower()}"
+    try:
+        in_core(mongod.url(name), scenario)
+    finally:
+        with MongoClient[dict[str, Any]](mongod.url()) as client:
+            client.drop_database(name)
