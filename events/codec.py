@@ -26,6 +26,7 @@ from events.errors import Rejected
 
 LINE_BYTES_MAX: Final = 256 * 1024
 LINES_MAX: Final = 1_000
+BRACKETS_MAX: Final = LINE_BYTES_MAX  # opening ones in a batch: what one event can have at most
 DEPTH_MAX: Final = 64  # levels of objects and arrays; the event itself is the first
 SEQUENCE_MAX: Final = 2**53  # up to here a JSON number is exact in every language
 ATTEMPT_MAX: Final = 2**31 - 1
@@ -121,6 +122,9 @@ def decode_batch(body: bytes) -> list[Decoded]:
 
     A body that is not a JSON array is rejected as a whole: where its elements end is a guess.
     """
+    # Brackets are what finding the ends of the elements takes time for, up to seconds for a whole body.
+    if body.count(b"[") + body.count(b"{") > BRACKETS_MAX + 1:
+        raise TooLarge("brackets", BRACKETS_MAX)
     batch: list[Decoded] = []
     for number, raw in enumerate(_elements(body.removeprefix(_BOM)), start=1):
         if number > LINES_MAX:

@@ -34,9 +34,7 @@ class Idea(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     related_work: str = msgspec.field(name="Related Work", default="")
     abstract: str = msgspec.field(name="Abstract", default="")
     experiments: str | list[str] = msgspec.field(name="Experiments", default="")
-    risks: str | list[str] = msgspec.field(
-        name="Risk Factors and Limitations", default=""
-    )
+    risks: str | list[str] = msgspec.field(name="Risk Factors and Limitations", default="")
 
 
 class NodeLimits(
@@ -54,9 +52,7 @@ class NodeLimits(
     Stage_4: Positive | None = None
 
 
-class ExperimentSpec(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One experiment: an idea tried on a data set by a bounded search."""
 
     idea: str | Idea
@@ -91,9 +87,7 @@ KINDS: Final[Mapping[str, type[Spec]]] = {
 }
 
 
-class Requirements(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a pod must have: memory of one GPU in GiB (0: none needed), and its region."""
 
     gpu_gib: Annotated[float, msgspec.Meta(ge=0, le=80)] = 0
@@ -114,13 +108,8 @@ def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
         spec = msgspec.convert(dict(raw), KINDS[kind])
     except msgspec.ValidationError as error:
         raise Rejected("invalid_spec", f"spec: {error}") from error
-    if (
-        isinstance(spec, ExperimentSpec)
-        and not idea_of(spec.idea).short_hypothesis.strip()
-    ):
-        raise Rejected(
-            "invalid_spec", "spec: `idea` is empty; say what shall be tested"
-        )
+    if isinstance(spec, ExperimentSpec) and not idea_of(spec.idea).short_hypothesis.strip():
+        raise Rejected("invalid_spec", "spec: `idea` is empty; say what shall be tested")
     return spec
 
 

@@ -122,7 +122,7 @@ def test_data_made_with_other_credentials_is_an_error_and_not_a_loop(tmp_path: P
 
 def test_a_mongod_that_cannot_start_is_given_up_with_its_last_words(tmp_path: Path) -> None:
     server = _prepare(tmp_path)
-    (server.directory / "data" / "WiredTiger").write_text("not a database")
+    (server.directory / "data" / "mongod.lock").mkdir()
     with pytest.raises(StartFailed, match="mongodb") as caught, _running(server, tmp_path):
         pytest.fail("started")
     assert "\n  | " in caught.value.message

@@ -31,8 +31,9 @@ class Running:
         self.output = home / "output"
         argv = [sys.executable, str(RUN_STACK), str(self.data), how, *([str(port)] if port else [])]
         with self.output.open("ab") as output:
+            inherited = dict(os.environ)  # noqa: TID251 - what a user's shell would pass on
             self.process = subprocess.Popen(
-                argv, env={**os.environ, **environment}, stdout=output, stderr=subprocess.STDOUT
+                argv, env=inherited | environment, stdout=output, stderr=subprocess.STDOUT
             )
 
     @property

@@ -114,6 +114,22 @@ def test_one_element_too_many_rejects_the_batch() -> None:
         decode_batch(b"[" + b",".join([b"{}"] * (LINES_MAX + 1)) + b"]")
 
 
+@pytest.mark.parametrize("opening", [b"[", b"{"])
+def test_a_batch_of_brackets_is_not_even_split(opening: bytes) -> None:
+    inner = opening * (LINE_BYTES_MAX + 1)
+    with pytest.raises(TooLarge) as raised:
+        decode_batch(b"[" + inner)
+    assert raised.value.limit == "brackets"
+
+
+def test_the_brackets_of_one_event_never_are_too_many() -> None:
+    text = "[" * (LINE_BYTES_MAX - 400)
+    line = make_line(message=text)
+    assert len(line) <= LINE_BYTES_MAX
+    (item,) = decode_batch(b"[" + line + b"]")
+    assert isinstance(item.outcome, Event)
+
+
 def test_a_byte_order_mark_is_ignored_at_the_start_only() -> None:
     mark = b"\xef\xbb\xbf"
     assert isinstance(decode_ndjson(mark + make_line())[0].outcome, Event)

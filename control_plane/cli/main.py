@@ -1,0 +1,113 @@
+"""`podfleet`: the parts, and the first commands of people. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+EXIT_FAILED = 1
+EXIT_WRONG_USE = 2
+EXIT_UNREACHABLE = 3
+
+
+@app.command()
+def up(
+    workers: Annotated[int, typer.Option(help="how many workers to run")] = 1,
+    port: Annotated[int, typer.Option(help="port of the control plane")] = 8700,
+    data: Annotated[Path, typer.Option(help="folder that keeps everything")] = Path(".podfleet"),
+) -> None:
+    """Run the whole fleet on this machine until Ctrl-C."""
+    from control_plane.embedded.config import environment
+    from control_plane.embedded.stack import Options, World
+    from control_plane.embedded.stack import up as run_stack
+    from events.clock import SystemClock, SystemIds
+
+    world = World(environment=environment(Path.cwd()), clock=SystemClock(), ids=SystemIds(), say=_say)
+    raise typer.Exit(run_stack(Options(data=data, port=port, workers=workers), world))
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port to listen on")] = 8700,
+) -> None:
+    """Run one control plane; MongoDB and storage come from the environment."""
+    from control_plane.__main__ import serve as run_server
+
+    raise typer.Exit(run_server(host=host, port=port))
+
+
+@app.command()
+def submit(
+    kind: Annotated[str, typer.Option(help="what to run, such as experiment or probe")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", help="key=value of the spec, JSON or text")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("-f", help="a JSON file with the spec")] = None,
+    priority: Annotated[int, typer.Option(min=-100, max=100)] = 0,
+) -> None:
+    """Queue a run and print its id."""
+    spec: dict[str, Any] = json.loads(file.read_text()) if file else {}
+    for pair in parameter or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="-p")
+        spec[name] = _value(value)
+    print(_post("/api/runs", {"kind": kind, "spec": spec, "priority": priority})["id"])
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as version_of
+
+    print(version_of("podfleet"))
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _post(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    import httpx
+
+    from control_plane.embedded.config import environment
+
+    variables = environment(Path.cwd())
+    url = variables.get("CONTROL_PLANE_URL") or "http://127.0.0.1:8700"
+    key = variables.get("PODFLEET_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        response = httpx.post(url + path, json=body, headers=headers, timeout=30.0)
+    except httpx.HTTPError as error:
+        _fail(
+            f"no control plane at {url} ({type(error).__name__}); start one with `podfleet up`",
+            EXIT_UNREACHABLE,
+        )
+    if response.is_error:
+        _fail(f"{response.status_code}: {response.text}", EXIT_FAILED)
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def _fail(message: str, status: int) -> Any:
+    print(message, file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Prepares a rented pod and starts its worker; every argument is the worker's. Safe to run twice.
+# PYTHON names the interpreter (python3); PODFLEET_PREPARE_ONLY=1 prepares and starts nothing.
+set -euo pipefail
+cd "$(dirname "$0")"
+PYTHON=${PYTHON:-python3}
+
+say() { echo "init_pod: $*"; }
+
+if ! "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  say "Python 3.11 or newer is needed; set PYTHON to one (found: $("$PYTHON" --version 2>&1 || echo none))" >&2
+  exit 2
+fi
+
+# The image's PyTorch is used where it sees the GPU: another one would be gigabytes, and may not fit the driver.
+torch_of() { "$1" -c 'import torch; print(torch.__version__, torch.version.cuda or "cpu", torch.cuda.is_available())' 2>/dev/null; }
+found=$(torch_of "$PYTHON" || true)
+constraints=constraints.txt
+site=()
+if [ -n "$found" ]; then
+  say "PyTorch of the image is used: $found"
+  site=(--system-site-packages)
+  mkdir -p .venv
+  constraints=.venv/constraints.txt
+  # pip must leave the image's numerical stack alone, so what it has is what is asked for
+  "$PYTHON" - constraints.txt >"$constraints" <<'PY'
+import importlib.metadata as metadata
+import re
+import sys
+
+SHARED = {"torch", "numpy", "triton", "sympy", "mpmath", "networkx", "fsspec", "filelock", "jinja2", "markupsafe",
+          "typing-extensions", "setuptools", "pillow"}
+for line in open(sys.argv[1], encoding="utf-8"):
+    name = re.split(r"==", line.strip())[0]
+    if name in SHARED:
+        try:
+            line = f"{name}=={metadata.version(name)}\n"
+        except metadata.PackageNotFoundError:
+            pass  # the image lacks it: the pinned version it is
+    print(line, end="")
+PY
+fi
+
+stamp=.venv/prepared
+wanted=$(cat pyproject.toml constraints.txt | sha256sum; echo "$found")
+if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+  say "installing into .venv"
+  "$PYTHON" -m venv "${site[@]}" .venv
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c "$constraints" -e '.[pod,experiment]'
+  printf '%s\n' "$wanted" >"$stamp"
+fi
+
+if command -v nvidia-smi >/dev/null 2>&1; then
+  nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader || say "nvidia-smi cannot reach the driver" >&2
+  if ! .venv/bin/python - <<'PY'
+import sys
+
+import torch
+
+if not torch.cuda.is_available():
+    sys.exit("PyTorch does not see the GPU: its CUDA build and the driver do not fit")
+torch.ones(8, device="cuda").sum().item()  # an unsupported architecture fails here, not in the middle of a run
+PY
+  then
+    say "the GPU cannot be used: install a PyTorch that fits the driver, then run this again" >&2
+    exit 1
+  fi
+  say "the GPU works"
+else
+  say "no GPU here: runs that need none are served"
+fi
+
+[ "${PODFLEET_PREPARE_ONLY:-}" = 1 ] || exec ./start_worker.sh "$@"

@@ -1,0 +1,1 @@
+"""Ideas for a hypothesis."""
