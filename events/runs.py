@@ -80,11 +80,25 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     review: Review = "none"
 
 
-Spec = ExperimentSpec | ProbeSpec
+class IdeationSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ideas wanted for a hypothesis; it waits in `ideation_requests`, not among the runs."""
+
+    title: str
+    idea: str
+    additional_context: str = ""
+    reflections: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
+    max_num_generations: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
+    time_limit_s: Seconds = 3600.0
+
+
+Spec = ExperimentSpec | ProbeSpec | IdeationSpec
+IDEATION: Final = "ideation"
 KINDS: Final[Mapping[str, type[Spec]]] = {
     "experiment": ExperimentSpec,
+    IDEATION: IdeationSpec,
     "probe": ProbeSpec,
 }
+RUN_KINDS: Final = frozenset(KINDS) - {IDEATION}  # what may be submitted as a run
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,6 +21,8 @@ fail() {
 
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
+version_of() { "$1" --version 2>/dev/null || echo missing; }
+
 find_python() {
     local candidate
     for candidate in "${PYTHON:-python3}" python3 python3.13 python3.12 python3.11; do
@@ -29,7 +31,7 @@ find_python() {
             return
         fi
     done
-    fail "Python 3.11 or newer is needed, and ${PYTHON:-python3} is $("${PYTHON:-python3}" --version 2>&1 || echo missing)." \
+    fail "Python 3.11 or newer is needed, and ${PYTHON:-python3} is $(version_of "${PYTHON:-python3}")." \
         "Install one (on Debian 12 or newer: apt-get install python3 python3-venv)," \
         "or name one: make PYTHON=/path/to/python3.12 ..."
 }

@@ -1,0 +1,92 @@
+"""Object storage: signs URLs, and looks at what was put there. Pods and browsers talk to it directly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+from minio import Minio
+from minio.error import MinioException, S3Error
+from urllib3.exceptions import HTTPError
+
+from control_plane.config import Storage
+from events.errors import Transient
+
+T = TypeVar("T")
+URL_LIFE: Final = timedelta(minutes=15)
+MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """One bucket. Every method raises `Transient` when the storage does not answer."""
+
+    client: Minio
+    bucket: str
+
+    async def prepare(self) -> None:
+        """Make the bucket if it is not there."""
+
+        def make() -> None:
+            if not self.client.bucket_exists(self.bucket):
+                self.client.make_bucket(self.bucket)
+
+        await _call(make)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life."""
+        await _call(lambda: self.client.bucket_exists(self.bucket))
+
+    async def put_url(self, key: str) -> str:
+        """Return a URL to which the object can be PUT."""
+        return await _call(lambda: self.client.presigned_put_object(self.bucket, key, expires=URL_LIFE))
+
+    async def get_url(self, key: str, *, name: str, inline: bool) -> str:
+        """Return a URL from which the object can be read, as a download unless `inline`."""
+        kind = "inline" if inline else "attachment"
+        disposition = f"{kind}; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}"
+        return await _call(
+            lambda: self.client.presigned_get_object(
+                self.bucket,
+                key,
+                expires=URL_LIFE,
+                response_headers={"response-content-disposition": disposition},
+            )
+        )
+
+    async def size(self, key: str) -> int | None:
+        """Return the size of an object in bytes, None when there is none."""
+
+        def stat() -> int | None:
+            try:
+                return self.client.stat_object(self.bucket, key).size
+            except S3Error as error:
+                if error.code in MISSING:
+                    return None
+                raise
+
+        return await _call(stat)
+
+
+def open_blobs(storage: Storage) -> Blobs:
+    """Return the bucket of the settings; nothing is asked yet."""
+    client = Minio(
+        storage.endpoint,
+        access_key=storage.access_key,
+        secret_key=storage.secret_key,
+        secure=storage.is_secure,
+        region=storage.region,  # without it the SDK asks the storage before every signature
+    )
+    return Blobs(client, storage.bucket)
+
+
+async def _call(step: Callable[[], T]) -> T:
+    try:
+        return await asyncio.to_thread(step)
+    except (MinioException, HTTPError, OSError) as error:
+        why = f"object storage does not answer ({type(error).__name__})"
+        raise Transient("storage_unreachable", why) from error

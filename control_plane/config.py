@@ -1,0 +1,104 @@
+"""What a control plane is told: its environment and its command line, checked together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dotenv import dotenv_values
+
+from events.errors import ConfigError
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+TRUE: Final = frozenset({"1", "true", "yes", "on"})
+FALSE: Final = frozenset({"0", "false", "no", "off", ""})
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where artifacts lie; pods only ever see URLs that were signed with these."""
+
+    endpoint: str
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    bucket: str
+    region: str
+    is_secure: bool
+
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port under which browsers and pods reach the storage."""
+        return f"{'https' if self.is_secure else 'http'}://{self.endpoint}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A control plane's settings."""
+
+    mongodb_url: str = field(repr=False)
+    api_key: str | None = field(repr=False)
+    storage: Storage
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host in LOOPBACK
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that may appear nowhere."""
+        values = (self.mongodb_url, self.api_key, self.storage.access_key, self.storage.secret_key)
+        return tuple(value for value in values if value)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment on top of the folder's `.env` file."""
+    from_file = {name: value for name, value in dotenv_values(folder / ".env").items() if value is not None}
+    return {**from_file, **os.environ}
+
+
+def read_settings(values: Mapping[str, str], *, host: str, port: int) -> Settings:
+    """Return the settings. Raises `ConfigError` that lists every problem."""
+    required = {
+        "MONGODB_URL": "the connection string of a MongoDB replica set",
+        "MINIO_ENDPOINT": "host:port of the object storage",
+        "MINIO_ACCESS_KEY": "the object storage's access key",
+        "MINIO_SECRET_KEY": "the object storage's secret key",
+    }
+    problems = [f"{name} is not set; it is {what}" for name, what in required.items() if not values.get(name)]
+    if problems:
+        problems.append("`podfleet up` starts everything on one machine and sets them")
+    secure = values.get("MINIO_SECURE", "").lower()
+    if secure not in TRUE | FALSE:
+        problems.append(f"MINIO_SECURE is {secure!r}; accepted values: true, false")
+    if "://" in values.get("MINIO_ENDPOINT", ""):
+        problems.append("MINIO_ENDPOINT is host:port without a scheme; MINIO_SECURE chooses https")
+    if not 0 < port <= PORT_MAX:
+        problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
+    if host not in LOOPBACK and not values.get("PODFLEET_API_KEY"):
+        problems.append(
+            f"--host {host} can be reached from other machines, so PODFLEET_API_KEY must be set; "
+            "without a key only 127.0.0.1 is served"
+        )
+    if problems:
+        raise ConfigError(problems)
+    storage = Storage(
+        endpoint=values["MINIO_ENDPOINT"],
+        access_key=values["MINIO_ACCESS_KEY"],
+        secret_key=values["MINIO_SECRET_KEY"],
+        bucket=values.get("MINIO_BUCKET") or "podfleet",
+        region=values.get("MINIO_REGION") or "us-east-1",
+        is_secure=secure in TRUE,
+    )
+    return Settings(
+        mongodb_url=values["MONGODB_URL"],
+        api_key=values.get("PODFLEET_API_KEY") or None,
+        storage=storage,
+        host=host,
+        port=port,
+    )

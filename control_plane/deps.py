@@ -1,0 +1,63 @@
+"""What the routes and loops are made of, wired once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from control_plane.auth import Authenticator, Keyless, OneKey
+from control_plane.blobs import Blobs, open_blobs
+from control_plane.catch_up import CatchUp
+from control_plane.chronicle import Chronicler
+from control_plane.config import Settings
+from control_plane.decisions import Decider
+from control_plane.direct import DirectEvents
+from control_plane.ingest import Ingestor
+from control_plane.projector import Projector
+from control_plane.reading import Reading
+from control_plane.rescuer import Rescuer
+from control_plane.store.database import Database
+from control_plane.store.documents import Documents
+from control_plane.store.events import Events
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.runs import Runs
+from control_plane.submission import Submitter
+from control_plane.sweeper import Sweeper
+from events.clock import Clock, Ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deps:
+    """Everything that `create_app` needs."""
+
+    settings: Settings
+    db: Database
+    blobs: Blobs
+    authenticator: Authenticator
+    reading: Reading
+    submitter: Submitter
+    decider: Decider
+    ingestor: Ingestor
+    sweeper: Sweeper
+    catch_up: CatchUp
+    rescuer: Rescuer
+
+
+def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
+    """Put a control plane together on one database."""
+    runs, events, documents = Runs(db), Events(db), Documents(db)
+    chronicler = Chronicler(events, documents, clock, ids)
+    projector = Projector(runs, events, documents, chronicler, clock, ids)
+    direct = DirectEvents(runs, events, clock, ids)
+    return Deps(
+        settings=settings,
+        db=db,
+        blobs=open_blobs(settings.storage),
+        authenticator=OneKey(settings.api_key) if settings.api_key else Keyless(),
+        reading=Reading(db, clock),
+        submitter=Submitter(runs, Hypotheses(db), ids),
+        decider=Decider(runs, documents, ids, clock),
+        ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        sweeper=Sweeper(runs, chronicler),
+        catch_up=CatchUp(runs, events, projector),
+        rescuer=Rescuer(runs, clock, ids),
+    )

@@ -1,0 +1,256 @@
+"""What people and programs may see, as plain JSON: the API and the pages read through here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from control_plane import paging, tree
+from control_plane.presentation import event, plain, shown
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.pages import Slice
+from control_plane.store.pods import Pods
+from control_plane.store.reads import COUNT_MAX, RunReads
+from events.clock import Clock
+from events.errors import NotFound, Rejected
+from events.lifecycle import Status
+
+Json = dict[str, Any]
+
+SILENT_AFTER: Final = timedelta(seconds=60)
+FORGOTTEN_AFTER: Final = timedelta(days=1)
+FAILURES_SHOWN: Final = 10
+SEARCH_CHARS_MAX: Final = 200
+# Two spellings of one level come in; whoever asks for one means both.
+LEVELS: Final[Mapping[str, Sequence[str]]] = {
+    "debug": ("debug",),
+    "info": ("info",),
+    "warn": ("warn", "warning"),
+    "warning": ("warn", "warning"),
+    "error": ("error",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilters:
+    """Which runs are wanted; the first that is given leads, the others sieve."""
+
+    q: str | None = None
+    hypothesis: str | None = None
+    label: str | None = None
+    pod: str | None = None
+    status: str | None = None
+    kind: str | None = None
+
+    def conditions(self) -> dict[str, str]:
+        """Return the stored field and value of each filter but the search, the narrowest first."""
+        if self.status is not None and self.status not in Status.__members__:
+            raise Rejected("bad_status", f"unknown status {self.status!r}; known: {', '.join(Status)}")
+        fields = {
+            "hypothesisId": self.hypothesis,
+            "labelList": self.label,
+            "claimedBy": self.pod,
+            "status": self.status,
+            "kind": self.kind,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def search(self) -> str | None:
+        """Return the words of the search, None where there are none."""
+        text = (self.q or "").strip()
+        if len(text) > SEARCH_CHARS_MAX:
+            raise Rejected("bad_search", f"`q` is longer than {SEARCH_CHARS_MAX} characters")
+        return text or None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Every read has a bound; lists are pages."""
+
+    run_reads: RunReads
+    hypothesis_reads: Hypotheses
+    pod_reads: Pods
+    clock: Clock
+
+    async def overview(self) -> Json:
+        """Return what the fleet does now; counts stop at `countMax`."""
+        statuses = {status.value: await self.run_reads.count(status) for status in Status}
+        failures = await self.run_reads.newest(Status.FAILED, FAILURES_SHOWN)
+        fields = ("_id", "kind", "title", "error", "finishedAt", "attempt", "hypothesisId")
+        return {
+            "statuses": statuses,
+            "queue": await self.queue(),
+            "pods": await self._pod_counts(),
+            "recentFailures": [shown({name: run.get(name) for name in fields}) for run in failures],
+            "awaitingHuman": statuses[Status.AWAITING_HUMAN],
+            "countMax": COUNT_MAX,
+        }
+
+    async def queue(self) -> list[Json]:
+        """Return each class in which something waits: how many, and how long the oldest."""
+        now = self.clock.now()
+        return [
+            {
+                "classKey": each.class_key,
+                "collection": each.collection,
+                "depth": each.depth,
+                "oldestQueuedAt": plain(each.oldest),
+                "oldestWaitS": None if each.oldest is None else _seconds(each.oldest, now),
+            }
+            for each in await self.run_reads.waiting()
+        ]
+
+    async def runs(
+        self, filters: RunFilters, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Json:
+        """Return a page of runs, newest first."""
+        key = None if after is None else paging.decode("runs", after, str)
+        found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
+        return _page("runs", found, shown)
+
+    async def run(self, run_id: str) -> Json:
+        """Return a run with everything that belongs to it. Raises `NotFound`."""
+        run = await self._run(run_id)
+        spec = await self.run_reads.spec(run_id) or {}
+        beside = self.run_reads.beside
+        return {
+            **run,
+            "spec": plain(spec.get("spec")),
+            "requires": plain(spec.get("requires")),
+            "attempts": _shown(await beside("attempts", run_id, (("attempt", 1),))),
+            "stages": _shown(await beside("stages", run_id, (("attempt", 1), ("order", 1)))),
+            "validations": _shown(await beside("validations", run_id, (("_id", 1),))),
+            "artifacts": _shown(await beside("artifacts", run_id, (("attempt", -1), ("name", 1)))),
+            "nodes": plain(tree.nodes(await self.run_reads.node_events(run_id))),
+        }
+
+    async def events(
+        self,
+        run_id: str,
+        *,
+        type: str | None = None,
+        level: str | None = None,
+        after: str | None = None,
+        limit: int = paging.LIMIT_DEFAULT,
+        newest_first: bool = True,
+    ) -> Json:
+        """Return a page of a run's log. Raises `NotFound` for a run that never was heard of.
+
+        `tail` is where a reader of the log in its order goes on once more has come in.
+        """
+        name = "events, newest first" if newest_first else "events"
+        found = await self.run_reads.events(
+            run_id,
+            event_type=type,
+            levels=_levels(level),
+            after=None if after is None else paging.decode(name, after, str),
+            limit=paging.limited(limit),
+            newest_first=newest_first,
+        )
+        if not found.documents and after is None:
+            await self._run(run_id)
+        page = _page(name, found, event)
+        if not newest_first:
+            last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
+            page["tail"] = page["next"] or (last[0] if last else after)
+        return page
+
+    async def artifacts(
+        self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Json:
+        """Return a page of a run's artifacts, the latest attempt's first. Raises `NotFound`."""
+        await self._run(run_id)
+        key = None if after is None else paging.decode("artifacts", after, int, str)
+        found = await self.run_reads.artifacts(run_id, key, paging.limited(limit))
+        return _page("artifacts", found, shown)
+
+    async def artifact(self, artifact_id: str) -> Json:
+        """Return one artifact. Raises `NotFound`."""
+        return shown(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
+
+    async def hypotheses(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+        """Return a page of hypotheses, newest first."""
+        key = None if after is None else paging.decode("hypotheses", after, str)
+        found = await self.hypothesis_reads.page(key, paging.limited(limit))
+        return _page("hypotheses", found, shown)
+
+    async def hypothesis(self, hypothesis_id: str) -> Json:
+        """Return a hypothesis with its newest runs. Raises `NotFound`."""
+        document = await self.hypothesis_reads.find(hypothesis_id)
+        hypothesis = shown(_found(document, "hypothesis", hypothesis_id))
+        runs = await self.runs(RunFilters(hypothesis=hypothesis_id), paging.LIMIT_MAX)
+        return {**hypothesis, "runs": runs["items"], "moreRuns": runs["next"]}
+
+    async def pods(
+        self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None, *, live_only: bool = False
+    ) -> Json:
+        """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
+        key: list[Any] | None = None
+        if after is not None:
+            started, pod_id = paging.decode("pods", after, str, str)
+            key = [_moment(str(started)), pod_id]
+        since = self.clock.now() - SILENT_AFTER if live_only else None
+        found = await self.pod_reads.page(key, paging.limited(limit), since)
+        return _page("pods", found, self._pod)
+
+    async def pod(self, pod_id: str) -> Json:
+        """Return one pod. Raises `NotFound`."""
+        return self._pod(_found(await self.pod_reads.find(pod_id), "pod", pod_id))
+
+    async def drain(self, pod_id: str) -> Json:
+        """Order a pod to take nothing new, and return it. Raises `NotFound`."""
+        return self._pod(_found(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+
+    async def _run(self, run_id: str) -> Json:
+        return shown(_found(await self.run_reads.find(run_id), "run", run_id))
+
+    async def _pod_counts(self) -> Json:
+        now = self.clock.now()
+        silent_since = now - SILENT_AFTER
+        gone = await self.pod_reads.silent(silent_since, now - FORGOTTEN_AFTER)
+        live = await self.pod_reads.live_by_state(silent_since)
+        return {"busy": 0, "idle": 0, **live, "gone": gone}
+
+    def _pod(self, document: Mapping[str, Any]) -> Json:
+        """Return a pod whose state tells when nobody has heard of it for long."""
+        pod = shown(document)
+        is_silent = document["reportedAt"] < self.clock.now() - SILENT_AFTER
+        if is_silent and pod["state"] != "stopped":
+            pod["state"] = "gone"
+        return pod
+
+
+def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
+    stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
+    return {"items": [show(document) for document in found.documents], "next": stop}
+
+
+def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
+    return [shown(document) for document in documents]
+
+
+def _found(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:
+    if document is None:
+        raise NotFound(f"unknown_{what}", f"there is no {what} {identity!r}")
+    return document
+
+
+def _levels(level: str | None) -> Sequence[str]:
+    if level is None:
+        return ()
+    if level not in LEVELS:
+        raise Rejected("bad_level", f"unknown level {level!r}; known: debug, info, warn, error")
+    return LEVELS[level]
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise Rejected("bad_cursor", "`after` is not a cursor of this list (pods)") from None
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, round((now - since).total_seconds(), 3))

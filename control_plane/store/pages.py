@@ -1,0 +1,111 @@
+"""Pages of a collection: in the order of an index, after a key, and never more than a bounded look.
+
+Law: one leading filter is served by an index that also gives the order; the others are
+residual. A page looks at `SCAN_MAX` documents at most; where residual filters leave it short
+before the list's end it is partial and says where the look ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pymongo.errors import PyMongoError
+
+from control_plane.store.database import Database, Document
+from events.errors import Transient
+
+SCAN_MAX: Final = 5_000
+
+Order = tuple[tuple[str, int], ...]
+NEWEST: Final[Order] = (("_id", -1),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a page shall hold: `leading` names the index, `after` the key that it follows."""
+
+    collection: str
+    leading: Mapping[str, Any] = field(default_factory=dict)
+    residual: Mapping[str, Any] = field(default_factory=dict)
+    order: Order = NEWEST
+    after: Sequence[Any] | None = None
+    limit: int
+    hidden: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A page's documents, and the key after which the next one begins; None at the list's end."""
+
+    documents: Sequence[Document]
+    stopped_at: Sequence[Any] | None
+
+
+async def read_page(db: Database, wanted: Wanted) -> Slice:
+    """Return the page. Raises `Transient` when the store does not answer."""
+    async with answers():
+        bound = await _bound(db, wanted) if wanted.residual else None
+        conditions = [wanted.leading, wanted.residual, _following(wanted.order, wanted.after)]
+        if bound is not None:
+            conditions.append({"$nor": [_following(wanted.order, bound)]})
+        cursor = (
+            db[wanted.collection]
+            .find(_all(conditions), dict.fromkeys(wanted.hidden, 0) or None)
+            .sort(list(wanted.order))
+            .limit(wanted.limit + 1)
+        )
+        documents = await cursor.to_list()
+    if len(documents) > wanted.limit:
+        documents = documents[: wanted.limit]
+        return Slice(documents, _key(wanted.order, documents[-1]))
+    return Slice(documents, bound)
+
+
+async def _bound(db: Database, wanted: Wanted) -> list[Any] | None:
+    """Return the key of the last document that this page may look at; None when the end is nearer."""
+    cursor = (
+        db[wanted.collection]
+        .find(
+            _all([wanted.leading, _following(wanted.order, wanted.after)]),
+            dict.fromkeys((name for name, _ in wanted.order), 1),
+        )
+        .sort(list(wanted.order))
+        .skip(SCAN_MAX - 1)
+        .limit(1)
+    )
+    for document in await cursor.to_list():
+        return _key(wanted.order, document)
+    return None
+
+
+def _all(conditions: Sequence[Mapping[str, Any]]) -> Document:
+    filled = [dict(condition) for condition in conditions if condition]
+    return {"$and": filled} if filled else {}
+
+
+def _following(order: Order, key: Sequence[Any] | None) -> Document:
+    """Return the condition that holds for what stands behind `key` in `order`."""
+    if key is None:
+        return {}
+    branches: list[Document] = []
+    equal: Document = {}
+    for (name, direction), value in zip(order, key, strict=True):
+        branches.append({**equal, name: {"$gt" if direction > 0 else "$lt": value}})
+        equal[name] = value
+    return branches[0] if len(branches) == 1 else {"$or": branches}
+
+
+def _key(order: Order, document: Mapping[str, Any]) -> list[Any]:
+    return [document[name] for name, _ in order]
+
+
+@asynccontextmanager
+async def answers() -> AsyncIterator[None]:
+    """Say in our words that the store did not answer."""
+    try:
+        yield
+    except PyMongoError as error:
+        raise Transient("mongodb_unreachable", "MongoDB does not answer; try again") from error

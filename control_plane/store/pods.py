@@ -1,0 +1,58 @@
+"""Queries on the roster of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pymongo import ReturnDocument
+
+from control_plane.store.database import Database, Document
+from control_plane.store.pages import Order, Slice, Wanted, answers, read_page
+from control_plane.store.reads import COUNT_MAX
+
+_NEWEST: Final[Order] = (("startedAt", -1), ("_id", -1))
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Reads of pods, and the orders to them."""
+
+    db: Database
+
+    async def page(self, after: Sequence[Any] | None, limit: int, reported_since: datetime | None) -> Slice:
+        """Return a page of pods, the last started first; only those that reported since then, where asked."""
+        residual = {} if reported_since is None else {"reportedAt": {"$gte": reported_since}}
+        wanted = Wanted(collection="pods", residual=residual, order=_NEWEST, after=after, limit=limit)
+        return await read_page(self.db, wanted)
+
+    async def find(self, pod_id: str) -> Document | None:
+        """Return one pod."""
+        async with answers():
+            return await self.db.pods.find_one({"_id": pod_id})
+
+    async def live_by_state(self, since: datetime) -> Mapping[str, int]:
+        """Return how many pods that reported since then are in each state."""
+        pipeline: list[Document] = [
+            {"$match": {"reportedAt": {"$gte": since}}},
+            {"$limit": COUNT_MAX},
+            {"$group": {"_id": "$state", "count": {"$sum": 1}}},
+        ]
+        async with answers():
+            cursor = await self.db.pods.aggregate(pipeline)
+            return {group["_id"]: group["count"] for group in await cursor.to_list()}
+
+    async def silent(self, before: datetime, since: datetime) -> int:
+        """Return how many pods fell silent in this stretch of time without having said goodbye."""
+        query = {"reportedAt": {"$gte": since, "$lt": before}, "state": {"$ne": "stopped"}}
+        async with answers():
+            return await self.db.pods.count_documents(query, limit=COUNT_MAX)
+
+    async def order_drain(self, pod_id: str) -> Document | None:
+        """Ask a pod to take nothing new; it hears that at its next report."""
+        async with answers():
+            return await self.db.pods.find_one_and_update(
+                {"_id": pod_id}, {"$set": {"orders.drain": True}}, return_document=ReturnDocument.AFTER
+            )

@@ -1,0 +1,249 @@
+"""Puts work into the queues: the specification first, then the run that points to it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from pymongo.errors import DuplicateKeyError
+
+from control_plane.store.database import Document
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.runs import Runs
+from events.clock import Ids
+from events.errors import Conflict, NotFound, Rejected
+from events.journal import Expression, ServerTime, creation
+from events.lifecycle import FINAL, Status
+from events.runs import (
+    IDEATION,
+    RUN_KINDS,
+    Requirements,
+    class_key,
+    read_requirements,
+    read_spec,
+    title_of,
+)
+
+QUEUE_TIME_MAX_S: Final = 7 * 24 * 3600
+WORDS_MAX: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A run as its submitter wants it."""
+
+    kind: str
+    spec: Mapping[str, Any]
+    by: str
+    priority: int = 0
+    requires: Mapping[str, Any] = field(default_factory=dict)
+    max_attempts: int = 3
+    not_before: datetime | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hypothesis_id: str | None = None
+    parent_run_id: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The run, and whether it is new."""
+
+    run_id: str
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHypothesis:
+    """A hypothesis as its author wants it."""
+
+    title: str
+    idea: str | Mapping[str, Any]
+    by: str
+    enable_ideation: bool = False
+    reflections: int = 3
+    max_num_generations: int = 5
+    additional_context: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Creates runs, hypotheses and ideation requests. Raises `Rejected`, `NotFound`, `Conflict`."""
+
+    runs: Runs
+    store: Hypotheses
+    ids: Ids
+
+    async def submit(self, wanted: Submission) -> Submitted:
+        """Queue a run; the same idempotency key with the same content is the same run."""
+        if wanted.kind not in RUN_KINDS:
+            known = ", ".join(sorted(RUN_KINDS))
+            raise Rejected("unknown_kind", f"unknown kind {wanted.kind!r}; known kinds: {known}")
+        digest = _digest(wanted)
+        known_run = await self._earlier(wanted, digest)
+        if known_run is not None:
+            return known_run
+        run_id = self.ids.ulid()
+        try:
+            await self._enqueue("runs", run_id, wanted, digest)
+        except DuplicateKeyError:
+            known_run = await self._earlier(wanted, digest)
+            assert known_run is not None, "only the idempotency key can collide"
+            return known_run
+        return Submitted(run_id, is_new=True)
+
+    async def retry(self, run_id: str, *, by: str) -> Submitted:
+        """Queue a new run with the specification of a finished one, which it names as its parent."""
+        found = await self.runs.find(run_id)
+        spec = await self.store.spec(run_id)
+        if found is None or spec is None or found.collection != "runs":
+            raise NotFound("unknown_run", f"there is no run {run_id}")
+        if found.run.status not in FINAL:
+            raise Conflict("not_final", f"the run is {found.run.status}; only a finished run can be retried")
+        again = Submission(
+            kind=found.run.kind,
+            spec=spec["spec"],
+            by=by,
+            requires=spec["requires"],
+            max_attempts=found.run.max_attempts,
+            hypothesis_id=found.run.hypothesis_id,
+            parent_run_id=run_id,
+        )
+        return await self.submit(again)
+
+    async def propose(self, wanted: NewHypothesis) -> tuple[str, str]:
+        """Store a hypothesis; return its id and that of the run, or ideation request, queued for it."""
+        hypothesis_id = self.ids.ulid()
+        work = await self._work_for(wanted, hypothesis_id)
+        read_spec(work.kind, work.spec)  # nothing is stored of what could never run
+        request_id = self.ids.ulid()
+        await self.store.insert(self._hypothesis(wanted, hypothesis_id, request_id))
+        if not wanted.enable_ideation:
+            return hypothesis_id, (await self.submit(work)).run_id
+        await self._enqueue("ideation_requests", request_id, work, _digest(work))
+        return hypothesis_id, request_id
+
+    async def launch(self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any]) -> Submitted:
+        """Queue another run of a hypothesis."""
+        hypothesis = await self.store.find(hypothesis_id)
+        if hypothesis is None:
+            raise NotFound("unknown_hypothesis", f"there is no hypothesis {hypothesis_id}")
+        idea = hypothesis["ideaJson"] or hypothesis["idea"]
+        wanted = {"idea": idea, **spec}
+        return await self.submit(
+            Submission(kind="experiment", spec=wanted, by=by, hypothesis_id=hypothesis_id)
+        )
+
+    async def _work_for(self, wanted: NewHypothesis, hypothesis_id: str) -> Submission:
+        if not wanted.enable_ideation:
+            spec: dict[str, Any] = {"idea": wanted.idea, **wanted.spec}
+            return Submission(kind="experiment", spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
+        spec = {
+            "title": wanted.title,
+            "idea": _text(wanted.idea),
+            "additional_context": wanted.additional_context,
+            "reflections": wanted.reflections,
+            "max_num_generations": wanted.max_num_generations,
+        }
+        return Submission(
+            kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id, max_attempts=1
+        )
+
+    def _hypothesis(self, wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:
+        idea_json = None if isinstance(wanted.idea, str) else dict(wanted.idea)
+        ideation = {
+            "requestId": request_id,
+            "status": Status.QUEUED.value,
+            "reflections": wanted.reflections,
+            "maxNumGenerations": wanted.max_num_generations,
+        }
+        return {
+            "_id": hypothesis_id,
+            "title": wanted.title,
+            "idea": _text(wanted.idea),
+            "ideaJson": idea_json,
+            "ideation": ideation if wanted.enable_ideation else None,
+            "additionalContext": wanted.additional_context,
+            "createdBy": wanted.by,
+        }
+
+    async def _earlier(self, wanted: Submission, digest: str) -> Submitted | None:
+        if wanted.idempotency_key is None:
+            return None
+        run = await self.store.by_idempotency_key(wanted.idempotency_key)
+        if run is None:
+            return None
+        if run["idempotency"]["digest"] != digest:
+            message = f"Idempotency-Key {wanted.idempotency_key!r} was used for another run, {run['_id']}"
+            raise Conflict("idempotency_conflict", message)
+        return Submitted(run["_id"], is_new=False)
+
+    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> None:
+        spec = read_spec(wanted.kind, wanted.spec)
+        requires = read_requirements(wanted.requires)
+        snapshot = {
+            "_id": run_id,
+            "kind": wanted.kind,
+            "spec": dict(wanted.spec),
+            "requires": dict(wanted.requires),
+            "hypothesisId": wanted.hypothesis_id,
+        }
+        await self.store.insert_spec(snapshot)
+        title = title_of(wanted.kind, spec)
+        fields = _fields(wanted, requires, title, digest)
+        fields["review"] = getattr(spec, "review", "none")
+        await self.store.enqueue(collection, run_id, creation(fields, by=wanted.by))
+
+
+def _fields(wanted: Submission, requires: Requirements, title: str, digest: str) -> dict[str, Any]:
+    begins: Any = ServerTime() if wanted.not_before is None else wanted.not_before
+    since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
+    deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": QUEUE_TIME_MAX_S}}
+    fields = {
+        "kind": wanted.kind,
+        "status": (Status.QUEUED if wanted.not_before is None else Status.DELAYED).value,
+        "classKey": class_key(wanted.kind, requires),
+        "priority": wanted.priority,
+        "queuedAt": begins,
+        "notBefore": wanted.not_before,
+        "queueDeadline": Expression(deadline),
+        "maxAttempts": wanted.max_attempts,
+        "hypothesisId": wanted.hypothesis_id,
+        "parentRunId": wanted.parent_run_id,
+        "labels": dict(wanted.labels),
+        "labelList": sorted(f"{name}={value}" for name, value in wanted.labels.items()),
+        "title": title,
+        "words": words_of(title),
+    }
+    if wanted.idempotency_key is not None:
+        fields["idempotency"] = {"key": wanted.idempotency_key, "digest": digest}
+    return fields
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words by which a run can be found, in lower case."""
+    return sorted(set(re.findall(r"\w+", text.lower())))[:WORDS_MAX]
+
+
+def _digest(wanted: Submission) -> str:
+    body = [
+        wanted.kind,
+        wanted.spec,
+        wanted.priority,
+        wanted.requires,
+        wanted.max_attempts,
+        wanted.not_before,
+        wanted.labels,
+        wanted.hypothesis_id,
+    ]
+    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+
+
+def _text(idea: str | Mapping[str, Any]) -> str:
+    return idea if isinstance(idea, str) else str(idea.get("Short Hypothesis", ""))

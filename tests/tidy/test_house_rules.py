@@ -1,0 +1,171 @@
+"""The house rules that no other tool enforces."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("control_plane", "pod_worker", "events", "stages")
+FOLDERS: Final = {*PACKAGES, "scripts", "tests", "docs", ".ci"}
+SMALL_FILES: Final = {
+    *("README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml", "constraints.txt"),
+    *("init_pod.sh", "start_worker.sh", ".gitignore", ".env.example", ".git"),
+}
+NOT_OURS: Final = {
+    *(".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".import_linter_cache"),
+    *(".hypothesis", ".podfleet", ".env", ".coverage", "build", "dist", "podfleet.egg-info"),
+}
+NAMES_WITHOUT_MEANING: Final = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
+
+# one machine's places and one network's hosts; in pieces, so that this file does not hold them either
+PLACES: Final = re.compile(r"(?<![\w.-])/(?:" + "|".join(("work", "root", "home")) + ")/")
+HOSTS: Final = re.compile("|".join(re.escape(a + "." + b) for a, b in (
+    ("pypi", "org"), ("pythonhosted", "org"), ("download.pytorch", "org"), ("registry.npmjs", "org"),
+    ("deb.debian", "org"), ("conda.anaconda", "org"), ("docker", "io"), ("ghcr", "io"),
+)))  # fmt: skip
+
+LINES_MAX: Final = 70
+KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
+ENTRIES: Final = {"control_plane.cli.main", "pod_worker.child_main"}
+GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
+
+
+def _files() -> Iterator[Path]:
+    for directory, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in NOT_OURS | {".git"}]
+        yield from (Path(directory, name) for name in names if name not in NOT_OURS)
+
+
+def _texts() -> Iterator[tuple[Path, str]]:
+    for path in _files():
+        try:
+            yield path.relative_to(ROOT), path.read_text()
+        except UnicodeDecodeError:
+            continue  # an image
+
+
+def _modules(*roots: str) -> dict[str, Path]:
+    """Return dotted name to file of every module below the folders `roots`."""
+    found = {}
+    for root in roots:
+        for path in sorted((ROOT / root).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def test_the_top_level_holds_only_what_belongs_there() -> None:
+    assert {entry.name for entry in ROOT.iterdir()} - NOT_OURS - FOLDERS - SMALL_FILES == set()
+
+
+def test_no_file_names_a_place_of_one_machine_or_a_host_of_a_registry() -> None:
+    found = [
+        f"{path}:{number}: {line.strip()[:80]}"
+        for path, text in _texts()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if PLACES.search(line) or HOSTS.search(line)
+    ]
+    assert found == []
+
+
+def test_the_search_for_places_and_hosts_finds_them() -> None:
+    for line in ("cd /" + "work/main", 'open("/' + 'root/x")', "-i https://pypi." + "org/simple"):
+        assert PLACES.search(line) or HOSTS.search(line)
+    assert not PLACES.search("/workspace/data and our.home/page")
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        name
+        for name, path in _modules(*PACKAGES, "scripts", "tests").items()
+        if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_every_module_has_a_name_that_is_its_concept() -> None:
+    names = {name.rpartition(".")[2] for name in _modules(*PACKAGES, "scripts")}
+    assert names & NAMES_WITHOUT_MEANING == set()
+
+
+def _long_functions() -> dict[str, int]:
+    long = {}
+    for name, path in _modules(*PACKAGES, "scripts").items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > LINES_MAX:
+                    long[f"{name}.{node.name}"] = lines
+    return long
+
+
+def test_no_function_newly_grows_beyond_seventy_lines() -> None:
+    """Functions that were long when the list was made may stay on it; the list only shrinks."""
+    known = {line for line in KNOWN_LONG.read_text().splitlines() if line and not line.startswith("#")}
+    long = _long_functions()
+    assert {name: lines for name, lines in long.items() if name not in known} == {}, (
+        "split where a name appears"
+    )
+    assert known - set(long) == set(), "shorter now: take it off tests/tidy/long_functions.txt"
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Yield the dotted names that a file may import: modules, and what could be modules in them."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value  # a registry names what it loads
+
+
+def test_every_module_is_used_by_the_program() -> None:
+    """A module that only tests import is dead, unless it is made for tests."""
+    ours = _modules(*PACKAGES)
+    used = set(ENTRIES)
+    for name, path in {**ours, **_modules("scripts")}.items():
+        used.update(each for each in _imported(path) if each != name)
+    for path in _modules("tests").values():
+        used.update(each for each in _imported(path) if each.endswith(".testing") or ".testing." in each)
+    unused = {
+        name
+        for name, path in ours.items()
+        if name not in used and path.name not in ("__init__.py", "__main__.py", "leash.py")
+    }
+    assert unused == set()
+
+
+@pytest.mark.skipif(not GENERATOR.exists(), reason="no document is generated yet")
+def test_generated_documents_are_current() -> None:
+    answer = subprocess.run(
+        [sys.executable, str(GENERATOR), "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_the_gate_of_the_ci_is_the_command_of_the_readme() -> None:
+    commands = [
+        line
+        for line in (ROOT / ".ci" / "run").read_text().splitlines()
+        if line and not line.startswith(("#", "set ", "cd "))
+    ]
+    assert commands == ["exec make test"]
+
+
+def test_every_dependency_is_pinned_to_one_version() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[\w.]+", line)] == []
+    assert lines == sorted(lines)
+    names = [line.partition("==")[0] for line in lines]
+    assert len(set(names)) == len(names)
