@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 from urllib.parse import urlsplit
@@ -54,7 +54,8 @@ class Keyless:
 
     async def identify(self, method: str, headers: Mapping[str, str]) -> Principal:
         if _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
-            raise Forbidden("foreign_host", "without a key this server answers to 127.0.0.1 and localhost only")
+            message = "without a key this server answers to 127.0.0.1 and localhost only"
+            raise Forbidden("foreign_host", message)
         _refuse_foreign_pages(method, headers)
         return Principal("loopback", ALL)
 
@@ -80,7 +81,7 @@ class OneKey:
         return Principal("key", ALL)
 
 
-def require(scope: Scope) -> Callable[[Request], object]:
+def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     """Return the dependency that gives a route its principal, which must have `scope`."""
 
     async def principal(request: Request) -> Principal:

@@ -19,7 +19,10 @@ from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.pods import Pods
+from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
+from control_plane.store.submissions import Submissions
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from events.clock import Clock, Ids
@@ -31,6 +34,7 @@ class Deps:
 
     settings: Settings
     db: Database
+    runs: Runs
     blobs: Blobs
     authenticator: Authenticator
     reading: Reading
@@ -51,10 +55,11 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     return Deps(
         settings=settings,
         db=db,
+        runs=runs,
         blobs=open_blobs(settings.storage),
         authenticator=OneKey(settings.api_key) if settings.api_key else Keyless(),
-        reading=Reading(db, clock),
-        submitter=Submitter(runs, Hypotheses(db), ids),
+        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), clock),
+        submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids),
         decider=Decider(runs, documents, ids, clock),
         ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
         sweeper=Sweeper(runs, chronicler),

@@ -22,7 +22,7 @@ async def run_every(seconds: float, name: str, step: Callable[[], Awaitable[obje
             await step()
         except Transient as error:
             log.warning("loop.retried", extra={"loop": name, "code": error.code, "why": error.message})
-        except Exception:  # noqa: BLE001 - one bad document must not end rescue for all others
+        except Exception:
             log.exception("loop.failed", extra={"loop": name})
             pause_s = seconds * TROUBLE_FACTOR
         await asyncio.sleep(pause_s)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from control_plane.run import CurrentStage
 from events import catalog as c
+from events.codec import moment
 from events.envelope import Event
 from events.lifecycle import Cause
 from events.settlement import End
@@ -236,7 +237,7 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
 
 
 def _moment(event: Event) -> datetime | None:
-    return None if event.time is None else datetime.fromisoformat(event.time)
+    return None if event.time is None else moment(event.time)
 
 
 @dataclass(slots=True)

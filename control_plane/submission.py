@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-from pymongo.errors import DuplicateKeyError
 
 from control_plane.store.database import Document
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.runs import Runs
+from control_plane.store.submissions import Submissions
 from events.clock import Ids
 from events.errors import Conflict, NotFound, Rejected
 from events.journal import Expression, ServerTime, creation
@@ -77,6 +77,7 @@ class Submitter:
     """Creates runs, hypotheses and ideation requests. Raises `Rejected`, `NotFound`, `Conflict`."""
 
     runs: Runs
+    queue: Submissions
     store: Hypotheses
     ids: Ids
 
@@ -90,18 +91,16 @@ class Submitter:
         if known_run is not None:
             return known_run
         run_id = self.ids.ulid()
-        try:
-            await self._enqueue("runs", run_id, wanted, digest)
-        except DuplicateKeyError:
-            known_run = await self._earlier(wanted, digest)
-            assert known_run is not None, "only the idempotency key can collide"
-            return known_run
-        return Submitted(run_id, is_new=True)
+        if await self._enqueue("runs", run_id, wanted, digest):
+            return Submitted(run_id, is_new=True)
+        known_run = await self._earlier(wanted, digest)
+        assert known_run is not None, "only the idempotency key can collide"
+        return known_run
 
     async def retry(self, run_id: str, *, by: str) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent."""
         found = await self.runs.find(run_id)
-        spec = await self.store.spec(run_id)
+        spec = await self.queue.spec(run_id)
         if found is None or spec is None or found.collection != "runs":
             raise NotFound("unknown_run", f"there is no run {run_id}")
         if found.run.status not in FINAL:
@@ -151,9 +150,7 @@ class Submitter:
             "reflections": wanted.reflections,
             "max_num_generations": wanted.max_num_generations,
         }
-        return Submission(
-            kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id, max_attempts=1
-        )
+        return Submission(kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id, max_attempts=1)
 
     def _hypothesis(self, wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:
         idea_json = None if isinstance(wanted.idea, str) else dict(wanted.idea)
@@ -176,7 +173,7 @@ class Submitter:
     async def _earlier(self, wanted: Submission, digest: str) -> Submitted | None:
         if wanted.idempotency_key is None:
             return None
-        run = await self.store.by_idempotency_key(wanted.idempotency_key)
+        run = await self.queue.by_idempotency_key(wanted.idempotency_key)
         if run is None:
             return None
         if run["idempotency"]["digest"] != digest:
@@ -184,7 +181,7 @@ class Submitter:
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"], is_new=False)
 
-    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> None:
+    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> bool:
         spec = read_spec(wanted.kind, wanted.spec)
         requires = read_requirements(wanted.requires)
         snapshot = {
@@ -194,11 +191,11 @@ class Submitter:
             "requires": dict(wanted.requires),
             "hypothesisId": wanted.hypothesis_id,
         }
-        await self.store.insert_spec(snapshot)
+        await self.queue.insert_spec(snapshot)
         title = title_of(wanted.kind, spec)
         fields = _fields(wanted, requires, title, digest)
         fields["review"] = getattr(spec, "review", "none")
-        await self.store.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        return await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
 
 
 def _fields(wanted: Submission, requires: Requirements, title: str, digest: str) -> dict[str, Any]:

@@ -303,19 +303,13 @@ def type_of(fact: type[Fact]) -> str:
 
 
 # Only the control plane writes these; ingest refuses them from anybody else.
-RESERVED: Final = frozenset(
-    type_of(fact) for fact in (RunEnqueued, StatusChanged, ValidationHumanCompleted)
-)
+RESERVED: Final = frozenset(type_of(fact) for fact in (RunEnqueued, StatusChanged, ValidationHumanCompleted))
 
 # Order does not matter for these, so they may come without a sequence.
-COMMUTATIVE: Final = frozenset(
-    type_of(fact) for fact in (RunHeartbeat, RunLog, RunUsage, StageMetric)
-)
+COMMUTATIVE: Final = frozenset(type_of(fact) for fact in (RunHeartbeat, RunLog, RunUsage, StageMetric))
 
 # These end an attempt.
-ENDS: Final = frozenset(
-    type_of(fact) for fact in (RunCompleted, RunFailed, RunCanceled, RunPreempted)
-)
+ENDS: Final = frozenset(type_of(fact) for fact in (RunCompleted, RunFailed, RunCanceled, RunPreempted))
 
 
 def data_of(fact: Fact) -> dict[str, Any]:

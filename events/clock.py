@@ -69,6 +69,4 @@ class SystemIds:
 
 def timestamp(moment: datetime) -> str:
     """Return `moment` (UTC) as RFC 3339 text with milliseconds."""
-    return (
-        moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

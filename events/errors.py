@@ -21,9 +21,7 @@ class PodfleetError(Exception):
 class Transient(PodfleetError):
     """The other side cannot answer now: try again later, nothing was decided."""
 
-    def __init__(
-        self, code: str, message: str, *, retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(code, message)
         self.retry_after_s = retry_after_s
 
@@ -44,9 +42,7 @@ class LeaseLost(PodfleetError):
     """Another owner may hold the run: stop, write nothing."""
 
     def __init__(self, run_id: str, attempt: int) -> None:
-        super().__init__(
-            "LEASE_LOST", f"attempt {attempt} of run {run_id} is no longer ours"
-        )
+        super().__init__("LEASE_LOST", f"attempt {attempt} of run {run_id} is no longer ours")
         self.run_id = run_id
         self.attempt = attempt
 

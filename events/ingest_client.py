@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 
 import httpx
 import msgspec
@@ -46,7 +46,6 @@ class _Verdicts(_Problem, frozen=True):
     accepted: int
     duplicates: int
     fenced: list[str] = []
-    unknown: Any = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,7 @@ def _verdicts(body: bytes, lines: int) -> Taken:
         raise Transient("INGEST_ANSWER_ODD", f"the answer is no verdict: {error}") from error
     rejected = _rejections(verdicts)
     total = verdicts.accepted + verdicts.duplicates + len(rejected)
-    unknown = verdicts.unknown if isinstance(verdicts.unknown, int) else 0
-    if lines not in (total, total + unknown):
+    if total != lines:
         raise Transient("INGEST_ANSWER_ODD", f"{total} verdicts for {lines} lines")
     return Taken(rejected, frozenset(_names(verdicts.fenced)))
 

@@ -48,6 +48,7 @@ class Decision:
 def update(decision: Decision) -> list[dict[str, Any]]:
     """Return the update pipeline of `decision`; every value in it is data, never an operator."""
     recorded = {name: expression(value) for name, value in decision.sets.items()}
+    merged: Any = {"$mergeObjects": [recorded]} if recorded else {"$literal": {}}
     entry = {
         "n": {"$add": ["$revision", 1]},
         "cause": {"$literal": decision.cause.value},
@@ -57,7 +58,7 @@ def update(decision: Decision) -> list[dict[str, Any]]:
         "to": {"$literal": decision.to.value},
         "attempt": "$attempt",
         "seq": "$lastEventSeq",
-        "set": {"$mergeObjects": [recorded]} if recorded else {"$literal": {}},
+        "set": merged,
     }
     return [
         {

@@ -89,11 +89,7 @@ INITIAL: Final = frozenset({S.QUEUED, S.DELAYED})
 FINAL: Final = frozenset(
     status
     for status in Status
-    if not any(
-        status in row
-        for cause, row in TRANSITIONS.items()
-        if cause is not Cause.SETTLED
-    )
+    if not any(status in row for cause, row in TRANSITIONS.items() if cause is not Cause.SETTLED)
 )
 
 Outcome = Literal["completed", "failed", "preempted", "canceled"]
@@ -162,9 +158,7 @@ def advance(status: Status, cause: Cause) -> Status:
     return status if isinstance(target, Illegal) else target
 
 
-def end(
-    run: Standing, outcome: Outcome, *, retryable: bool, jitter: float
-) -> Ending | Illegal:
+def end(run: Standing, outcome: Outcome, *, retryable: bool, jitter: float) -> Ending | Illegal:
     """Decide what an attempt's end means for its run; `jitter` in [0, 1) spreads the retries."""
     cause = END_CAUSES[outcome]
     if isinstance(usual := next_status(run.status, cause), Illegal):
@@ -198,6 +192,6 @@ def rescue(run: Standing, *, jitter: float) -> Ending | Illegal:
 
 
 def back_off_s(failure: int, jitter: float) -> float:
-    """Return the wait before the retry after the `failure`th failure: doubling, with full jitter above half."""
+    """Return the wait after the `failure`th failure: it doubles, and its upper half is jitter."""
     ceiling = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(failure - 1, 30))
     return ceiling * (0.5 + jitter / 2)

@@ -12,9 +12,7 @@ from events.errors import Transient
 log = logging.getLogger(__name__)
 
 
-def run_every(
-    seconds: float, step: Callable[[], object], *, stop: threading.Event, clock: Clock
-) -> None:
+def run_every(seconds: float, step: Callable[[], object], *, stop: threading.Event, clock: Clock) -> None:
     """Run `step` at once and then every `seconds` until `stop`; a `Transient` waits for the next turn."""
     while not stop.is_set():
         try:

@@ -223,6 +223,7 @@ class Outbox:
         with self._lock:
             self._count(-self._write(step, urgent=True))
             if not self._has_reserve and self._pending == 0:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what it took may be what is missing
                 self._keep_reserve()
 
     def replace_refused(self, row: Row, code: str, message: str) -> None:

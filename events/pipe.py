@@ -59,7 +59,8 @@ def encode(frame: FromChild | Start) -> bytes:
 
 def decode_child(line: bytes) -> FromChild:
     """Read a line of the child. Raises `msgspec.MsgspecError` on anything else."""
-    return _child_decoder.decode(line)
+    frame: FromChild = _child_decoder.decode(line)
+    return frame
 
 
 def decode_start(line: bytes) -> Start:

@@ -34,9 +34,7 @@ class End:
     retryable: bool = False
 
 
-def end_decision(
-    run: Standing, attempt: int, how: End, *, by: str, jitter: float
-) -> Decision | Illegal:
+def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: float) -> Decision | Illegal:
     """Return the decision that ends a held run, or `Illegal` when nobody holds it any more."""
     ending = end(run, how.outcome, retryable=how.retryable, jitter=jitter)
     if isinstance(ending, Illegal):
@@ -50,16 +48,12 @@ def end_decision(
     )
 
 
-def rescue_decision(
-    run: Standing, attempt: int, *, by: str, jitter: float
-) -> Decision | Illegal:
+def rescue_decision(run: Standing, attempt: int, *, by: str, jitter: float) -> Decision | Illegal:
     """Return the decision that takes a run from an owner whose lease ran out."""
     ending = rescue(run, jitter=jitter)
     if isinstance(ending, Illegal):
         return ending
-    message = (
-        f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off"
-    )
+    message = f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off"
     how = End("failed", "POD_LOST", message, retryable=True)
     return Decision(
         cause=Cause.RESCUE,
@@ -109,15 +103,11 @@ def settled(how: End, last: int) -> dict[str, Any]:
     }
 
 
-def settle_decision(
-    run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float
-) -> Decision:
+def settle_decision(run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float) -> Decision:
     """Return the worker's word on its attempt: the end itself, or a note that comes after it."""
     note = {"settled": settled(how, last)}
     open_log = {"logOpen": Expression({"$lt": ["$lastEventSeq", last]})}
     decision = end_decision(run, attempt, how, by=by, jitter=jitter)
     if isinstance(decision, Illegal):
         return Decision(Cause.SETTLED, run.status, by, sets=note, silent=open_log)
-    return replace(
-        decision, sets={**decision.sets, **note}, silent={**decision.silent, **open_log}
-    )
+    return replace(decision, sets={**decision.sets, **note}, silent={**decision.silent, **open_log})

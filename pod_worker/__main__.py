@@ -18,6 +18,7 @@ from events.clock import SystemClock, SystemIds
 from events.delivery import Delivery, Sender, Telemetry
 from events.errors import ConfigError, Conflict
 from events.ingest_client import HttpIngest, control_plane_client
+from events.logs import LogOptions, configure_logs
 from events.loops import run_every
 from events.outbox import Outbox
 from pod_worker.attempt import Ports
@@ -26,7 +27,6 @@ from pod_worker.claim import Claim
 from pod_worker.config import Settings, read_settings
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.intent import Intent
-from pod_worker.logs import LogOptions, configure_logs
 from pod_worker.queue import MongoQueue, connect
 from pod_worker.roster import REPORT_EVERY_S, Roster
 from pod_worker.uploads import Uploader

@@ -59,7 +59,7 @@ def events() -> str:
 
 def _events() -> Iterator[str]:
     yield from (NOTE, "", "# Events", "")
-    yield "The catalogue is `events/catalog.py`. Data may carry more fields; they are kept and change nothing."
+    yield "The catalogue is `events/catalog.py`. Data may carry more fields: kept, without effect."
     yield from ("", "| type | says | data |", "|---|---|---|")
     for name, fact in TYPES.items():
         marks = [

@@ -26,9 +26,7 @@ from events.clock import Clock
 from events.runs import Spec
 from stages.ports import Reporter
 
-OUTSIDE: Final = (
-    "run"  # the stage that a failure names when it happened between two stages
-)
+OUTSIDE: Final = "run"  # the stage that a failure names when it happened between two stages
 
 
 @dataclass(slots=True)
@@ -62,14 +60,10 @@ class Context:
         """Hand over a finished file; it becomes an artifact named `name` (else its file name)."""
         content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         stage = None if self.where.stage == OUTSIDE else self.where.stage
-        self.reporter.made(
-            path, name=name or path.name, content_type=content_type, stage=stage
-        )
+        self.reporter.made(path, name=name or path.name, content_type=content_type, stage=stage)
 
     @contextmanager
-    def stage(
-        self, name: str, *, index: int | None = None, total: int | None = None
-    ) -> Iterator[Stage]:
+    def stage(self, name: str, *, index: int | None = None, total: int | None = None) -> Iterator[Stage]:
         """Bracket a stage; an exception leaves it open and goes on to the caller."""
         self.where.stage = name
         self.emit(StageStarted(stage=name, index=index, total=total))
@@ -90,12 +84,8 @@ class Stage:
     def progress(self, fraction: float, activity: str) -> None:
         """Say how far the stage is (0 to 1), and what it does at the moment."""
         done = min(1.0, max(0.0, fraction))
-        self.context.emit(
-            StageProgress(stage=self.name, progress=done, activity=activity)
-        )
+        self.context.emit(StageProgress(stage=self.name, progress=done, activity=activity))
 
     def metric(self, name: str, value: float, step: int | None = None) -> None:
         """Report one measured number."""
-        self.context.emit(
-            StageMetric(stage=self.name, name=name, value=value, step=step)
-        )
+        self.context.emit(StageMetric(stage=self.name, name=name, value=value, step=step))

@@ -13,8 +13,6 @@ class Reporter(Protocol):
 
     def say(self, fact: Fact) -> None: ...
 
-    def made(
-        self, path: Path, *, name: str, content_type: str, stage: str | None
-    ) -> None:
+    def made(self, path: Path, *, name: str, content_type: str, stage: str | None) -> None:
         """Hand over a finished file; nobody may write to it afterwards."""
         ...

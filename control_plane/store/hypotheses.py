@@ -1,41 +1,40 @@
-"""Queries on hypotheses and on the specifications of what waits for them."""
+"""Queries on hypotheses."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from control_plane.store.database import Database, Document
+from control_plane.store.pages import Slice, Wanted, answers, read_page
+from events.journal import expression
 
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """Writes hypotheses and specifications."""
+    """Reads and inserts hypotheses."""
 
     db: Database
 
     async def insert(self, hypothesis: Document) -> None:
-        """Store a new hypothesis."""
-        await self.db.hypotheses.insert_one(hypothesis)
+        """Store a new hypothesis, stamped by the store's clock."""
+        fields = {name: expression(value) for name, value in hypothesis.items()}
+        pipeline = [{"$set": {**fields, "createdAt": "$$NOW"}}]
+        async with answers():
+            await self.db.hypotheses.update_one({"_id": hypothesis["_id"]}, pipeline, upsert=True)
 
     async def find(self, hypothesis_id: str) -> Document | None:
-        """Return a hypothesis as it is stored."""
-        return await self.db.hypotheses.find_one({"_id": hypothesis_id})
+        """Return a hypothesis, with the state of its ideation as the queue has it now."""
+        async with answers():
+            hypothesis = await self.db.hypotheses.find_one({"_id": hypothesis_id})
+            if hypothesis is None or hypothesis["ideation"] is None:
+                return hypothesis
+            request = await self.db.ideation_requests.find_one({"_id": hypothesis["ideation"]["requestId"]})
+        if request is not None:
+            hypothesis["ideation"] |= {"status": request["status"], "error": request["error"]}
+        return hypothesis
 
-    async def insert_spec(self, spec: Document) -> None:
-        """Store the snapshot of what a run shall do, before the run itself."""
-        await self.db.run_specs.insert_one(spec)
-
-    async def spec(self, run_id: str) -> Document | None:
-        """Return the snapshot of a run."""
-        return await self.db.run_specs.find_one({"_id": run_id})
-
-    async def enqueue(self, collection: str, run_id: str, creation: list[dict[str, Any]]) -> None:
-        """Create a claimable document. Raises `DuplicateKeyError` when its idempotency key is taken."""
-        await self.db[collection].update_one(
-            {"_id": run_id, "revision": {"$exists": False}}, creation, upsert=True
-        )
-
-    async def by_idempotency_key(self, key: str) -> Document | None:
-        """Return the run that was submitted under this key."""
-        return await self.db.runs.find_one({"idempotency.key": key})
+    async def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
+        """Return a page of hypotheses, newest first."""
+        return await read_page(self.db, Wanted(collection="hypotheses", after=after, limit=limit))

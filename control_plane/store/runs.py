@@ -59,7 +59,7 @@ class Runs:
         flushed: int,
         decision: journal.Decision | None,
     ) -> bool:
-        """Commit an application: the cursor and the view, with the end that it brings; False if the run moved.
+        """Commit an application: cursor, view, and the end that it brings; False if the run moved.
 
         Journal entries up to `flushed` are in the log by now and leave the run.
         """

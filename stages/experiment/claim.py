@@ -181,7 +181,9 @@ def _fields(idea: Idea) -> Iterator[str]:
 def _plain(text: str) -> str:
     """Return `text` in lower case, its words parted by single spaces, its sentences by full stops."""
     folded = unicodedata.normalize("NFKC", text[:TEXT_MAX]).lower()
-    folded = re.sub(r"(?<=\d)\.(?=\d)|(?<![\w.])\.(?=\d)", "\N{MIDDLE DOT}", folded)  # 0.5 is no end of a sentence
+    folded = re.sub(
+        r"(?<=\d)\.(?=\d)|(?<![\w.])\.(?=\d)", "\N{MIDDLE DOT}", folded
+    )  # 0.5 is no end of a sentence
     folded = re.sub(r"[.!?;\n]+", " . ", folded)
     folded = re.sub(r"[^\w.%\N{MIDDLE DOT}]|_", " ", folded)
     return " ".join(folded.replace("\N{MIDDLE DOT}", ".").split())
@@ -213,7 +215,9 @@ def _intervention(text: str) -> tuple[Intervention, str, list[str]] | None:
     unused = {INTERVENTIONS[mention.name].title for mention in mentions} - {INTERVENTIONS[first.name].title}
     unused = {title for title in unused if title not in chosen.title}
     if unused:
-        notes.append(f"The idea also names {', '.join(sorted(unused))}; only the first intervention is tested.")
+        notes.append(
+            f"The idea also names {', '.join(sorted(unused))}; only the first intervention is tested."
+        )
     return chosen, _blanked(text, mentions), notes
 
 
@@ -228,7 +232,10 @@ def _intervention_mentions(text: str) -> list[_Mention]:
 
 
 def _preceded(text: str, mention: _Mention, words: str) -> bool:
-    return re.search(rf"\b(?:{words}) (?:(?:the|a|an|any|use of|plain|amount of) )*$", text[: mention.start]) is not None
+    return (
+        re.search(rf"\b(?:{words}) (?:(?:the|a|an|any|use of|plain|amount of) )*$", text[: mention.start])
+        is not None
+    )
 
 
 def _strength(text: str, mention: _Mention, intervention: Intervention) -> float | None:
@@ -236,7 +243,10 @@ def _strength(text: str, mention: _Mention, intervention: Intervention) -> float
     if intervention.knob is None:
         return None
     number = r"(\d*\.?\d+) ?(%|percent)?"
-    after = re.match(rf" (?:(?:rate|probability|of|at|p|alpha|epsilon|strength|decay|with|a|size|to) )*{number}(?!\w)", text[mention.end :])
+    after = re.match(
+        rf" (?:(?:rate|probability|of|at|p|alpha|epsilon|strength|decay|with|a|size|to) )*{number}(?!\w)",
+        text[mention.end :],
+    )
     before = re.search(rf"(?<!\S){number} $", text[: mention.start])
     match = after or before
     if match is None:
@@ -248,15 +258,15 @@ def _strength(text: str, mention: _Mention, intervention: Intervention) -> float
 def _blanked(text: str, mentions: list[_Mention]) -> str:
     """Return `text` without the interventions and the words of degree before them."""
     for mention in reversed(mentions):
-        head = re.sub(rf"\b(?:{_USE}|{_REMOVAL})(?: (?:the|a|an|use of|amount of))? $", "", text[: mention.start])
+        head = re.sub(
+            rf"\b(?:{_USE}|{_REMOVAL})(?: (?:the|a|an|use of|amount of))? $", "", text[: mention.start]
+        )
         text = f"{head}_ {text[mention.end :].lstrip()}"
     return text
 
 
 def _search_dataset(text: str) -> str | None:
-    hits = [
-        (match.start(), name) for name, words in _DATASET_WORDS for match in _mentions(words, text)
-    ]
+    hits = [(match.start(), name) for name, words in _DATASET_WORDS for match in _mentions(words, text)]
     return min(hits)[1] if hits else None
 
 
@@ -283,7 +293,9 @@ def _check_needs(intervention: Intervention, dataset: str) -> None:
         )
     if "classes" in intervention.needs and TASKS[dataset] != "classification":
         classes = ", ".join(sorted(name for name, task in TASKS.items() if task == "classification"))
-        raise PipelineError("CONFIG", f"{intervention.title} needs classes, and {dataset} has none; try {classes}.")
+        raise PipelineError(
+            "CONFIG", f"{intervention.title} needs classes, and {dataset} has none; try {classes}."
+        )
 
 
 def _effect(texts: list[str], task: Task, notes: list[str]) -> tuple[Metric, Direction]:
@@ -315,7 +327,9 @@ def _effect(texts: list[str], task: Task, notes: list[str]) -> tuple[Metric, Dir
 def _verb(clause: str) -> _Mention | None:
     """Return the first word of direction; real verbs go before comparatives."""
     kinds = (("good", _GOOD), ("bad", _BAD), ("up", _UP), ("down", _DOWN))
-    found = [_Mention(hit.start(), hit.end(), kind) for kind, words in kinds for hit in _mentions(words, clause)]
+    found = [
+        _Mention(hit.start(), hit.end(), kind) for kind, words in kinds for hit in _mentions(words, clause)
+    ]
     return min(found, key=lambda each: each.start, default=None)
 
 
@@ -361,7 +375,9 @@ def _metric(
 def _train_examples(texts: list[str], dataset: str) -> int | None:
     few = r"(?:small|little|limited|scarce|tiny|few) (?:\w+ )?(?:training )?(?:data(?: ?sets?)?|sets?|examples|samples|labels|images)|low data|few shot|data scarc\w+"
     for text in texts:
-        counted = re.search(r"\b(\d{1,5}) (?:\w+ ){0,2}?(?:examples|samples|images|labels|rows|points)\b", text)
+        counted = re.search(
+            r"\b(\d{1,5}) (?:\w+ ){0,2}?(?:examples|samples|images|labels|rows|points)\b", text
+        )
         if counted:
             return max(10, int(counted[1]))
         if re.search(rf"\b(?:{few})\b", text):

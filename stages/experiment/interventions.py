@@ -60,9 +60,7 @@ class Intervention:
 
     def reversed(self) -> Intervention:
         """Return the removal of this intervention: the baseline has it, the other arm has not."""
-        return replace(
-            self, title=f"{self.title} removed", off=self.usual, strengths=(self.off,), knob=None
-        )
+        return replace(self, title=f"{self.title} removed", off=self.usual, strengths=(self.off,), knob=None)
 
     def instead_of(self, other: Intervention) -> Intervention:
         """Return this intervention against a baseline that has `other`."""

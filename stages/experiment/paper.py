@@ -134,9 +134,7 @@ def _abstract(record: Record) -> str:
     tried = sum(len(stage.nodes) for stage in record.stages)
     claim = record.claim
     outcome = (
-        "The claim is supported."
-        if record.verdicts.judgement.verdict == "pass"
-        else "The claim is refuted."
+        "The claim is supported." if record.verdicts.judgement.verdict == "pass" else "The claim is refuted."
     )
     return (
         f"We test the claim: “{claim.sentence}” A best-first search over {tried} small PyTorch models first tunes a "
@@ -167,7 +165,9 @@ def _method(record: Record) -> list[dict[str, Any]]:
     setting, claim, split = record.setting, record.claim, record.setting.split
     kind = f"{setting.outputs} classes" if claim.task == "classification" else "one real value"
     scaling = (
-        "All pixels are standardised together" if claim.dataset == "digits" else "Each feature is standardised"
+        "All pixels are standardised together"
+        if claim.dataset == "digits"
+        else "Each feature is standardised"
     )
     seeds = len(record.verdicts.judgement.pairs)
     return [
@@ -320,7 +320,17 @@ def _arms_table(record: Record) -> Sheet:
     )
 
 
-_ALWAYS: Final = ("network", "width", "depth", "activation", "optimiser", "lr", "batch_size", "epochs", "schedule")
+_ALWAYS: Final = (
+    "network",
+    "width",
+    "depth",
+    "activation",
+    "optimiser",
+    "lr",
+    "batch_size",
+    "epochs",
+    "schedule",
+)
 
 
 def _ablation_table(record: Record) -> Sheet:
@@ -399,7 +409,9 @@ def _setting_table(record: Record) -> Sheet:
         "device": setting.device,
         **dict(setting.versions),
     }
-    return _sheet("Under what conditions the numbers were made.", ("Fact", "Value"), list(facts.items()), wide=1)
+    return _sheet(
+        "Under what conditions the numbers were made.", ("Fact", "Value"), list(facts.items()), wide=1
+    )
 
 
 def _head(metric: Metric) -> str:

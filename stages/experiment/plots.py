@@ -102,15 +102,25 @@ def draw_nodes(record: Record, folder: Path) -> Picture:
         places = range(place + 1, place + len(stage.nodes) + 1)
         place += len(stage.nodes)
         good = [(x, node.metric) for x, node in zip(places, stage.nodes, strict=True) if not node.buggy]
-        axes.scatter(*zip(*good, strict=True), color=colour, s=26, label=stage.name.replace("_", " "), zorder=3)
+        axes.scatter(
+            *zip(*good, strict=True), color=colour, s=26, label=stage.name.replace("_", " "), zorder=3
+        )
         broken = [x for x, node in zip(places, stage.nodes, strict=True) if node.buggy]
-        axes.scatter(broken, [0.02] * len(broken), color=BUGGY, marker="x", s=28, transform=axes.get_xaxis_transform())
+        axes.scatter(
+            broken, [0.02] * len(broken), color=BUGGY, marker="x", s=28, transform=axes.get_xaxis_transform()
+        )
         for x, node in zip(places, stage.nodes, strict=True):
-            rows.append((x, stage.name, node.id, node.metric, node.buggy, node.id == stage.best.id, node.plan))
+            rows.append(
+                (x, stage.name, node.id, node.metric, node.buggy, node.id == stage.best.id, node.plan)
+            )
             if node.id == stage.best.id and node.metric is not None:
                 axes.scatter([x], [node.metric], s=95, facecolors="none", edgecolors="black", zorder=4)
         axes.axvline(place + 0.5, color=QUIET, linewidth=0.6, linestyle=":")
-    axes.set(xlabel="node, in the order of the search", ylabel=f"validation {metric.title}", xlim=(0.3, place + 0.7))
+    axes.set(
+        xlabel="node, in the order of the search",
+        ylabel=f"validation {metric.title}",
+        xlim=(0.3, place + 0.7),
+    )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.scatter([], [], s=95, facecolors="none", edgecolors="black", label="chosen")
     if any(node.buggy for stage in record.stages for node in stage.nodes):
@@ -131,7 +141,9 @@ def draw_tree(record: Record, folder: Path) -> Picture:
     chosen = {stage.best.id for stage in record.stages}
     depth = max(y for _, y in spots.values())
     width = max(x for x, _ in spots.values()) + 1
-    figure = Figure(figsize=(min(14.0, max(7.2, 0.36 * width)), 1.2 + 0.75 * (depth + 1)), layout="constrained")
+    figure = Figure(
+        figsize=(min(14.0, max(7.2, 0.36 * width)), 1.2 + 0.75 * (depth + 1)), layout="constrained"
+    )
     axes = figure.subplots()
     axes.grid(visible=False)
     size = 330.0 if width <= 24 else 210.0
@@ -146,8 +158,19 @@ def draw_tree(record: Record, folder: Path) -> Picture:
         edge = "black" if node.id in chosen else "white"
         axes.scatter([x], [-y], s=size, color=face, edgecolors=edge, linewidths=1.8, zorder=2)
         label = node.id.removeprefix("Stage_").replace("/", ".")
-        axes.text(x, -y, label, ha="center", va="center", color="white", fontsize=7 if width <= 24 else 5.5, zorder=3)
-        rows.append((node.id, node.parent or "", node.stage, x, y, node.metric, node.buggy, node.id in chosen))
+        axes.text(
+            x,
+            -y,
+            label,
+            ha="center",
+            va="center",
+            color="white",
+            fontsize=7 if width <= 24 else 5.5,
+            zorder=3,
+        )
+        rows.append(
+            (node.id, node.parent or "", node.stage, x, y, node.metric, node.buggy, node.id in chosen)
+        )
     for number, stage in enumerate(record.stages):
         axes.scatter([], [], s=60, color=STAGE_COLOURS[number], label=stage.name.replace("_", " "))
     axes.scatter([], [], s=60, facecolors="none", edgecolors="black", linewidths=1.8, label="chosen")

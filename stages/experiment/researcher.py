@@ -128,7 +128,9 @@ class BuiltIn:
         if intervention.knob is None:
             return None
         tried = [number for node in tree.nodes if (number := _number(node, intervention.knob)) is not None]
-        return _first(parent, tree, _between(parent, intervention.knob, tried), f"refine {intervention.title}")
+        return _first(
+            parent, tree, _between(parent, intervention.knob, tried), f"refine {intervention.title}"
+        )
 
     def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
         best = recipe_of(parent)

@@ -25,6 +25,8 @@ def factor(schedule: str, warm_up: float, done: float) -> float:
         case "step":
             return next((value for start, value in STEPS if left >= start), 1.0)
         case "one_cycle":
-            return left / PEAK if left < PEAK else 0.5 * (1.0 + math.cos(math.pi * (left - PEAK) / (1.0 - PEAK)))
+            return (
+                left / PEAK if left < PEAK else 0.5 * (1.0 + math.cos(math.pi * (left - PEAK) / (1.0 - PEAK)))
+            )
         case _:
             return 1.0

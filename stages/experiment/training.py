@@ -63,7 +63,9 @@ class Training:
     def epoch(self, after_step: Callable[[], None]) -> float:
         """Go once over the rows in a new order; return the mean loss. Raises `Diverged`."""
         self.network.train()
-        order = torch.from_numpy(self.chance.permutation(len(self.rows.features))).to(self.rows.features.device)
+        order = torch.from_numpy(self.chance.permutation(len(self.rows.features))).to(
+            self.rows.features.device
+        )
         total = torch.zeros((), device=order.device)
         for batch in order[: self.batches * self.recipe.batch_size].split(self.recipe.batch_size):
             total += self._learn(batch)

@@ -86,7 +86,9 @@ def run_trial(bench: Bench, recipe: Recipe, *, judge: Part, seed: int) -> Trial:
 def _train_member(bench: Bench, recipe: Recipe, *, judge: Part, seed: int) -> _Member:
     torch.manual_seed(seed)  # initial weights and dropout
     network = build(recipe, bench.facts, bench.train.features.shape[1]).to(bench.device)
-    training = Training(network, recipe, rows_of(bench.train, bench.facts, bench.device), bench.facts, seed=seed)
+    training = Training(
+        network, recipe, rows_of(bench.train, bench.facts, bench.device), bench.facts, seed=seed
+    )
     average, best = WeightAverage(network, recipe.weight_average), BestWeights()
     losses: list[float] = []
     watched: list[Floats] = []

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pod_worker.logs import MASK, LogOptions, Mask, configure_logs
+from events.logs import MASK, LogOptions, Mask, configure_logs
 
 SECRET = "s3cr3t/p+ss"
 log = logging.getLogger("pod_worker.test")

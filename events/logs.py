@@ -1,4 +1,4 @@
-"""Sets the worker's log up: one record a line, for a console or for a machine.
+"""Sets a program's log up: one record a line, for a console or for a machine.
 
 Law: no secret leaves through the log, neither under its name nor inside another text.
 Called by `__main__` only.
@@ -67,6 +67,8 @@ def configure_logs(options: LogOptions, stream: TextIO) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(options.level.upper())
+    # It logs each URL, and a signed URL is a secret.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class Mask:

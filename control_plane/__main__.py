@@ -1,0 +1,98 @@
+"""`python -m control_plane serve`: reads the environment, wires one control plane, serves it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from control_plane.app import create_app
+from control_plane.config import Settings, environment, read_settings
+from control_plane.deps import wire
+from control_plane.store import database, schema
+from events.clock import SystemClock, SystemIds
+from events.errors import ConfigError, Transient
+from events.logs import LogOptions, configure_logs
+
+log = logging.getLogger(__name__)
+
+RETRY_S: Final = 2.0
+GRACE_S: Final = 5
+EXIT_CONFIG: Final = 2
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="control_plane", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("serve", help="serve the API, the pages and the loops")
+    command.add_argument("--host", default="127.0.0.1")
+    command.add_argument("--port", type=int, default=8700)
+    arguments = parser.parse_args()
+    return serve(host=arguments.host, port=arguments.port)
+
+
+def serve(*, host: str, port: int) -> int:
+    """Serve until told to stop; return 2 for a configuration that cannot work."""
+    try:
+        settings = read_settings(environment(Path.cwd()), host=host, port=port)
+        configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
+        with _bound(settings) as listener:
+            asyncio.run(_serve(settings, listener))
+    except ConfigError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return EXIT_CONFIG
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+async def _serve(settings: Settings, listener: socket.socket) -> None:
+    client = database.connect(settings.mongodb_url)
+    try:
+        db = database.database(client, settings.mongodb_url)
+        deps = wire(settings, db, SystemClock(), SystemIds())
+        while True:
+            try:
+                await database.require_replica_set(client)
+                await schema.migrate(db)
+                await schema.verify(db)
+                await deps.blobs.prepare()
+                break
+            except Transient as error:
+                log.warning("start.waits", extra={"code": error.code, "why": error.message})
+                await asyncio.sleep(RETRY_S)
+        config = uvicorn.Config(
+            create_app(deps),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        await uvicorn.Server(config).serve(sockets=[listener])
+    finally:
+        await client.close()
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """Return the listening socket; taking it first tells about a taken port before anything else."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        taken = f"cannot listen on {settings.host}:{settings.port} ({error.strerror}); choose another --port"
+        raise ConfigError([taken]) from error
+    return listener
+
+
+if __name__ == "__main__":
+    sys.exit(main())

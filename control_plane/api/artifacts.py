@@ -1,0 +1,81 @@
+"""Artifacts: where they are, and how a worker puts them there."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import RedirectResponse
+
+from control_plane.api.models import ArtifactBody, CompletedArtifact
+from control_plane.api.runs import MayRead, Page
+from control_plane.auth import Principal, require
+from control_plane.deps import Deps
+from control_plane.projection import artifact_prefix
+from events.errors import Conflict, Rejected
+
+Json = dict[str, Any]
+MayIngest = Annotated[Principal, Depends(require("ingest"))]
+Attempt = Annotated[int, Header(alias="Podfleet-Attempt", ge=1)]
+Token = Annotated[str, Header(alias="Podfleet-Claim-Token", min_length=1, max_length=200)]
+
+# What a browser may show in place; everything else is a download.
+INLINE: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of artifacts."""
+    routes = APIRouter(tags=["artifacts"])
+
+    @routes.get("/api/runs/{run_id}/artifacts")
+    async def page(run_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+        return await deps.reading.artifacts(run_id, wanted.limit, wanted.after)
+
+    @routes.get("/api/artifacts/{artifact_id:path}", status_code=302)
+    async def download(artifact_id: str, _: MayRead) -> RedirectResponse:
+        artifact = await deps.reading.artifact(artifact_id)
+        inline = artifact["contentType"] in INLINE
+        url = await deps.blobs.get_url(artifact["key"], name=artifact["name"], inline=inline)
+        return RedirectResponse(url, 302)
+
+    @routes.post("/api/runs/{run_id}/artifacts/presign")
+    async def presign(run_id: str, body: ArtifactBody, _: MayIngest, attempt: Attempt, token: Token) -> Json:
+        await _require_owner(deps, run_id, attempt, token)
+        key = artifact_key(run_id, attempt, body)
+        return {"key": key, "url": await deps.blobs.put_url(key), "headers": {}, "upload_id": None}
+
+    @routes.post("/api/runs/{run_id}/artifacts/complete")
+    async def complete(
+        run_id: str, body: CompletedArtifact, _: MayIngest, attempt: Attempt, token: Token
+    ) -> Json:
+        await _require_owner(deps, run_id, attempt, token)
+        if body.key != artifact_key(run_id, attempt, body):
+            raise Rejected("foreign_key", "the key is not the one that was signed for this file")
+        size = await deps.blobs.size(body.key)
+        if size != body.size:
+            found = "nothing" if size is None else f"{size} bytes"
+            raise Rejected("artifact_missing", f"storage holds {found} at {body.key}, not {body.size} bytes")
+        return {"key": body.key, "size": size, "sha256": body.sha256}
+
+    return routes
+
+
+def artifact_key(run_id: str, attempt: int, body: ArtifactBody) -> str:
+    """Return the only key under which this content may be kept. Raises `Rejected` for a bad name."""
+    parts = PurePosixPath(body.name).parts
+    if "\\" in body.name or not body.name.isprintable() or ".." in parts or "/".join(parts) != body.name:
+        raise Rejected("bad_name", f"{body.name!r} is no relative path")
+    return f"{artifact_prefix(run_id, attempt)}{body.sha256[:16]}/{body.name}"
+
+
+async def _require_owner(deps: Deps, run_id: str, attempt: int, token: str) -> None:
+    """Refuse everybody but the holder of the lease; raises `Conflict`."""
+    found = await deps.runs.find(run_id)
+    offered = hashlib.sha256(token.encode()).hexdigest()
+    lease = found.run.lease if found and found.run.attempt == attempt and found.run.is_held else None
+    if lease is not None and hmac.compare_digest(offered, lease.token_hash):
+        return
+    raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is not held by this token")

@@ -1,0 +1,76 @@
+"""The fleet: pods, queues, health, numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from control_plane.api.runs import MayRead, Page
+from control_plane.auth import Principal, require
+from control_plane.deps import Deps
+from control_plane.metrics import exposition
+from control_plane.store import database, schema
+from events.errors import PodfleetError
+
+Json = dict[str, Any]
+MaySteer = Annotated[Principal, Depends(require("admin"))]
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of the fleet, each of which needs a principal."""
+    routes = APIRouter(tags=["fleet"])
+
+    @routes.get("/api/pods")
+    async def pods(_: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+        return await deps.reading.pods(wanted.limit, wanted.after)
+
+    @routes.get("/api/pods/{pod_id:path}")
+    async def pod(pod_id: str, _: MayRead) -> Json:
+        return await deps.reading.pod(pod_id)
+
+    @routes.post("/api/pods/{pod_id:path}/drain")
+    async def drain(pod_id: str, _: MaySteer) -> Json:
+        return await deps.reading.drain(pod_id)
+
+    @routes.get("/api/queue")
+    async def queue(_: MayRead) -> Json:
+        overview = await deps.reading.overview()
+        return {"items": overview["queue"], "next": None, "statuses": overview["statuses"]}
+
+    @routes.get("/metrics")
+    async def metrics(_: MayRead) -> Response:
+        return Response(exposition(await deps.reading.overview()), media_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
+
+def health(deps: Deps) -> APIRouter:
+    """Return the two routes that anybody may ask."""
+    routes = APIRouter(tags=["health"])
+
+    @routes.get("/healthz")
+    async def healthz() -> Json:
+        return {"status": "alive"}
+
+    @routes.get("/readyz")
+    async def readyz() -> JSONResponse:
+        checks = {
+            "mongodb": database.ping(deps.db),
+            "indexes": schema.verify(deps.db),
+            "storage": deps.blobs.ping(),
+        }
+        found: dict[str, str] = {}
+        for name, check in checks.items():
+            try:
+                await check
+            except PodfleetError as error:
+                found[name] = error.code
+            else:
+                found[name] = "ok"
+        ready = set(found.values()) == {"ok"}
+        return JSONResponse(found, 200 if ready else 503)
+
+    return routes

@@ -1,0 +1,95 @@
+"""Events come in: one, a standard batch, or NDJSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from control_plane.auth import Principal, require
+from control_plane.bodies import read_body
+from control_plane.ingest import Ingestor, Sender
+from control_plane.metrics import EVENTS
+from events.codec import Decoded, decode_batch, decode_binary, decode_ndjson, decode_structured
+from events.errors import Rejected
+
+NDJSON: Final = "application/x-ndjson"
+BATCH: Final = "application/cloudevents-batch+json"
+STRUCTURED: Final = "application/cloudevents+json"
+PLAIN_JSON: Final = "application/json"
+
+May = Annotated[Principal, Depends(require("ingest"))]
+
+
+class UnsupportedMedia(Rejected):
+    """The request's Content-Type is none that this route reads."""
+
+
+def router(ingestor: Ingestor) -> APIRouter:
+    """Return the two ways in."""
+    routes = APIRouter(tags=["ingest"])
+
+    @routes.post("/api/ingest/event", status_code=202)
+    async def event(request: Request, principal: May) -> JSONResponse:
+        body = await _body(request)
+        media = _media(request)
+        if media == STRUCTURED or (media == PLAIN_JSON and "ce-specversion" not in request.headers):
+            outcome = decode_structured(body)
+        elif media.startswith("application/cloudevents"):
+            raise _unsupported(media, STRUCTURED, PLAIN_JSON, "binary mode (ce-* headers)")
+        elif "ce-specversion" in request.headers or "ce-id" in request.headers:
+            outcome = decode_binary(request.headers.items(), body)
+        else:
+            raise _unsupported(media, STRUCTURED, PLAIN_JSON, "binary mode (ce-* headers)")
+        return await _take([Decoded(1, body, outcome)], principal)
+
+    @routes.post("/api/ingest/events", status_code=202)
+    async def events(request: Request, principal: May) -> JSONResponse:
+        body = await _body(request)
+        match _media(request):
+            case media if media == NDJSON:
+                return await _take(decode_ndjson(body), principal)
+            case media if media == BATCH:
+                return await _take(decode_batch(body), principal)
+            case media:
+                raise _unsupported(media, NDJSON, BATCH)
+
+    async def _take(lines: Sequence[Decoded], principal: Principal) -> JSONResponse:
+        sender = Sender(principal.name, may_decide="admin" in principal.scopes)
+        answer = await ingestor.take(lines, sender)
+        EVENTS.labels("accepted").inc(answer.accepted)
+        EVENTS.labels("duplicate").inc(answer.duplicates)
+        EVENTS.labels("rejected").inc(len(answer.rejected))
+        body = {
+            "accepted": answer.accepted,
+            "duplicates": answer.duplicates,
+            "rejected": [asdict(refused) for refused in answer.rejected],
+            "unknown": answer.unknown,
+            "ackedThrough": answer.acked_through,
+            "fenced": answer.fenced,
+        }
+        if not answer.rejected:
+            return JSONResponse(body, 202)
+        return JSONResponse(body, 207 if answer.accepted + answer.duplicates else 422)
+
+    return routes
+
+
+async def _body(request: Request) -> bytes:
+    # A second header of the same name would hide a second layer of encoding.
+    encoding = ", ".join(request.headers.getlist("content-encoding")) or None
+    return await read_body(
+        request.stream(), encoding=encoding, content_length=request.headers.get("content-length")
+    )
+
+
+def _media(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _unsupported(media: str, *accepted: str) -> UnsupportedMedia:
+    message = f"Content-Type {media or 'missing'!r}; this route reads {', '.join(accepted)}"
+    return UnsupportedMedia("unsupported_media_type", message)

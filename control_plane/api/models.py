@@ -1,0 +1,103 @@
+"""The bodies that the API reads: strict, and closed to fields that nobody knows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+LABELS_MAX = 32
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+def _storable(value: Any) -> Any:
+    """Refuse what MongoDB cannot hold, before anything is stored."""
+    match value:
+        case str():
+            if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+                raise ValueError("the text holds a character that cannot be stored")
+        case bool() | float() | None:
+            return value
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise ValueError("the number is beyond 64 bits")
+        case dict():
+            for name, each in value.items():
+                _storable(name)
+                _storable(each)
+        case list():
+            for each in value:
+                _storable(each)
+    return value
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+Storable = AfterValidator(_storable)
+Json = Annotated[dict[str, Any], Storable]
+Label = Annotated[str, StringConstraints(max_length=200), Storable]
+Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
+
+
+class Body(BaseModel):
+    """Root of the bodies."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NewRun(Body):
+    """A run to queue."""
+
+    kind: ShortText
+    spec: Json = Field(default_factory=dict)
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    requires: Json = Field(default_factory=dict)
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    not_before: Moment | None = None
+    labels: Annotated[dict[Label, Label], Field(max_length=LABELS_MAX)] = Field(default_factory=dict)
+
+
+class NewHypothesisBody(Body):
+    """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues."""
+
+    title: Annotated[ShortText, Storable]
+    idea: Annotated[Text, Storable] | Json
+    enable_ideation: bool = False
+    reflections: Annotated[int, Field(ge=1, le=10)] = 3
+    max_num_generations: Annotated[int, Field(ge=1, le=20)] = 5
+    additional_context: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+    spec: Json = Field(default_factory=dict)
+
+
+class Launch(Body):
+    """Another run of a hypothesis, of its only idea so far."""
+
+    idea_index: Literal[0] = 0
+    spec: Json = Field(default_factory=dict)
+
+
+class ReviewBody(Body):
+    """A person's verdict."""
+
+    verdict: Literal["pass", "fail"]
+    notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+
+
+class ArtifactBody(Body):
+    """A file that a worker wants to keep; `size` in bytes, `sha256` in hexadecimal."""
+
+    name: Annotated[ShortText, Storable]
+    size: Annotated[int, Field(ge=0, le=5 << 30)]
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+    content_type: ShortText = "application/octet-stream"
+
+
+class CompletedArtifact(ArtifactBody):
+    """A file that a worker has put into storage."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=1024)]

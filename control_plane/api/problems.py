@@ -1,0 +1,88 @@
+"""Errors as `application/problem+json` (RFC 9457): what went wrong, and what to do."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from control_plane.api.ingest import UnsupportedMedia
+from control_plane.auth import Forbidden, Unauthorized
+from control_plane.bodies import BadEncoding, SlowBody, UnsupportedEncoding
+from events.codec import TooLarge
+from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER_S: Final = 2
+
+# The first row that fits gives the status; rows go from the special to the general.
+STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (SlowBody, 408),
+    (Conflict, 409),
+    (TooLarge, 413),
+    (UnsupportedEncoding, 415),
+    (UnsupportedMedia, 415),
+    (BadEncoding, 400),
+    (Transient, 503),
+    (Rejected, 422),
+)
+# Requests that cannot be read at all, rather than read and refused.
+UNREADABLE: Final = frozenset({"bad_cursor", "bad_limit", "bad_json", "bad_length"})
+
+
+def problem(status: int, code: str, detail: str, **more: Any) -> JSONResponse:
+    """Return a problem document."""
+    body = {"type": "about:blank", "status": status, "code": code, "detail": detail, **more}
+    headers = {}
+    if status == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="podfleet", charset="UTF-8"'
+    return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+def status_of(error: PodfleetError) -> int:
+    """Return the HTTP status that `error` stands for."""
+    if error.code in UNREADABLE:
+        return 400
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of `app` become a problem document."""
+
+    @app.exception_handler(PodfleetError)
+    async def ours(_: Request, error: PodfleetError) -> JSONResponse:
+        more = {"limit": error.limit, "maximum": error.maximum} if isinstance(error, TooLarge) else {}
+        return problem(status_of(error), error.code, error.message, **more)
+
+    @app.exception_handler(HTTPException)
+    async def routing(_: Request, error: HTTPException) -> JSONResponse:
+        answer = problem(error.status_code, "http", str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        fields = [
+            {"field": ".".join(str(part) for part in each["loc"][1:]), "message": each["msg"]}
+            for each in error.errors()
+        ]
+        unreadable = any(each["type"] == "json_invalid" for each in error.errors())
+        detail = "; ".join(f"{each['field'] or 'body'}: {each['message']}" for each in fields)
+        status, code = (400, "bad_json") if unreadable else (422, "invalid")
+        return problem(status, code, detail, fields=fields)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.error("request.failed", exc_info=error, extra={"path": request.url.path})
+        return problem(500, "internal", "something went wrong here; it was logged")

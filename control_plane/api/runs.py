@@ -1,0 +1,103 @@
+"""Runs: submit, look, steer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from pydantic import BaseModel
+
+from control_plane.api.models import NewRun, ReviewBody
+from control_plane.auth import Principal, require
+from control_plane.decisions import Review
+from control_plane.deps import Deps
+from control_plane.paging import LIMIT_DEFAULT
+from control_plane.reading import RunFilters
+from control_plane.submission import Submission
+
+Json = dict[str, Any]
+MayRead = Annotated[Principal, Depends(require("read"))]
+MaySubmit = Annotated[Principal, Depends(require("submit"))]
+MayReview = Annotated[Principal, Depends(require("review"))]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+class Page(BaseModel):
+    """Where a list goes on, and how long a page is."""
+
+    limit: int = LIMIT_DEFAULT
+    after: str | None = None
+
+
+class Filters(Page):
+    """Which runs a list holds."""
+
+    status: str | None = None
+    kind: str | None = None
+    label: str | None = None
+    hypothesis: str | None = None
+    pod: str | None = None
+    q: str | None = None
+
+    def filters(self) -> RunFilters:
+        return RunFilters(**self.model_dump(exclude={"limit", "after"}))
+
+
+class EventFilters(Page):
+    """Which events of a log are shown, and from which end."""
+
+    type: str | None = None
+    level: str | None = None
+    order: Literal["newest", "oldest"] = "newest"
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes below `/api/runs`."""
+    routes = APIRouter(prefix="/api/runs", tags=["runs"])
+    reading = deps.reading
+
+    @routes.post("", status_code=201)
+    async def submit(body: NewRun, principal: MaySubmit, response: Response, key: Key = None) -> Json:
+        wanted = Submission(**body.model_dump(), by=principal.name, idempotency_key=key)
+        submitted = await deps.submitter.submit(wanted)
+        if not submitted.is_new:
+            response.status_code = 200
+        response.headers["Location"] = f"/api/runs/{submitted.run_id}"
+        return await reading.run(submitted.run_id)
+
+    @routes.get("")
+    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Json:
+        return await reading.runs(filters.filters(), filters.limit, filters.after)
+
+    @routes.get("/{run_id}")
+    async def one(run_id: str, _: MayRead) -> Json:
+        return await reading.run(run_id)
+
+    @routes.get("/{run_id}/events")
+    async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> Json:
+        return await reading.events(
+            run_id,
+            type=wanted.type,
+            level=wanted.level,
+            after=wanted.after,
+            limit=wanted.limit,
+            newest_first=wanted.order == "newest",
+        )
+
+    @routes.post("/{run_id}/cancel")
+    async def cancel(run_id: str, principal: MaySubmit) -> Json:
+        await deps.decider.cancel(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/retry", status_code=201)
+    async def retry(run_id: str, principal: MaySubmit, response: Response) -> Json:
+        submitted = await deps.submitter.retry(run_id, by=principal.name)
+        response.headers["Location"] = f"/api/runs/{submitted.run_id}"
+        return await reading.run(submitted.run_id)
+
+    @routes.post("/{run_id}/review")
+    async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Json:
+        await deps.decider.review(run_id, Review(body.verdict, body.notes, principal.name))
+        return await reading.run(run_id)
+
+    return routes

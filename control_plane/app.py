@@ -1,0 +1,56 @@
+"""The web application: routes and loops on one set of dependencies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from control_plane import catch_up, rescuer, sweeper
+from control_plane.api import artifacts, fleet, hypotheses, ingest, problems, runs
+from control_plane.deps import Deps
+from control_plane.loops import run_every
+from control_plane.web import views
+
+
+def create_app(deps: Deps) -> FastAPI:
+    """Return the application; its loops run as long as it does."""
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        loops = [
+            asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
+            asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),
+            asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
+        ]
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    app = FastAPI(
+        title="podfleet",
+        version=version("podfleet"),
+        lifespan=life,
+        docs_url=None,  # its page would load scripts from another site
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.state.authenticator = deps.authenticator
+    problems.install(app)
+    app.include_router(fleet.health(deps))
+    app.include_router(ingest.router(deps.ingestor))
+    for noun in (runs, hypotheses, artifacts, fleet):
+        app.include_router(noun.router(deps))
+    app.include_router(views.router(deps))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(_: runs.MayRead) -> dict[str, object]:
+        return app.openapi()
+
+    return app
