@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -100,6 +101,8 @@ class Outbox:
         self._reserve = path.with_name(f"{path.name}.reserve")
         self._has_reserve = False
         self._keep_reserve()
+        if not self._has_reserve:
+            log.warning("outbox.no_reserve", extra={"path": str(self._reserve)})
         self._pending: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
         self.due = threading.Event()  # set when a request is worth sending without waiting longer
         self._announce()
@@ -223,7 +226,6 @@ class Outbox:
         with self._lock:
             self._count(-self._write(step, urgent=True))
             if not self._has_reserve and self._pending == 0:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what it took may be what is missing
                 self._keep_reserve()
 
     def replace_refused(self, row: Row, code: str, message: str) -> None:
@@ -312,12 +314,10 @@ class Outbox:
                 return commit(self._db, step)
 
     def _keep_reserve(self) -> None:
-        try:
-            with self._reserve.open("ab") as file:
-                os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+        # A disk without room for it is full by now; the next empty outbox tries again.
+        with suppress(OSError), self._reserve.open("ab") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
             self._has_reserve = True
-        except OSError as error:
-            log.warning("outbox.no_reserve", extra={"path": str(self._reserve), "why": str(error)})
 
     def _count(self, change: int) -> None:
         self._pending += change
