@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
 
 from control_plane import catch_up, rescuer, sweeper
 from control_plane.api import artifacts, fleet, hypotheses, ingest, problems, runs
@@ -42,12 +43,14 @@ def create_app(deps: Deps) -> FastAPI:
         openapi_url=None,
     )
     app.state.authenticator = deps.authenticator
-    problems.install(app)
+    pages = views.Pages(deps.settings.storage.origin)
+    problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor))
     for noun in (runs, hypotheses, artifacts, fleet):
         app.include_router(noun.router(deps))
-    app.include_router(views.router(deps))
+    app.include_router(views.router(deps, pages))
+    app.mount("/static", StaticFiles(directory=views.HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(_: runs.MayRead) -> dict[str, object]:

@@ -1,41 +1,64 @@
 """Brings the files that a pipeline made into object storage, by URLs that the control plane signs.
 
-Law: a file is registered only after its bytes lie in storage under a key made of their hash.
-The worker holds no storage credentials. A lost lease ends the attempt's uploads for good.
+Law: a file is registered only after exactly the bytes that were hashed lie in storage. The
+worker holds no storage credentials. Nothing is sent while the lease is not trusted, and a
+lost lease ends the attempt's uploads for good. An outage is waited for, however long.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, TypeVar
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, Final, TypeVar
 
 import httpx
+import msgspec
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.clock import Clock, Ids
-from events.errors import LeaseLost, PodfleetError, Rejected, Transient
+from events.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
+from events.ingest_client import retry_after_s
+from events.outgoing import cut
 from events.pipe import Made
 from pod_worker.claim import Claim
 
 log = logging.getLogger(__name__)
 
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 256 * 1024
 FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
 NAME_MAX: Final = 200
+MESSAGE_MAX: Final = 2_000
 THREADS: Final = 4
-TRIES_MAX: Final = 8
-BACK_OFF_FIRST_S: Final = 0.2
-BACK_OFF_MAX_S: Final = 20.0
-PUT_TIMEOUT_S: Final = 300.0
+REFUSALS_MAX: Final = 5  # a URL may have expired meanwhile; more is no accident
+BACK_OFF_FIRST_S: Final = 0.5
+BACK_OFF_MAX_S: Final = 60.0
+SUSPENDED_TURN_S: Final = 1.0
+PUT_TIMEOUT_S: Final = 60.0  # for one piece, not for the whole file
+# Of the control plane: no other answer says that this very request can never be right.
+REFUSED_STATUSES: Final = frozenset({400, 413, 422})
 
 T = TypeVar("T")
 Register = Callable[[Claim, Fact], None]
+
+
+class FileUnusable(PodfleetError):
+    """The file is not, or no longer, what was handed over."""
+
+
+class _DroppedError(Exception):
+    """Nobody wants this upload any more."""
+
+
+class _SuspendedError(Exception):
+    """The lease is not trusted now: what is half sent is broken off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +70,34 @@ class Content:
 
 
 @dataclass(slots=True)
+class _Batch:
+    """The files of one attempt that are on their way, and what went wrong with those before."""
+
+    waiting: int = 0
+    problems: list[str] = field(default_factory=list)
+    lost: LeaseLost | None = None
+    dropped: threading.Event = field(default_factory=threading.Event)
+    idle: threading.Event = field(default_factory=threading.Event)
+
+
+class _Signed(msgspec.Struct, frozen=True):
+    """Where to put an object."""
+
+    key: str
+    url: str
+    headers: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One file on its way."""
+
+    claim: Claim
+    made: Made
+    batch: _Batch
+
+
+@dataclass(slots=True)
 class Uploader:
     """Uploads a few files at once; `register` puts the outcome into the attempt's log."""
 
@@ -55,38 +106,52 @@ class Uploader:
     register: Register
     clock: Clock
     ids: Ids
-    _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="upload")
-    )
-    _under_way: dict[tuple[str, int], list[Future[str | None]]] = field(default_factory=dict)
+    _batches: dict[tuple[str, int], _Batch] = field(default_factory=dict)
+    _jobs: deque[_Job] = field(default_factory=deque)
+    _threads: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _may_send: threading.Event = field(default_factory=threading.Event)
-    _closed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self._may_send.set()
 
     def add(self, claim: Claim, made: Made) -> None:
         """Take a finished file over; nobody may write to it any more."""
-        future = self._pool.submit(self._keep, claim, made)
-        self._under_way.setdefault((claim.run_id, claim.attempt), []).append(future)
+        with self._lock:
+            batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
+            batch.waiting += 1
+            batch.idle.clear()
+            self._jobs.append(_Job(claim, made, batch))
+            if self._threads < THREADS:
+                self._threads += 1
+                # A daemon, so that a stuck connection does not keep a stopping pod alive.
+                threading.Thread(target=self._work, name="upload", daemon=True).start()
 
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
-        """Wait until the deadline; return why a file is not kept (yet), None when every file is."""
-        futures = self._under_way.get((claim.run_id, claim.attempt), [])
-        patience_s = max(0.0, deadline_s - self.clock.monotonic_s())
-        done, waiting = wait(futures, timeout=patience_s, return_when=FIRST_EXCEPTION)
-        problems = [problem for future in done if (problem := future.result()) is not None]
-        if waiting:
-            return f"{len(waiting)} files are not uploaded yet"
-        self._under_way.pop((claim.run_id, claim.attempt), None)
-        return "; ".join(problems) or None
+        """Wait until the deadline; return why a file is not kept (yet), None when every file is.
+
+        Raises `LeaseLost` when the control plane said so.
+        """
+        name = (claim.run_id, claim.attempt)
+        batch = self._batches.get(name)
+        if batch is None:
+            return None
+        self.clock.wait(batch.idle, max(0.0, deadline_s - self.clock.monotonic_s()))
+        if batch.lost is not None:
+            raise batch.lost
+        with self._lock:
+            if batch.waiting:
+                return f"{batch.waiting} files are not uploaded yet"
+            self._batches.pop(name, None)
+        return "; ".join(batch.problems) or None
 
     def has_waiting(self, claim: Claim) -> bool:
         """Say whether a file of the attempt is still on its way."""
-        return any(not each.done() for each in self._under_way.get((claim.run_id, claim.attempt), ()))
+        batch = self._batches.get((claim.run_id, claim.attempt))
+        return batch is not None and batch.waiting > 0
 
     def suspend(self) -> None:
-        """Begin no further step of any upload."""
+        """Send nothing more, and break off what is half sent."""
         self._may_send.clear()
 
     def resume(self) -> None:
@@ -94,92 +159,169 @@ class Uploader:
         self._may_send.set()
 
     def forget(self, claim: Claim) -> None:
-        """Give an attempt's files up: its lease is lost."""
-        for future in self._under_way.pop((claim.run_id, claim.attempt), ()):
-            future.cancel()
+        """Give an attempt's files up: its lease is lost, or its end does not wait for them."""
+        with self._lock:
+            batch = self._batches.pop((claim.run_id, claim.attempt), None)
+        if batch is not None:
+            batch.dropped.set()
 
     def close(self) -> None:
         """Stop; what is not registered by now is not kept."""
-        self._closed.set()
-        self._may_send.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._jobs.clear()
+            for batch in self._batches.values():
+                batch.dropped.set()
 
-    def _keep(self, claim: Claim, made: Made) -> str | None:
+    def _work(self) -> None:
+        """Take job after job; a thread ends when there is none, so none waits for ever."""
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._threads -= 1
+                    return
+                job = self._jobs.popleft()
+            try:
+                self._keep(job)
+            except BaseException:
+                with self._lock:
+                    self._threads -= 1
+                raise
+
+    def _keep(self, job: _Job) -> None:
+        problem: str | None = f"{job.made.name}: the upload broke off"
         try:
-            self.register(claim, self._upload(claim, made))
-        except LeaseLost:
-            raise
-        except (PodfleetError, OSError) as error:
-            code = error.code if isinstance(error, PodfleetError) else "FILE_UNREADABLE"
-            log.warning(
-                "artifact.failed", extra={"run": claim.run_id, "artifact": made.name, "why": str(error)}
-            )
-            name = made.name[:NAME_MAX] or "unnamed"
-            self.register(claim, ArtifactFailed(name=name, code=code, message=str(error)))
-            return f"{made.name}: {error}"
-        return None
+            problem = self._outcome(job)
+        except LeaseLost as lost:
+            problem = None
+            job.batch.lost = lost
+            job.batch.dropped.set()
+        except _DroppedError:
+            problem = None
+        finally:
+            with self._lock:
+                if problem is not None:
+                    job.batch.problems.append(problem)
+                job.batch.waiting -= 1
+                if job.batch.waiting == 0 or job.batch.lost is not None:
+                    job.batch.idle.set()
 
-    def _upload(self, claim: Claim, made: Made) -> ArtifactRegistered:
-        name = checked_name(made.name)
-        path = Path(made.path)
-        content = measure(path)
-        wanted = {
-            "name": name,
-            "size": content.size,
-            "sha256": content.sha256,
-            "content_type": made.content_type,
-        }
-        signed = self._retry(lambda: self._ask(claim, "presign", wanted))
-        self._retry(lambda: self._put(path, content, signed))
-        self._retry(lambda: self._ask(claim, "complete", {**wanted, "key": signed["key"]}))
+    def _outcome(self, job: _Job) -> str | None:
+        """Upload and register, or register the failure; return it."""
+        try:
+            fact: Fact = self._upload(job)
+            problem = None
+        except (FileUnusable, Rejected, OSError) as error:
+            code = error.code if isinstance(error, PodfleetError) else "FILE_UNREADABLE"
+            name = cut(job.made.name, NAME_MAX)
+            fact = ArtifactFailed(name=name or "unnamed", code=code, message=cut(str(error), MESSAGE_MAX))
+            problem = f"{name}: {error}"
+            log.warning("artifact.failed", extra={"run": job.claim.run_id, "artifact": name, "why": problem})
+        try:
+            self._patiently(job, partial(self.register, job.claim, fact))
+        except Conflict as error:
+            raise _DroppedError from error  # the attempt ended without waiting for this file
+        return problem
+
+    def _upload(self, job: _Job) -> ArtifactRegistered:
+        made, name = job.made, checked_name(job.made.name)
+        with open_regular(made.path) as file:
+            content = measure(file, partial(self._check, job))
+            key = self._store(job, name, file, content)
         return ArtifactRegistered(
             name=name,
-            key=signed["key"],
+            key=key,
             size=content.size,
             sha256=content.sha256,
             content_type=made.content_type,
             stage=made.stage,
         )
 
-    def _retry(self, step: Callable[[], T]) -> T:
-        """Do `step`, again while the other side cannot; wait meanwhile while we are suspended."""
+    def _store(self, job: _Job, name: str, file: BinaryIO, content: Content) -> str:
+        """Sign, put, complete; a refusal begins again with a fresh URL, a few times."""
+        wanted = {"name": name, "size": content.size, "sha256": content.sha256}
+        presign = {**wanted, "content_type": job.made.content_type}
+        refusals = 0
+        while True:
+            try:
+                key = self._patiently(job, partial(self._put, job, presign, file, content))
+                self._patiently(job, partial(self._ask, job, "complete", {**wanted, "key": key}))
+            except Rejected as error:
+                refusals += 1
+                if refusals >= REFUSALS_MAX:
+                    raise
+                self._back_off(job, refusals, error)
+            else:
+                return key
+
+    def _patiently(self, job: _Job, step: Callable[[], T]) -> T:
+        """Do `step`, and again while the other side cannot, or while the lease is not trusted."""
         failures = 0
         while True:
-            self._may_send.wait()
-            if self._closed.is_set():
-                raise Transient("WORKER_STOPPING", "the worker stopped before the upload was done")
             try:
+                self._check(job)
                 return step()
-            except Transient:
+            except _SuspendedError:
+                self.clock.wait(self._may_send, SUSPENDED_TURN_S)
+            except Transient as error:
                 failures += 1
-                if failures >= TRIES_MAX:
-                    raise
-            ceiling_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0**failures)
-            self.clock.wait(self._closed, ceiling_s * self.ids.fraction())
+                self._back_off(job, failures, error)
 
-    def _ask(self, claim: Claim, action: str, body: dict[str, Any]) -> dict[str, Any]:
-        headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+    def _check(self, job: _Job) -> None:
+        if job.batch.dropped.is_set():
+            raise _DroppedError
+        if not self._may_send.is_set():
+            raise _SuspendedError
+
+    def _back_off(self, job: _Job, failures: int, error: PodfleetError) -> None:
+        """Wait with full jitter, on top of what the other side asked for."""
+        asked_s = error.retry_after_s or 0.0 if isinstance(error, Transient) else 0.0
+        ceiling_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(failures - 1, 30))
+        log.warning(
+            "artifact.retried",
+            extra={
+                "run": job.claim.run_id,
+                "artifact": job.made.name,
+                "code": error.code,
+                "why": error.message,
+            },
+        )
+        self.clock.wait(job.batch.dropped, asked_s + ceiling_s * self.ids.fraction())
+
+    def _put(self, job: _Job, presign: dict[str, Any], file: BinaryIO, content: Content) -> str:
+        """Put the file to a URL that is signed for this try, as an old one may have expired; return its key."""
+        signed = _decoded(self._ask(job, "presign", presign))
+        headers = {**signed.headers, "Content-Length": str(content.size)}
+        pieces = same_content(file, content, partial(self._check, job))
         try:
-            response = self.control_plane.post(
-                f"/api/runs/{claim.run_id}/artifacts/{action}", json=body, headers=headers
-            )
+            response = self.storage.put(signed.url, content=pieces, headers=headers, timeout=PUT_TIMEOUT_S)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
+        if response.is_success:
+            return signed.key
+        message = f"object storage answers {response.status_code}: {response.text[:300]}"
+        if response.is_server_error or response.status_code in (408, 429):
+            raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=self._asked_s(response))
+        raise Rejected("UPLOAD_REFUSED", message)
+
+    def _ask(self, job: _Job, action: str, body: dict[str, Any]) -> bytes:
+        claim = job.claim
+        headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+        path = f"/api/runs/{claim.run_id}/artifacts/{action}"
+        try:
+            response = self.control_plane.post(path, json=body, headers=headers)
         except httpx.HTTPError as error:
             raise Transient("CONTROL_PLANE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
+        if response.status_code == httpx.codes.OK:
+            return response.content
         if response.status_code == httpx.codes.CONFLICT:
             raise LeaseLost(claim.run_id, claim.attempt)
-        _expect_success(response, "the control plane")
-        answer: dict[str, Any] = response.json()
-        return answer
+        message = f"the control plane answers {response.status_code}: {response.text[:300]}"
+        if response.status_code in REFUSED_STATUSES:
+            raise Rejected("UPLOAD_REFUSED", message)
+        raise Transient("CONTROL_PLANE_UNAVAILABLE", message, retry_after_s=self._asked_s(response))
 
-    def _put(self, path: Path, content: Content, signed: dict[str, Any]) -> None:
-        headers = {**signed.get("headers", {}), "Content-Length": str(content.size)}
-        try:
-            response = self.storage.put(
-                signed["url"], content=_chunks(path), headers=headers, timeout=PUT_TIMEOUT_S
-            )
-        except httpx.HTTPError as error:
-            raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
-        _expect_success(response, "object storage")
+    def _asked_s(self, response: httpx.Response) -> float | None:
+        return retry_after_s(response.headers.get("Retry-After"), self.clock.now())
 
 
 def checked_name(name: str) -> str:
@@ -191,32 +333,50 @@ def checked_name(name: str) -> str:
     return name
 
 
-def measure(path: Path) -> Content:
-    """Return size and hash of a file, read in pieces. Raises `OSError`, `Rejected` when it is too large."""
+def open_regular(path: str) -> BinaryIO:
+    """Open a file that is one: no link to somewhere else, and nothing that blocks the reader.
+
+    Raises `OSError`, or `FileUnusable` for anything that is no file, or too large.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_size <= FILE_BYTES_MAX:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise FileUnusable("NOT_A_FILE", f"{path} is no regular file")
+    raise FileUnusable("FILE_TOO_LARGE", f"{path} has {found.st_size} bytes, the limit is {FILE_BYTES_MAX}")
+
+
+def measure(file: BinaryIO, check: Callable[[], None]) -> Content:
+    """Return size and hash of an open file, read in pieces; `check` may break off between them."""
     digest, size = hashlib.sha256(), 0
-    for chunk in _chunks(path):
-        digest.update(chunk)
-        size += len(chunk)
-    if size > FILE_BYTES_MAX:
-        raise Rejected("FILE_TOO_LARGE", f"{path.name} has {size} bytes, the limit is {FILE_BYTES_MAX}")
+    while piece := file.read(CHUNK_BYTES):
+        check()
+        digest.update(piece)
+        size += len(piece)
     return Content(size, digest.hexdigest())
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
+def same_content(file: BinaryIO, content: Content, check: Callable[[], None]) -> Iterator[bytes]:
+    """Yield the pieces of a file from its beginning. Raises `FileUnusable` when it has changed."""
+    digest, left = hashlib.sha256(), content.size
+    file.seek(0)
+    while left and (piece := file.read(min(left, CHUNK_BYTES))):
+        check()
+        digest.update(piece)
+        left -= len(piece)
+        if not left and (digest.hexdigest() != content.sha256 or file.read(1)):
+            break  # before the last piece, so that no storage takes the object for whole
+        yield piece
+    else:
+        if not left:
+            return
+    raise FileUnusable("FILE_CHANGED", "the file was written to after it was handed over")
 
 
-def _expect_success(response: httpx.Response, who: str) -> None:
-    if response.is_success:
-        return
-    message = f"{who} answers {response.status_code}: {response.text[:300]}"
-    if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR or response.status_code in (
-        401,
-        403,
-        408,
-        429,
-    ):
-        raise Transient("UPLOAD_DECLINED", message)
-    raise Rejected("UPLOAD_REFUSED", message)
+def _decoded(answer: bytes) -> _Signed:
+    try:
+        return msgspec.json.decode(answer, type=_Signed)
+    except msgspec.MsgspecError as error:
+        raise Transient("CONTROL_PLANE_ODD", f"the answer is no signed URL: {error}") from error

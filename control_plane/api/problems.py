@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from control_plane.api.ingest import UnsupportedMedia
@@ -39,6 +39,17 @@ STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
 UNREADABLE: Final = frozenset({"bad_cursor", "bad_limit", "bad_json", "bad_length"})
 
 
+class ProblemPages(Protocol):
+    """Renders a problem for people."""
+
+    def page(self, name: str, code: int, **values: Any) -> Response: ...
+
+
+def wants_page(request: Request) -> bool:
+    """Say whether a person's browser asks, rather than a program."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+
+
 def problem(status: int, code: str, detail: str, **more: Any) -> JSONResponse:
     """Return a problem document."""
     body = {"type": "about:blank", "status": status, "code": code, "detail": detail, **more}
@@ -57,22 +68,31 @@ def status_of(error: PodfleetError) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
-def install(app: FastAPI) -> None:
-    """Let every error of `app` become a problem document."""
+def install(app: FastAPI, pages: ProblemPages) -> None:
+    """Let every error of `app` become a problem document, or a page where a browser asks."""
+
+    def answer(request: Request, response: JSONResponse, detail: str) -> Response:
+        if not wants_page(request):
+            return response
+        page = pages.page("problem.html", response.status_code, status=response.status_code, detail=detail)
+        for name in ("WWW-Authenticate", "Retry-After"):
+            if name in response.headers:
+                page.headers[name] = response.headers[name]
+        return page
 
     @app.exception_handler(PodfleetError)
-    async def ours(_: Request, error: PodfleetError) -> JSONResponse:
+    async def ours(request: Request, error: PodfleetError) -> Response:
         more = {"limit": error.limit, "maximum": error.maximum} if isinstance(error, TooLarge) else {}
-        return problem(status_of(error), error.code, error.message, **more)
+        return answer(request, problem(status_of(error), error.code, error.message, **more), error.message)
 
     @app.exception_handler(HTTPException)
-    async def routing(_: Request, error: HTTPException) -> JSONResponse:
-        answer = problem(error.status_code, "http", str(error.detail))
-        answer.headers.update(error.headers or {})
-        return answer
+    async def routing(request: Request, error: HTTPException) -> Response:
+        response = problem(error.status_code, "http", str(error.detail))
+        response.headers.update(error.headers or {})
+        return answer(request, response, str(error.detail))
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
         fields = [
             {"field": ".".join(str(part) for part in each["loc"][1:]), "message": each["msg"]}
             for each in error.errors()
@@ -80,9 +100,10 @@ def install(app: FastAPI) -> None:
         unreadable = any(each["type"] == "json_invalid" for each in error.errors())
         detail = "; ".join(f"{each['field'] or 'body'}: {each['message']}" for each in fields)
         status, code = (400, "bad_json") if unreadable else (422, "invalid")
-        return problem(status, code, detail, fields=fields)
+        return answer(request, problem(status, code, detail, fields=fields), detail)
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(request: Request, error: Exception) -> Response:
         log.error("request.failed", exc_info=error, extra={"path": request.url.path})
-        return problem(500, "internal", "something went wrong here; it was logged")
+        detail = "something went wrong here; it was logged"
+        return answer(request, problem(500, "internal", detail), detail)

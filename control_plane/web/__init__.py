@@ -1,0 +1,1 @@
+"""The pages: rendered here, readable without JavaScript, refreshed with it."""
