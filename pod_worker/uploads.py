@@ -225,7 +225,7 @@ class Uploader:
     def _upload(self, job: _Job) -> ArtifactRegistered:
         made, name = job.made, checked_name(job.made.name)
         with open_regular(made.path) as file:
-            content = measure(file, partial(self._check, job))
+            content = measure(file, partial(self._check_wanted, job))
             key = self._store(job, name, file, content)
         return ArtifactRegistered(
             name=name,
@@ -266,9 +266,12 @@ class Uploader:
                 failures += 1
                 self._back_off(job, failures, error)
 
-    def _check(self, job: _Job) -> None:
+    def _check_wanted(self, job: _Job) -> None:
         if job.batch.dropped.is_set():
             raise _DroppedError
+
+    def _check(self, job: _Job) -> None:
+        self._check_wanted(job)
         if not self._may_send.is_set():
             raise _SuspendedError
 
@@ -288,7 +291,7 @@ class Uploader:
         self.clock.wait(job.batch.dropped, asked_s + ceiling_s * self.ids.fraction())
 
     def _put(self, job: _Job, presign: dict[str, Any], file: BinaryIO, content: Content) -> str:
-        """Put the file to a URL that is signed for this try, as an old one may have expired; return its key."""
+        """Put the file to a URL signed for this try, as an older one may have expired; return its key."""
         signed = _decoded(self._ask(job, "presign", presign))
         headers = {**signed.headers, "Content-Length": str(content.size)}
         pieces = same_content(file, content, partial(self._check, job))

@@ -138,6 +138,8 @@ class Mongod:
 
     def settle(self) -> bool:
         """Bring the replica set one step nearer to accepting our writes; True when it does."""
+        if not ports.answers(self.port):
+            return False
         try:
             with self._client(authenticated=False) as client:
                 hello = client.admin.command("hello")
@@ -146,7 +148,7 @@ class Mongod:
                 if "setName" not in hello:  # never initiated, or moved to another port since
                     self._join(client)
         except (ConnectionFailure, ConfigurationError):
-            return False  # not listening yet
+            return False  # accepts connections, but does not serve yet
         return False
 
     def _has_user(self, anonymous: MongoClient[dict[str, Any]]) -> bool:

@@ -40,7 +40,8 @@ class Pages:
         self._headers = {
             "Content-Security-Policy": (
                 "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                f"img-src 'self' {storage_origin}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+                f"img-src 'self' {storage_origin}; form-action 'self'; base-uri 'none'; "
+                "frame-ancestors 'none'"
             ),
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "same-origin",

@@ -5,16 +5,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
 from control_plane.embedded.credentials import credentials
 from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from control_plane.embedded.ports import choose
 from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
 from control_plane.embedded.supervisor import Supervisor
 from events.clock import SystemClock, SystemIds
@@ -90,3 +97,107 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
             region=REGION,
             environment=server.environment(),
         )
+
+
+@dataclass
+class Fleet:
+    """A control plane in a process of its own, and workers on demand."""
+
+    url: str
+    database_url: str
+    home: Path
+    client: httpx.Client
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start_worker(self, *, mode: str = "hybrid", name: str = "w1") -> subprocess.Popen[bytes]:
+        """Start a worker; the same name is the same pod with the same disk."""
+        environment = {
+            **os.environ,
+            "MONGODB_URL": self.database_url,
+            "CONTROL_PLANE_URL": self.url,
+            "PODFLEET_POD_ID": name,
+        }
+        environment.pop("RUNPOD_POD_ID", None)
+        command = [sys.executable, "-m", "pod_worker", "--mode", mode, "--data", str(self.home / name)]
+        with (self.home / f"{name}.log").open("ab") as log:
+            worker = subprocess.Popen(command, env=environment, stderr=log, cwd=self.home)
+        self.workers.append(worker)
+        return worker
+
+    def submit(self, kind: str = "probe", **body: object) -> str:
+        """Queue a run; return its id."""
+        answer = self.client.post("/api/runs", json={"kind": kind, **body})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return a run as the API shows it."""
+        answer = self.client.get(f"/api/runs/{run_id}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def wait_for(self, run_id: str, *statuses: str, limit_s: float = 60.0) -> dict[str, Any]:
+        """Wait until the run has one of these statuses and, where it ended, its whole log."""
+        clock = SystemClock()
+        deadline_s = clock.monotonic_s() + limit_s
+        while clock.monotonic_s() < deadline_s:
+            found = self.run(run_id)
+            if found["status"] in statuses and not (found["finishedAt"] and found["logOpen"]):
+                return found
+            clock.wait(threading.Event(), 0.1)
+        raise AssertionError(f"the run stays {self.run(run_id)}")
+
+
+def start_control_plane(
+    home: Path, database_url: str, s3: S3Server, **environment: str
+) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a control plane; return its process and its address, when it is ready."""
+    port = choose(SystemIds())
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "control_plane", "serve", "--port", str(port)]
+    values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
+    with (home / "control-plane.log").open("ab") as log:
+        process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
+    clock = SystemClock()
+    for _ in range(300):
+        assert process.poll() is None, (home / "control-plane.log").read_text()
+        try:
+            if httpx.get(f"{url}/readyz", trust_env=False).status_code == httpx.codes.OK:
+                return process, url
+        except httpx.TransportError:
+            clock.wait(threading.Event(), 0.1)
+    process.kill()
+    raise AssertionError((home / "control-plane.log").read_text())
+
+
+@pytest.fixture
+def fleet(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
+    """A control plane over HTTP, keyless on loopback, on a database of its own."""
+    process, url = start_control_plane(tmp_path, database_url, s3)
+    with httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client:
+        started = Fleet(url, database_url, tmp_path, client)
+        try:
+            yield started
+        finally:
+            for each in (*started.workers, process):
+                each.terminate()
+            for each in (*started.workers, process):
+                try:
+                    each.wait(15)
+                except subprocess.TimeoutExpired:
+                    each.kill()
+                    each.wait()
+
+
+@pytest.fixture
+def keyed_url(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[str]:
+    """The address of a control plane that asks for the key `a-key-of-the-test`."""
+    home = tmp_path / "keyed"
+    home.mkdir()
+    process, url = start_control_plane(home, database_url, s3, PODFLEET_API_KEY="a-key-of-the-test")
+    try:
+        yield url
+    finally:
+        process.terminate()
+        process.wait(15)

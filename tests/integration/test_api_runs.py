@@ -1,0 +1,186 @@
+"""The rest of the API over real HTTP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+KEY = "a-key-of-the-test"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_same_idempotency_key_is_the_same_run_however_often_it_races(fleet: Any) -> None:
+    def submit(seconds: int) -> httpx.Response:
+        body = {"kind": "probe", "spec": {"seconds": seconds}}
+        return fleet.client.post("/api/runs", json=body, headers={"Idempotency-Key": "k"})
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(submit, [1] * 20))
+    assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert submit(2).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"kind": "nothing"}, "unknown_kind"),
+        ({"kind": "ideation"}, "unknown_kind"),
+        ({"kind": "probe", "spec": {"secnds": 1}}, "invalid_spec"),
+        ({"kind": "experiment", "spec": {}}, "invalid_spec"),
+        ({"kind": "experiment", "spec": {"idea": " "}}, "invalid_spec"),
+        ({"kind": "probe", "requires": {"gpu_gib": 1000}}, "invalid_requirements"),
+        ({"kind": "probe", "priority": 101}, "invalid"),
+        ({"kind": "probe", "priority": True}, "invalid"),
+        ({"kind": "probe", "colour": "red"}, "invalid"),
+        ({"kind": {"$gt": ""}}, "invalid"),
+        ({"kind": "probe", "labels": {"a\x00": "b"}}, "invalid"),
+        ({"kind": "experiment", "spec": {"idea": "x", "seed": 2**70}}, "invalid"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_and_nothing_is_stored(
+    fleet: Any, database: Any, body: dict[str, Any], code: str
+) -> None:
+    answer = fleet.client.post("/api/runs", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+    assert answer.json()["detail"]
+    assert database.runs.count_documents({}) == database.run_specs.count_documents({}) == 0
+
+
+def test_lists_page_filter_and_refuse_bad_cursors(fleet: Any) -> None:
+    ids = [fleet.submit(labels={"n": str(number % 2)}, priority=number) for number in range(5)]
+    first = fleet.client.get("/api/runs", params={"limit": 2}).json()
+    assert [run["id"] for run in first["items"]] == ids[:2:-1]
+    rest = fleet.client.get("/api/runs", params={"limit": 3, "after": first["next"]}).json()
+    assert [run["id"] for run in rest["items"]] == ids[2::-1]
+    assert rest["next"] is None
+    odd = fleet.client.get("/api/runs", params={"label": "n=1", "status": "QUEUED"}).json()
+    assert [run["id"] for run in odd["items"]] == [ids[3], ids[1]]
+    assert len(fleet.client.get("/api/runs", params={"q": "PROBE"}).json()["items"]) == 5
+    for bad in ({"after": "nonsense"}, {"limit": 0}, {"limit": "x"}, {"status": "LOST"}):
+        assert fleet.client.get("/api/runs", params=bad).status_code in (400, 422)
+    assert fleet.client.get("/api/runs/unknown").status_code == 404
+    assert fleet.client.delete(f"/api/runs/{ids[0]}").status_code == 405
+
+
+def test_the_stored_run_has_the_form_of_the_contract(fleet: Any, database: Any) -> None:
+    run_id = fleet.submit(labels={"team": "a"})
+    stored = database.runs.find_one({"_id": run_id})
+    named = {
+        "_id", "kind", "status", "revision", "classKey", "priority", "queuedAt", "notBefore", "attempt", "claimedBy",
+        "claimedAt", "lease", "settled", "journal", "failures", "maxAttempts", "cancelRequested", "logOpen",
+        "logIncomplete", "lastEventSeq", "currentStage", "lastHeartbeat", "hypothesisId", "parentRunId", "labels",
+        "error", "createdAt", "startedAt", "finishedAt",
+    }  # fmt: skip
+    assert named <= set(stored)
+    assert (stored["status"], stored["classKey"], stored["labels"]) == (
+        "QUEUED",
+        "probe/cpu/any",
+        {"team": "a"},
+    )
+
+
+def test_cancel_and_retry_answer_by_the_state_of_the_run(fleet: Any) -> None:
+    run_id = fleet.submit(not_before="2099-01-01T00:00:00Z")
+    assert fleet.run(run_id)["status"] == "DELAYED"
+    assert fleet.client.post(f"/api/runs/{run_id}/retry").status_code == 409
+    for _ in range(2):
+        assert fleet.client.post(f"/api/runs/{run_id}/cancel").json()["status"] == "CANCELED"
+    again = fleet.client.post(f"/api/runs/{run_id}/retry")
+    assert (again.status_code, again.json()["parentRunId"]) == (201, run_id)
+    assert fleet.client.post(f"/api/runs/{run_id}/review", json={"verdict": "pass"}).status_code == 409
+    assert fleet.client.post("/api/runs/unknown/cancel").status_code == 404
+
+
+def test_a_hypothesis_queues_its_run_or_its_ideation(fleet: Any, database: Any) -> None:
+    body = {"title": "Smoothing", "idea": "Label smoothing improves calibration"}
+    made = fleet.client.post("/api/hypotheses", json=body).json()
+    assert fleet.run(made["run_id"])["hypothesisId"] == made["id"]
+    asked = fleet.client.post("/api/hypotheses", json={**body, "enable_ideation": True}).json()
+    assert asked["ideation"]["status"] == "QUEUED"
+    assert database.ideation_requests.find_one({"_id": asked["ideation_request_id"]})["status"] == "QUEUED"
+    launched = fleet.client.post(f"/api/hypotheses/{made['id']}/runs", json={})
+    assert launched.status_code == 201
+    shown = fleet.client.get(f"/api/hypotheses/{made['id']}").json()
+    assert len(shown["runs"]) == 2
+    assert fleet.client.post("/api/hypotheses", json={"title": "", "idea": "x"}).status_code == 422
+    assert len(fleet.client.get("/api/hypotheses").json()["items"]) == 2
+
+
+def test_only_the_holder_of_the_claim_may_have_urls_signed(fleet: Any) -> None:
+    run_id = fleet.submit()
+    body = {"name": "a.txt", "size": 1, "sha256": "0" * 64}
+    headers = {"Podfleet-Attempt": "1", "Podfleet-Claim-Token": "guess"}
+    answer = fleet.client.post(f"/api/runs/{run_id}/artifacts/presign", json=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost")
+
+
+def test_another_sites_page_may_not_steer_a_keyless_fleet(fleet: Any) -> None:
+    run_id = fleet.submit()
+    foreign = {"origin": "https://evil.example"}
+    assert fleet.client.post(f"/api/runs/{run_id}/cancel", headers=foreign).status_code == 403
+    rebound = {"host": "evil.example"}
+    assert fleet.client.get("/api/runs", headers=rebound).status_code == 403
+    assert fleet.run(run_id)["status"] == "QUEUED"
+
+
+def routes_of(fleet: Any) -> Iterator[tuple[str, str]]:
+    for path, methods in fleet.client.get("/openapi.json").json()["paths"].items():
+        for method in methods:
+            yield method.upper(), path.replace("{", "").replace("}", "")
+    yield from (("GET", path) for path in ("/", "/runs", "/runs/x", "/runs/x/events", "/hypotheses", "/pods"))
+    yield from (("GET", "/openapi.json"), ("POST", "/runs/x/cancel"), ("POST", "/hypotheses"))
+
+
+def test_with_a_key_every_route_asks_for_it(fleet: Any, keyed_url: str) -> None:
+    with httpx.Client(base_url=keyed_url, trust_env=False) as stranger:
+        for method, path in routes_of(fleet):
+            expected = {"/healthz": 200, "/readyz": 200}.get(path, 401)
+            assert stranger.request(method, path).status_code == expected, path
+        assert stranger.get("/api/runs", headers={"authorization": f"Bearer {KEY}"}).status_code == 200
+        assert stranger.get("/api/runs", headers={"authorization": "Bearer wrong"}).status_code == 401
+        assert stranger.get("/", auth=("anybody", KEY)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "words"),
+    [
+        ({}, [], ["MONGODB_URL", "MINIO_ENDPOINT", "MINIO_ACCESS_KEY"]),
+        (
+            {"MONGODB_URL": "x", "MINIO_SECURE": "maybe"},
+            ["--host", "0.0.0.0"],  # noqa: S104 - this is what is refused
+            ["MINIO_SECURE", "PODFLEET_API_KEY"],
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_work_names_every_problem(
+    tmp_path: Path, environment: dict[str, str], arguments: list[str], words: list[str]
+) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MINIO_", "MONGODB_"))}
+    command = [sys.executable, "-m", "control_plane", "serve", *arguments]
+    done = subprocess.run(
+        command, env={**clean, **environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_worker_with_a_wrong_mode_lists_the_three(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pod_worker", "--mode", "everything"]
+    done = subprocess.run(
+        command, env={**os.environ, "MONGODB_URL": "", "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    for word in ("experiment", "ideation", "hybrid", "MONGODB_URL"):
+        assert word in done.stderr

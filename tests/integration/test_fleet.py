@@ -1,0 +1,119 @@
+"""A real worker with real children against a real control plane: ends, deaths, orders."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import psutil
+import pytest
+
+from events.clock import SystemClock
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def child_of(worker: Any) -> psutil.Process:
+    """Return the pipeline's process of a worker."""
+    children = psutil.Process(worker.pid).children(recursive=True)
+    return next(each for each in children if "pod_worker.child_main" in " ".join(each.cmdline()))
+
+
+def until(condition: Any, limit_s: float = 60.0) -> None:
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + limit_s
+    while not condition():
+        assert clock.monotonic_s() < deadline_s, "the condition never came true"
+        clock.wait(threading.Event(), 0.1)
+
+
+def test_every_end_of_a_child_has_its_own_code(fleet: Any) -> None:
+    fleet.start_worker()
+    expected = {
+        "completed": ("COMPLETED", None),
+        "exception": ("FAILED", "ValueError"),
+        "kill": ("FAILED", "KILLED"),
+        "segfault": ("FAILED", "SEGFAULT"),
+        "out_of_memory": ("FAILED", "OUT_OF_MEMORY"),
+        "exit": ("FAILED", "EXITED"),
+        "hang": ("FAILED", "TIMEOUT"),
+    }
+    ids = {
+        end: fleet.submit(max_attempts=1, spec={"seconds": 0.1, "end": end, "time_limit_s": 2})
+        for end in expected
+    }
+    for end, run_id in ids.items():
+        run = fleet.wait_for(run_id, "COMPLETED", "FAILED", limit_s=150)
+        assert (run["status"], run["error"] and run["error"]["code"]) == expected[end], end
+        finals = fleet.client.get(f"/api/runs/{run_id}/events", params={"type": "ai.run.failed"}).json()
+        assert len(finals["items"]) == (run["status"] == "FAILED")
+
+
+def test_a_retryable_failure_is_tried_again_until_its_budget_is_spent(fleet: Any) -> None:
+    fleet.start_worker()
+    run_id = fleet.submit(max_attempts=2, spec={"seconds": 0, "end": "retryable"})
+    run = fleet.wait_for(run_id, "FAILED", limit_s=90)
+    assert (run["attempt"], run["failures"]["app"]) == (2, 2)
+    assert [each["outcome"] for each in run["attempts"]] == ["failed", "failed"]
+
+
+def test_a_file_comes_back_byte_for_byte(fleet: Any) -> None:
+    fleet.start_worker()
+    run_id = fleet.submit(spec={"seconds": 0.1, "artifact_bytes": 3_000_000})
+    run = fleet.wait_for(run_id, "COMPLETED")
+    (artifact,) = run["artifacts"]
+    content = fleet.client.get(f"/api/artifacts/{artifact['id']}", follow_redirects=True).content
+    assert len(content) == artifact["size"] == 3_000_000
+
+
+def test_sigterm_gives_the_run_back_and_another_worker_finishes_it(fleet: Any) -> None:
+    first = fleet.start_worker(name="first")
+    run_id = fleet.submit(spec={"seconds": 8})
+    fleet.wait_for(run_id, "RUNNING")
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(10) == 0
+    run = fleet.run(run_id)
+    assert (run["status"], run["failures"]) == ("QUEUED", {"app": 0, "infra": 0, "preempted": 1})
+    fleet.start_worker(name="second")
+    run = fleet.wait_for(run_id, "COMPLETED")
+    assert [each["outcome"] for each in run["attempts"]] == ["preempted", "completed"]
+
+
+def test_a_cancel_stops_the_child_and_a_deaf_one_is_killed(fleet: Any) -> None:
+    worker = fleet.start_worker()
+    run_id = fleet.submit(spec={"seconds": 60})
+    fleet.wait_for(run_id, "RUNNING")
+    child = child_of(worker)
+    assert fleet.client.post(f"/api/runs/{run_id}/cancel").json()["status"] == "CANCELING"
+    run = fleet.wait_for(run_id, "CANCELED", limit_s=30)
+    assert run["attempts"][0]["outcome"] == "canceled"
+    until(lambda: not child.is_running())
+
+
+def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_back(fleet: Any) -> None:
+    worker = fleet.start_worker()
+    run_id = fleet.submit(spec={"seconds": 60, "events": 600})
+    fleet.wait_for(run_id, "RUNNING")
+    child = child_of(worker)
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.wait()
+    until(lambda: not child.is_running())
+    before = fleet.run(run_id)["lastEventSeq"]
+    fleet.start_worker()
+    until(lambda: fleet.run(run_id)["lastEventSeq"] >= before)
+    assert fleet.run(run_id)["attempt"] == 1  # the lease is not over: nobody else may have it yet
+
+
+def test_an_ideation_request_says_that_it_is_not_available(fleet: Any) -> None:
+    fleet.start_worker(mode="ideation")
+    body = {"title": "t", "idea": "i", "enable_ideation": True}
+    made = fleet.client.post("/api/hypotheses", json=body).json()
+
+    def ideation() -> dict[str, Any]:
+        found: dict[str, Any] = fleet.client.get(f"/api/hypotheses/{made['id']}").json()["ideation"]
+        return found
+
+    until(lambda: ideation()["status"] == "FAILED")
+    assert ideation()["error"]["code"] == "NOT_AVAILABLE"

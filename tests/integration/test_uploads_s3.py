@@ -1,0 +1,266 @@
+"""Uploads into a real S3 server, by URLs that a small control plane signs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from minio import Minio
+from minio.error import S3Error
+
+from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.clock import SystemClock, SystemIds
+from events.errors import LeaseLost
+from events.ingest_client import control_plane_client
+from events.pipe import Made
+from pod_worker.claim import Claim
+from pod_worker.uploads import Uploader
+
+KEY = "pf_test_key"
+Until = Callable[..., None]
+
+
+class Signer(ThreadingHTTPServer):
+    """The two artifact routes of the control plane, for one attempt."""
+
+    daemon_threads = True
+
+    def __init__(self, s3: Any) -> None:
+        super().__init__(("127.0.0.1", 0), SignerHandler)
+        self.bucket = s3.bucket
+        self.minio = Minio(
+            s3.endpoint.removeprefix("http://"),
+            access_key=s3.access_key,
+            secret_key=s3.secret_key,
+            secure=False,
+            region=s3.region,
+        )
+        if not self.minio.bucket_exists(self.bucket):
+            self.minio.make_bucket(self.bucket)
+        self.run_id = SystemIds().ulid()
+        self.attempt = 1
+        self.url_life = timedelta(minutes=5)
+        self.signed = 0
+        self.completed: list[str] = []
+        self.on_signed: Callable[[], None] = lambda: None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def presign(self, body: dict[str, Any]) -> dict[str, Any]:
+        key = f"runs/{self.run_id}/a{self.attempt}/{body['sha256'][:16]}/{body['name']}"
+        url = self.minio.presigned_put_object(self.bucket, key, expires=self.url_life)
+        self.signed += 1
+        self.on_signed()
+        return {"key": key, "url": url, "headers": {}, "upload_id": None}
+
+    def complete(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            size = self.minio.stat_object(self.bucket, body["key"]).size
+        except S3Error:
+            return None
+        if size != body["size"]:
+            return None
+        self.completed.append(body["key"])
+        return {"key": body["key"]}
+
+    def content(self, key: str) -> bytes:
+        response = self.minio.get_object(self.bucket, key)
+        try:
+            return response.read()
+        finally:
+            response.close()
+            response.release_conn()
+
+
+class SignerHandler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Signer
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        offered = (self.headers["Podfleet-Attempt"], self.headers["Podfleet-Claim-Token"])
+        if self.headers["Authorization"] != f"Bearer {KEY}":
+            self._send(401, {})
+        elif offered != (str(self.server.attempt), "the-token"):
+            self._send(409, {"code": "lease_lost"})
+        elif self.path == f"/api/runs/{self.server.run_id}/artifacts/presign":
+            self._send(200, self.server.presign(body))
+        elif self.path == f"/api/runs/{self.server.run_id}/artifacts/complete":
+            answer = self.server.complete(body)
+            self._send(*((422, {"code": "artifact_missing"}) if answer is None else (200, answer)))
+        else:
+            self._send(404, {})
+
+    def _send(self, status: int, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def signer(s3: Any) -> Iterator[Signer]:
+    with Signer(s3) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def facts() -> list[Fact]:
+    return []
+
+
+@pytest.fixture
+def uploader(signer: Signer, facts: list[Fact], until: Until) -> Iterator[Uploader]:
+    def register(claim: Claim, fact: Fact) -> None:
+        facts.append(fact)
+
+    with control_plane_client(signer.url, KEY) as control_plane, httpx.Client(trust_env=False) as storage:
+        uploader = Uploader(control_plane, storage, register, SystemClock(), SystemIds())
+        yield uploader
+        uploader.close()
+        until(lambda: uploader._threads == 0)
+
+
+def claim_of(signer: Signer, *, attempt: int = 1) -> Claim:
+    return Claim("runs", signer.run_id, attempt, "the-token", "probe", {}, None)
+
+
+def made(folder: Path, content: bytes, name: str) -> Made:
+    path = folder / hashlib.sha256(name.encode()).hexdigest()[:12]
+    path.write_bytes(content)
+    return Made(path=str(path), name=name, content_type="application/octet-stream", stage=None)
+
+
+def drained(uploader: Uploader, claim: Claim) -> str | None:
+    return uploader.drain(claim, deadline_s=uploader.clock.monotonic_s() + 60)
+
+
+def test_files_lie_in_storage_byte_for_byte_when_they_are_registered(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    # Many at once into a new prefix: the embedded storage may answer the first ones with 500.
+    contents = {f"plots/número {number} & co.bin": os.urandom(number * 50_000) for number in range(24)}
+    claim = claim_of(signer)
+    for name, content in contents.items():
+        uploader.add(claim, made(tmp_path, content, name))
+    assert drained(uploader, claim) is None
+    registered = [fact for fact in facts if isinstance(fact, ArtifactRegistered)]
+    assert {fact.name for fact in registered} == set(contents)
+    assert len(facts) == len(contents)
+    for fact in registered:
+        content = signer.content(fact.key)
+        assert content == contents[fact.name]
+        assert (fact.size, fact.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_large_file_takes_no_memory(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    large = made(tmp_path, b"", "checkpoint.pt")
+    with Path(large.path).open("r+b") as file:
+        file.seek(300 << 20)
+        file.write(b"end")
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    claim = claim_of(signer)
+    uploader.add(claim, large)
+    assert drained(uploader, claim) is None
+    grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib) / 1024
+    assert grown_mib < 100
+    (fact,) = facts
+    assert isinstance(fact, ArtifactRegistered)
+    assert fact.size == (300 << 20) + 3
+    assert signer.minio.stat_object(signer.bucket, fact.key).size == fact.size
+
+
+def test_an_expired_url_is_signed_again(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    expired = threading.Event()
+
+    def expire() -> None:
+        if not expired.is_set():
+            expired.wait(1.5)  # the storage's clock alone decides when a URL has expired
+            expired.set()
+            signer.url_life = timedelta(minutes=5)
+
+    signer.url_life = timedelta(seconds=1)
+    signer.on_signed = expire
+    claim = claim_of(signer)
+    uploader.add(claim, made(tmp_path, b"late", "late.txt"))
+    assert drained(uploader, claim) is None
+    assert signer.signed >= 2
+    assert [type(fact) for fact in facts] == [ArtifactRegistered]
+
+
+def test_a_lost_lease_registers_nothing(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    claim = claim_of(signer, attempt=2)
+    uploader.add(claim, made(tmp_path, b"zombie", "zombie.txt"))
+    with pytest.raises(LeaseLost):
+        drained(uploader, claim)
+    assert facts == []
+    assert signer.completed == []
+
+
+def test_a_file_written_to_after_the_hand_over_never_counts(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    changing = made(tmp_path, b"a" * 2_000_000, "changing.bin")
+
+    def change() -> None:
+        Path(changing.path).write_bytes(b"b" * 2_000_000)
+
+    signer.on_signed = change
+    claim = claim_of(signer)
+    uploader.add(claim, changing)
+    assert "written to" in str(drained(uploader, claim))
+    assert [getattr(fact, "code", None) for fact in facts if isinstance(fact, ArtifactFailed)] == [
+        "FILE_CHANGED"
+    ]
+    assert signer.completed == []
+    prefix = f"runs/{signer.run_id}/"
+    assert list(signer.minio.list_objects(signer.bucket, prefix=prefix, recursive=True)) == []
+
+
+def test_an_upload_that_was_suspended_half_way_arrives_whole(
+    signer: Signer, uploader: Uploader, facts: list[Fact], until: Until, tmp_path: Path
+) -> None:
+    content = os.urandom(8 << 20)
+    signer.on_signed = lambda: uploader.suspend() if signer.signed == 1 else None
+    claim = claim_of(signer)
+    uploader.add(claim, made(tmp_path, content, "model.bin"))
+    until(lambda: signer.signed == 1 and not uploader._may_send.is_set())
+    assert uploader.has_waiting(claim)
+    assert facts == []
+    uploader.resume()
+    assert drained(uploader, claim) is None
+    (fact,) = facts
+    assert isinstance(fact, ArtifactRegistered)
+    assert signer.content(fact.key) == content

@@ -1,0 +1,497 @@
+"""Uploads: registered only when whole, patient with outages, silent without a trusted lease."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.errors import Conflict, LeaseLost, Rejected, Transient
+from events.pipe import Made
+from events.testing import RUN_ID, ManualClock, SeededIds
+from pod_worker.claim import Claim
+from pod_worker.uploads import FILE_BYTES_MAX, NAME_MAX, REFUSALS_MAX, Uploader, checked_name
+
+CLAIM = Claim("runs", RUN_ID, 2, "the-token", "probe", {}, None)
+OTHER = Claim("runs", "01K00000000000000000000002", 1, "token-2", "probe", {}, None)
+
+Until = Callable[..., None]
+
+
+class Storehouse:
+    """A control plane and an object storage that behave, behind two transports."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.completed: list[str] = []
+        self.presigned = 0
+        self.signatures: dict[str, str] = {}  # the one that is valid now, by key
+        self.clock = ManualClock()
+        self.owner = (CLAIM.attempt, CLAIM.token)
+        self.faults: dict[str, list[httpx.Response | Exception]] = {"presign": [], "put": [], "complete": []}
+        self.on_put: Callable[[], None] = lambda: None
+
+    def control_plane(self, request: httpx.Request) -> httpx.Response:
+        action = request.url.path.rpartition("/")[2]
+        offered = (int(request.headers["Podfleet-Attempt"]), request.headers["Podfleet-Claim-Token"])
+        body = json.loads(request.content)
+        self._fail(action)
+        if request.url.path.split("/")[3] == RUN_ID and offered != self.owner:
+            return httpx.Response(409, json={"code": "lease_lost"})
+        key = f"runs/{RUN_ID}/a{offered[0]}/{body['sha256'][:16]}/{body['name']}"
+        if action == "presign":
+            self.presigned += 1
+            self.signatures[key] = str(self.presigned)
+            url = f"http://storage/{key}?signature={self.signatures[key]}"
+            return httpx.Response(200, json={"key": key, "url": url, "headers": {"x-sum": body["sha256"]}})
+        if key != body["key"] or len(self.objects.get(key, b"")) != body["size"]:
+            return httpx.Response(422, json={"code": "artifact_missing"})
+        self.completed.append(body["name"])
+        return httpx.Response(200, json={})
+
+    def storage(self, request: httpx.Request) -> httpx.Response:
+        assert "Authorization" not in request.headers
+        content = request.read()
+        assert request.headers["Content-Length"] == str(len(content))
+        assert "Transfer-Encoding" not in request.headers
+        assert request.headers["x-sum"]
+        self.on_put()
+        self._fail("put")
+        key = request.url.path.lstrip("/")
+        if request.url.params["signature"] != self.signatures[key]:
+            return httpx.Response(403, text="expired")
+        self.objects[key] = content
+        return httpx.Response(200)
+
+    def _fail(self, action: str) -> None:
+        if self.faults[action]:
+            fault = self.faults[action].pop(0)
+            if isinstance(fault, Exception):
+                raise fault
+            raise _AnswerError(fault)
+
+
+class _AnswerError(Exception):
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+
+
+def answering(handler: Callable[[httpx.Request], httpx.Response]) -> httpx.MockTransport:
+    def answer(request: httpx.Request) -> httpx.Response:
+        try:
+            return handler(request)
+        except _AnswerError as fault:
+            return fault.response
+
+    return httpx.MockTransport(answer)
+
+
+class Registry:
+    """Keeps what was registered; fails as often as it is told."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self.failures: list[Exception] = []
+
+    def __call__(self, claim: Claim, fact: Fact) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.facts.append(fact)
+
+
+@pytest.fixture
+def house() -> Storehouse:
+    return Storehouse()
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry()
+
+
+@pytest.fixture
+def uploader(house: Storehouse, registry: Registry) -> Iterator[Uploader]:
+    control_plane = httpx.Client(
+        transport=answering(house.control_plane), base_url="http://control", headers={"Authorization": "x"}
+    )
+    with control_plane, httpx.Client(transport=answering(house.storage)) as storage:
+        uploader = Uploader(control_plane, storage, registry, house.clock, SeededIds())
+        yield uploader
+        uploader.close()
+
+
+@pytest.fixture
+def drained(uploader: Uploader, until: Until) -> Callable[[], str | None]:
+    def drain() -> str | None:
+        until(lambda: not uploader.has_waiting(CLAIM))
+        return uploader.drain(CLAIM, deadline_s=0.0)
+
+    return drain
+
+
+def made(folder: Path, content: bytes = b"a plot", *, name: str = "plots/loss.png") -> Made:
+    path = folder / f"file-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    path.write_bytes(content)
+    return Made(path=str(path), name=name, content_type="image/png", stage="Stage_1")
+
+
+Drained = Callable[[], str | None]
+
+
+@pytest.mark.parametrize("size", [0, 1, 262_144, 262_145, 3_000_000])
+def test_a_file_is_registered_with_exactly_its_bytes(
+    size: int, uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    content = os.urandom(size)
+    uploader.add(CLAIM, made(tmp_path, content))
+    assert drained() is None
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactRegistered)
+    assert house.objects == {fact.key: content}
+    assert fact.sha256 == hashlib.sha256(content).hexdigest()
+    assert (fact.name, fact.size, fact.content_type, fact.stage) == (
+        "plots/loss.png", size, "image/png", "Stage_1",
+    )  # fmt: skip
+    assert house.completed == ["plots/loss.png"]
+
+
+def test_many_files_arrive_and_each_is_registered_once(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    names = [f"file-{number}.txt" for number in range(30)]
+    for name in names:
+        uploader.add(CLAIM, made(tmp_path, name.encode(), name=name))
+    assert drained() is None
+    assert sorted(getattr(fact, "name", "") for fact in registry.facts) == sorted(names)
+    assert len(house.objects) == 30
+
+
+@pytest.mark.parametrize("action", ["presign", "put", "complete"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        httpx.Response(500),
+        httpx.Response(503, headers={"Retry-After": "9"}),
+        httpx.Response(429),
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("slow"),
+        httpx.RemoteProtocolError("cut"),
+    ],
+    ids=lambda fault: str(getattr(fault, "status_code", type(fault).__name__)),
+)
+def test_an_outage_is_waited_for(
+    action: str,
+    fault: httpx.Response | Exception,
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    tmp_path: Path,
+) -> None:
+    house.faults[action] = [fault] * 40
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
+    assert 0 < house.clock.monotonic_s() < 40 * 70
+
+
+def test_what_lies_in_storage_is_not_sent_again_when_only_the_completion_fails(
+    uploader: Uploader, house: Storehouse, drained: Drained, tmp_path: Path
+) -> None:
+    puts: list[int] = []
+    house.on_put = lambda: puts.append(1)
+    house.faults["complete"] = [httpx.Response(503)] * 5
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert len(puts) == 1
+
+
+def test_an_expired_url_is_signed_again(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    house.faults["put"] = [httpx.Response(403, text="expired"), httpx.Response(403, text="expired")]
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert house.presigned == 3
+    assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
+
+
+@pytest.mark.parametrize(("action", "status"), [("presign", 422), ("put", 400), ("complete", 422)])
+def test_a_lasting_refusal_is_a_failed_artifact_with_its_reason(
+    action: str,
+    status: int,
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    tmp_path: Path,
+) -> None:
+    house.faults[action] = [httpx.Response(status, text="never")] * REFUSALS_MAX
+    uploader.add(CLAIM, made(tmp_path))
+    problem = drained()
+    assert problem is not None
+    assert "plots/loss.png" in problem
+    assert "never" in problem
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactFailed)
+    assert (fact.name, fact.code) == ("plots/loss.png", "UPLOAD_REFUSED")
+
+
+@pytest.mark.parametrize("answer", [b"", b"{}", b"<html>", b'{"key":"k"}', b'{"key":1,"url":"u"}', b"\xff"])
+def test_an_odd_answer_is_an_outage_and_no_crash(
+    answer: bytes, uploader: Uploader, house: Storehouse, drained: Drained, tmp_path: Path
+) -> None:
+    house.faults["presign"] = [httpx.Response(200, content=answer)]
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+
+
+@pytest.mark.parametrize("action", ["presign", "complete"])
+def test_a_lost_lease_ends_the_uploads_of_its_attempt_and_registers_nothing(
+    action: str, uploader: Uploader, house: Storehouse, registry: Registry, until: Until, tmp_path: Path
+) -> None:
+    def lose() -> None:
+        house.owner = (3, "somebody-else")
+
+    if action == "presign":
+        lose()
+    else:
+        house.on_put = lose
+    for number in range(10):
+        uploader.add(CLAIM, made(tmp_path, name=f"{number}.txt"))
+    until(lambda: not uploader.has_waiting(CLAIM))
+    with pytest.raises(LeaseLost):
+        uploader.drain(CLAIM, deadline_s=0.0)
+    assert registry.facts == []
+    assert house.completed == []
+
+
+def test_a_lost_lease_wakes_the_one_who_waits(uploader: Uploader, house: Storehouse, tmp_path: Path) -> None:
+    class Waiting(ManualClock):
+        def wait(self, flag: threading.Event, seconds: float) -> bool:
+            return flag.wait(20.0) if seconds == 1_000.0 else super().wait(flag, seconds)
+
+    uploader.clock = Waiting()
+    house.owner = (3, "somebody-else")
+    uploader.add(CLAIM, made(tmp_path))
+    with pytest.raises(LeaseLost):
+        uploader.drain(CLAIM, deadline_s=1_000.0)
+
+
+def test_nothing_is_sent_while_the_lease_is_not_trusted(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, until: Until, tmp_path: Path
+) -> None:
+    uploader.suspend()
+    uploader.add(CLAIM, made(tmp_path))
+    until(lambda: house.clock.monotonic_s() > 5)
+    assert house.presigned == 0
+    assert uploader.drain(CLAIM, deadline_s=0.0) == "1 files are not uploaded yet"
+    uploader.resume()
+    assert drained() is None
+    assert len(registry.facts) == 1
+
+
+def test_a_file_half_sent_is_broken_off_and_sent_whole_later(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, until: Until, tmp_path: Path
+) -> None:
+    begun_s: list[float] = []
+    whole = answering(house.storage)
+
+    def half(request: httpx.Request) -> httpx.Response:
+        if not begun_s:
+            assert isinstance(request.stream, httpx.SyncByteStream)
+            pieces = iter(request.stream)
+            next(pieces)
+            begun_s.append(house.clock.monotonic_s())
+            uploader.suspend()
+            next(pieces)
+        return whole.handle_request(request)
+
+    uploader.storage = httpx.Client(transport=LazyTransport(half))
+    uploader.add(CLAIM, made(tmp_path, os.urandom(1_000_000)))
+    until(lambda: begun_s and house.clock.monotonic_s() > begun_s[0] + 5)
+    assert house.objects == {}
+    uploader.resume()
+    assert drained() is None
+    assert [len(content) for content in house.objects.values()] == [1_000_000]
+    assert len(registry.facts) == 1
+    uploader.storage.close()
+
+
+class LazyTransport(httpx.BaseTransport):
+    """Hands the request over before its body was read, as a socket does."""
+
+    def __init__(self, handler: Callable[[httpx.Request], httpx.Response]) -> None:
+        self._handler = handler
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._handler(request)
+
+
+def test_what_is_forgotten_is_not_tried_again(
+    uploader: Uploader, house: Storehouse, registry: Registry, until: Until, tmp_path: Path
+) -> None:
+    house.faults["put"] = [httpx.Response(503)] * 1_000_000
+    uploader.add(CLAIM, made(tmp_path))
+    until(lambda: house.presigned > 2)
+    uploader.forget(CLAIM)
+    assert not uploader.has_waiting(CLAIM)
+    assert uploader.drain(CLAIM, deadline_s=0.0) is None
+    until(lambda: uploader._threads == 0)
+    assert registry.facts == []
+
+
+def test_attempts_do_not_wait_for_each_other(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    uploader.suspend()
+    uploader.add(OTHER, made(tmp_path, name="other.txt"))
+    uploader.forget(OTHER)
+    uploader.resume()
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert [getattr(fact, "name", None) for fact in registry.facts] == ["plots/loss.png"]
+
+
+def test_a_file_that_vanished_is_a_failed_artifact(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    gone = made(tmp_path)
+    Path(gone.path).unlink()
+    uploader.add(CLAIM, gone)
+    assert "No such file" in str(drained())
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactFailed)
+    assert fact.code == "FILE_UNREADABLE"
+
+
+@pytest.mark.parametrize("after", [b"b" * 600_000, b"a" * 600_001, b"a" * 10, b""])
+def test_a_file_that_changed_since_it_was_hashed_is_never_registered(
+    after: bytes, uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    handed_over = made(tmp_path, b"a" * 600_000)
+    signing = uploader.control_plane._transport.handle_request
+
+    def change(request: httpx.Request) -> httpx.Response:
+        Path(handed_over.path).write_bytes(after)
+        return signing(request)
+
+    uploader.control_plane = httpx.Client(transport=LazyTransport(change), base_url="http://control")
+    uploader.add(CLAIM, handed_over)
+    assert "written to" in str(drained())
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactFailed)
+    assert fact.code == "FILE_CHANGED"
+    assert house.completed == []
+    uploader.control_plane.close()
+
+
+def test_only_regular_files_are_read(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo", "."):
+        uploader.add(CLAIM, Made(path=str(tmp_path / name), name=f"x{name}x", content_type="text/plain"))
+    assert drained() is not None
+    assert [type(fact) for fact in registry.facts] == [ArtifactFailed] * 3
+    assert house.objects == {}
+
+
+def test_a_file_over_the_limit_is_refused_by_its_code_without_being_read(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    large = made(tmp_path)
+    os.truncate(large.path, FILE_BYTES_MAX + 1)  # sparse: it takes no space
+    uploader.add(CLAIM, large)
+    assert "limit" in str(drained())
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactFailed)
+    assert fact.code == "FILE_TOO_LARGE"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../b",
+        "a//b",
+        "./a",
+        "a/",
+        ".",
+        "..",
+        "a\nb",
+        "a\x00b",
+        "a\\b",
+        "x" * 201,
+    ],
+)
+def test_a_name_that_leaves_its_folder_or_cannot_be_shown_is_refused(
+    name: str, uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    with pytest.raises(Rejected):
+        checked_name(name)
+    uploader.add(CLAIM, made(tmp_path, name=name))
+    assert "usable artifact name" in str(drained())
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactFailed)
+    assert (fact.code, len(fact.name) <= NAME_MAX) == ("BAD_NAME", True)
+
+
+@given(st.text(max_size=220))
+def test_a_checked_name_is_its_own_normal_form(name: str) -> None:
+    try:
+        checked = checked_name(name)
+    except Rejected:
+        return
+    assert checked == name
+    assert not set(name.split("/")) & {"", ".", ".."}
+    assert name.isprintable()
+
+
+def test_a_full_outbox_puts_the_registration_off(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    registry.failures = [Transient("OUTBOX_FULL", "full")] * 3
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
+
+
+def test_a_registration_after_the_end_is_dropped(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    registry.failures = [Conflict("ATTEMPT_CLOSED", "over")]
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert registry.facts == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_an_upload_fails_the_run_and_stops_no_other_upload(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    registry.failures = [ZeroDivisionError()]
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() == "plots/loss.png: the upload broke off"
+    for number in range(10):
+        uploader.add(CLAIM, made(tmp_path, name=f"{number}.txt"))
+    assert drained() is None
+    assert len(registry.facts) == 10
+
+
+def test_an_attempt_without_files_has_nothing_to_wait_for(uploader: Uploader) -> None:
+    assert not uploader.has_waiting(CLAIM)
+    assert uploader.drain(CLAIM, deadline_s=0.0) is None
