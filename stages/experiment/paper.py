@@ -15,6 +15,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Final
 
+from stages.experiment.claim import Claim
 from stages.experiment.metrics import METRICS, Metric
 from stages.experiment.plots import Picture, ablation_pairs
 from stages.experiment.recipe import Recipe, described, shown
@@ -22,6 +23,7 @@ from stages.experiment.record import Record, StageRecord
 from stages.experiment.renderer import render
 from stages.experiment.researcher import recipe_of
 from stages.experiment.tree import Node
+from stages.experiment.validation import Judgement
 
 IDEA_MAX: Final = 4_000  # characters of the idea that the paper shows
 TITLE_MAX: Final = 180
@@ -61,7 +63,7 @@ def paper_content(record: Record, pictures: Sequence[Picture], folder: Path) -> 
         "footer": f"Written by podfleet from the measurements of run {record.setting.run_id}",
         "supported": supported,
         "verdict_label": "Supported." if supported else "Refuted.",
-        "verdict_line": verdict_line(record),
+        "verdict_line": verdict_line(record.claim, record.verdicts.judgement),
         "abstract": _abstract(record),
         "idea": _shown_text(record.idea.short_hypothesis, IDEA_MAX),
         "hypothesis": _hypothesis(record),
@@ -82,9 +84,8 @@ def paper_content(record: Record, pictures: Sequence[Picture], folder: Path) -> 
     }
 
 
-def verdict_line(record: Record) -> str:
+def verdict_line(claim: Claim, judgement: Judgement) -> str:
     """Return the verdict with the numbers it rests on, as one or two sentences."""
-    claim, judgement = record.claim, record.verdicts.judgement
     if judgement.interval is None:
         return f"The claim cannot be upheld: {judgement.reason}."
     metric, interval = claim.metric, judgement.interval
@@ -140,7 +141,7 @@ def _abstract(record: Record) -> str:
         f"We test the claim: “{claim.sentence}” A best-first search over {tried} small PyTorch models first tunes a "
         f"baseline without the intervention, then applies the intervention in several strengths, looking at validation "
         f"data only. The best model of each kind is then trained again from {len(record.verdicts.judgement.pairs)} "
-        f"fresh seeds and measured once on test data. {verdict_line(record)} {outcome}"
+        f"fresh seeds and measured once on test data. {verdict_line(record.claim, record.verdicts.judgement)} {outcome}"
     )
 
 
@@ -237,7 +238,7 @@ def _validation(record: Record) -> list[str]:
         if verdict == "pass"
         else "The hypothesis is refuted: this measurement does not support it."
     )
-    texts = [f"{plain} {verdict_line(record)}"]
+    texts = [f"{plain} {verdict_line(record.claim, record.verdicts.judgement)}"]
     if claim.metric.noisy:
         texts.append(
             "Seconds depend on the machine and its load: unlike every other number here, they do not repeat exactly "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,8 +18,7 @@ from typing import Final
 import torch
 
 from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
-from events.errors import PipelineError
-from events.runs import ExperimentSpec, NodeLimits, idea_of
+from events.runs import TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
 from stages.context import Context, Stage
 from stages.experiment.claim import Claim, understand
 from stages.experiment.data import Data, Part, prepare
@@ -29,7 +28,7 @@ from stages.experiment.paper import verdict_line, write_paper
 from stages.experiment.plots import Picture, draw_all
 from stages.experiment.record import Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.renderer import check_renderer
-from stages.experiment.researcher import BuiltIn, Researcher, recipe_of
+from stages.experiment.researcher import BuiltIn, Proposal, Researcher, recipe_of
 from stages.experiment.search import Search, StagePlan, is_fatal
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.tree import Node, Policy, Tree
@@ -39,7 +38,11 @@ from stages.experiment.validation import Pair, judge
 SEARCH_STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4")
 STAGES_TOTAL: Final = len(SEARCH_STAGES) + 3
 DRAFTS: Final = 3
+PICTURES: Final = 5
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
+
+
+Scores = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Experiment:
         pictures = self._draw(record, folder / "paper" / "plots")
         self._write(record, pictures, folder / "paper")
         word = "supported" if verdicts.judgement.verdict == "pass" else "refuted"
-        return f"{word}: {claim.sentence} {verdict_line(record)}"
+        return f"{word}: {claim.sentence} {verdict_line(claim, verdicts.judgement)}"
 
     def _announce(self, device: torch.device) -> None:
         self.context.log(f"claim: {self.claim.sentence}")
@@ -180,7 +183,7 @@ class Experiment:
             self.context.emit(ValidationAutoStarted())
             test = data.sealed.open()
             seeds = fresh_seeds(self.spec.seed, self.budget.fresh_seeds, used)
-            measured: list[tuple[Mapping[str, float] | None, Mapping[str, float] | None]] = []
+            measured: list[tuple[Scores | None, Scores | None]] = []
             for number, seed in enumerate(seeds):
                 stage.progress(number / len(seeds), f"fresh seed {number + 1} of {len(seeds)}, test data")
                 measured.append(
@@ -200,8 +203,83 @@ class Experiment:
             self.context.emit(
                 ValidationAutoCompleted(
                     verdict=verdicts.judgement.verdict,
-                    summary=f"{self.claim.sentence} {_verdict_words(verdicts)}",
+                    summary=f"{self.claim.sentence} {verdict_line(self.claim, verdicts.judgement)}",
                     scores=verdicts.scores(self.claim),
                 )
             )
         return verdicts
+
+    def _measured(self, bench: Bench, node: Node, test: Part, seed: int) -> Scores | None:
+        """Train a node's recipe from a fresh seed and score it on the test data; None if it diverged."""
+        try:
+            return run_trial(bench, recipe_of(node), judge=test, seed=seed).scores
+        except (ValueError, ArithmeticError, RuntimeError) as error:
+            if is_fatal(error):
+                raise
+            self.context.log(f"fresh seed {seed}, {node.id}: {type(error).__name__}: {error}", "warning")
+            return None
+
+    def _report(self, stage: Stage, pair: tuple[Scores | None, Scores | None], step: int) -> None:
+        """Report both arms of one fresh seed, each metric that was measured."""
+        for arm, scores in zip(("baseline", "intervention"), pair, strict=True):
+            for name, value in (scores or {}).items():
+                stage.metric(f"test_{name}_{arm}", value, step)
+
+    def _setting(self, data: Data, device: torch.device) -> Setting:
+        return Setting(
+            run_id=self.context.run_id,
+            attempt=self.context.attempt,
+            seed=self.spec.seed,
+            preset=self.spec.preset,
+            repeats=self.budget.repeats,
+            epochs=self.budget.epochs,
+            device=device_name(device),
+            versions={
+                "python": platform.python_version(),
+                **{name: version(name) for name in REPORTED_LIBRARIES},
+            },
+            split=data.sizes,
+            features=data.visible.train.features.shape[1],
+            outputs=data.facts.outputs,
+        )
+
+    def _draw(self, record: Record, folder: Path) -> tuple[Picture, ...]:
+        """Draw every figure, each kept with the data that drew it."""
+        with self.context.stage("plots", index=6, total=STAGES_TOTAL) as stage:
+            pictures: list[Picture] = []
+            for number, picture in enumerate(draw_all(record, folder), start=1):
+                stage.progress(number / PICTURES, f"drew {picture.name}")
+                self.context.keep(picture.image, f"plots/{picture.image.name}")
+                self.context.keep(picture.table, f"plots/{picture.table.name}")
+                pictures.append(picture)
+        return tuple(pictures)
+
+    def _write(self, record: Record, pictures: tuple[Picture, ...], folder: Path) -> None:
+        """Write the paper; its source and every number are kept beside it."""
+        with self.context.stage("paper", index=7, total=STAGES_TOTAL) as stage:
+            self.context.emit(PaperStarted())
+            stage.progress(0.0, "writing and rendering")
+            paper = write_paper(record, pictures, folder)
+            results = folder / "results.json"
+            results.write_text(json.dumps(as_results(record), indent=1), encoding="utf-8")
+            for path in (paper.pdf, paper.source, paper.data, results):
+                self.context.keep(path, f"paper/{path.name}")
+            self.context.emit(PaperGenerated(name=f"paper/{paper.pdf.name}", title=paper.title[:TITLE_MAX]))
+
+
+def _own_folder(workspace: Path) -> Path:
+    """Return a folder that is new: what another experiment left cannot be read as a result."""
+    folder = workspace / "experiment"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _means(measured: Sequence[tuple[Scores | None, Scores | None]]) -> dict[str, tuple[float, float]]:
+    """Return the mean of each metric in both arms, over the seeds in which both were measured."""
+    both = [(one, other) for one, other in measured if one is not None and other is not None]
+    if not both:
+        return {}
+    return {
+        name: (fmean(one[name] for one, _ in both), fmean(other[name] for _, other in both))
+        for name in both[0][0]
+    }

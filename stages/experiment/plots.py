@@ -12,14 +12,14 @@ import matplotlib as mpl
 
 mpl.use("Agg")  # draws into files; a pod has no display
 
-import numpy as np  # noqa: E402 - the backend is chosen before anything draws
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import MaxNLocator  # noqa: E402
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from stages.experiment.record import Record  # noqa: E402
-from stages.experiment.researcher import UNVARIED  # noqa: E402
-from stages.experiment.tree import Node  # noqa: E402
+from stages.experiment.record import Record
+from stages.experiment.researcher import UNVARIED
+from stages.experiment.tree import Node
 
 DPI: Final = 160
 BASELINE: Final = "#4477aa"
