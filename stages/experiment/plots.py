@@ -80,7 +80,7 @@ def draw_learning_curves(record: Record, folder: Path) -> Picture:
     for axes, title in ((left, "training loss"), (right, "validation loss")):
         axes.set(xlabel="epoch", ylabel=title)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if min(float(np.min(line.get_ydata())) for line in axes.lines) > 0:  # type: ignore[arg-type]
+        if min(float(np.min(line.get_ydata())) for line in axes.lines) > 0:
             axes.set_yscale("log")
     right.legend()
     header = ("arm", "node", "epoch", "train_loss", "validation_loss")
@@ -101,10 +101,11 @@ def draw_nodes(record: Record, folder: Path) -> Picture:
     for stage, colour in zip(record.stages, STAGE_COLOURS, strict=True):
         places = range(place + 1, place + len(stage.nodes) + 1)
         place += len(stage.nodes)
-        good = [(x, node.metric) for x, node in zip(places, stage.nodes, strict=True) if not node.buggy]
-        axes.scatter(
-            *zip(*good, strict=True), color=colour, s=26, label=stage.name.replace("_", " "), zorder=3
-        )
+        good = [
+            (x, node.metric) for x, node in zip(places, stage.nodes, strict=True) if node.metric is not None
+        ]
+        label = stage.name.replace("_", " ")
+        axes.scatter([x for x, _ in good], [y for _, y in good], color=colour, s=26, label=label, zorder=3)
         broken = [x for x, node in zip(places, stage.nodes, strict=True) if node.buggy]
         axes.scatter(
             broken, [0.02] * len(broken), color=BUGGY, marker="x", s=28, transform=axes.get_xaxis_transform()

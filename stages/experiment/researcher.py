@@ -111,7 +111,7 @@ class BuiltIn:
         for changes in _DRAFTS:
             recipe = plain.changed(self._owned(changes)).changed(self.claim.intervention.off)
             if not _tried(tree, recipe):
-                key = {"width": recipe.width, "depth": recipe.depth}
+                key: dict[str, Value] = {"width": recipe.width, "depth": recipe.depth}
                 key |= {"optimiser": recipe.optimiser, "lr": recipe.lr}
                 return Proposal(f"first implementation: {described(key)}", recipe, recipe.against(plain))
         return None

@@ -67,7 +67,7 @@ class Training:
             self.rows.features.device
         )
         total = torch.zeros((), device=order.device)
-        for batch in order[: self.batches * self.recipe.batch_size].split(self.recipe.batch_size):
+        for batch in torch.split(order[: self.batches * self.recipe.batch_size], self.recipe.batch_size):
             total += self._learn(batch)
             after_step()
         mean = float(total) / self.batches

@@ -75,10 +75,10 @@ def test_the_stored_run_has_the_form_of_the_contract(fleet: Any, database: Any) 
     run_id = fleet.submit(labels={"team": "a"})
     stored = database.runs.find_one({"_id": run_id})
     named = {
-        "_id", "kind", "status", "revision", "classKey", "priority", "queuedAt", "notBefore", "attempt", "claimedBy",
-        "claimedAt", "lease", "settled", "journal", "failures", "maxAttempts", "cancelRequested", "logOpen",
-        "logIncomplete", "lastEventSeq", "currentStage", "lastHeartbeat", "hypothesisId", "parentRunId", "labels",
-        "error", "createdAt", "startedAt", "finishedAt",
+        "_id", "kind", "status", "revision", "classKey", "priority", "queuedAt", "notBefore", "attempt",
+        "claimedBy", "claimedAt", "lease", "settled", "journal", "failures", "maxAttempts", "cancelRequested",
+        "logOpen", "logIncomplete", "lastEventSeq", "currentStage", "lastHeartbeat", "hypothesisId",
+        "parentRunId", "labels", "error", "createdAt", "startedAt", "finishedAt",
     }  # fmt: skip
     assert named <= set(stored)
     assert (stored["status"], stored["classKey"], stored["labels"]) == (
@@ -132,6 +132,13 @@ def test_another_sites_page_may_not_steer_a_keyless_fleet(fleet: Any) -> None:
     assert fleet.run(run_id)["status"] == "QUEUED"
 
 
+def start(folder: Path, program: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a program of ours with nothing but this environment; it is expected to end by itself."""
+    values = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environment}
+    command = [sys.executable, "-m", *program]
+    return subprocess.run(command, env=values, cwd=folder, capture_output=True, text=True, check=False)
+
+
 def routes_of(fleet: Any) -> Iterator[tuple[str, str]]:
     for path, methods in fleet.client.get("/openapi.json").json()["paths"].items():
         for method in methods:
@@ -164,23 +171,14 @@ def test_with_a_key_every_route_asks_for_it(fleet: Any, keyed_url: str) -> None:
 def test_a_configuration_that_cannot_work_names_every_problem(
     tmp_path: Path, environment: dict[str, str], arguments: list[str], words: list[str]
 ) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MINIO_", "MONGODB_"))}
-    command = [sys.executable, "-m", "control_plane", "serve", *arguments]
-    done = subprocess.run(
-        command, env={**clean, **environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    done = start(tmp_path, ["control_plane", "serve", *arguments], environment)
     assert done.returncode == 2
     assert all(word in done.stderr for word in words), done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_a_worker_with_a_wrong_mode_lists_the_three(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pod_worker", "--mode", "everything"]
-    done = subprocess.run(
-        command, env={**os.environ, "MONGODB_URL": "", "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    done = start(tmp_path, ["pod_worker", "--mode", "everything"], {})
     assert done.returncode == 2
     for word in ("experiment", "ideation", "hybrid", "MONGODB_URL"):
         assert word in done.stderr

@@ -734,7 +734,8 @@ class TestGroup:
     def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
-                daemon = subprocess.Popen(["sh", "-c", "while :; do echo again; done"], start_new_session=True)
+                loop = ["sh", "-c", "while :; do echo again; done"]
+                daemon = subprocess.Popen(loop, start_new_session=True)
                 context.emit(RunUsage(model=str(daemon.pid)))
                 return "done"
         """

@@ -1,0 +1,71 @@
+"""The search policy: what is tried next, and what a stage hands on."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.experiment.tree import (
+    Chosen,
+    Debug,
+    Draft,
+    Improve,
+    Node,
+    NoGoodNode,
+    Policy,
+    Stop,
+    Tree,
+    choose,
+    conclude,
+)
+
+metrics = st.one_of(st.none(), st.floats(0, 1))
+
+
+def node(number: int, metric: float | None, parent: str | None = None) -> Node:
+    return Node(
+        id=f"S/{number}", stage="S", plan="p", params={}, parent=parent, metric=metric, works=metric is not None,
+        error=None if metric is not None else "diverged",
+    )  # fmt: skip
+
+
+@given(metrics=st.lists(metrics, max_size=12), limit=st.integers(1, 12), chance=st.floats(0, 0.999))
+def test_the_search_stops_at_its_limit_and_never_before_the_first_node(
+    metrics: list[float | None], limit: int, chance: float
+) -> None:
+    tree = Tree(higher_is_better=True, nodes=tuple(node(n, m) for n, m in enumerate(metrics)))
+    action = choose(tree, Policy(limit=limit, drafts=3), frozenset(), chance)
+    if len(metrics) >= limit:
+        assert isinstance(action, Stop)
+    if not metrics:
+        assert isinstance(action, Draft)
+
+
+@given(metrics=st.lists(st.floats(0, 1), min_size=3, max_size=9), higher=st.booleans())
+def test_after_the_drafts_the_best_node_is_refined(metrics: list[float], higher: bool) -> None:
+    tree = Tree(higher_is_better=higher, nodes=tuple(node(n, m) for n, m in enumerate(metrics)))
+    action = choose(tree, Policy(limit=20, drafts=3), frozenset(), 0.9)
+    assert isinstance(action, Improve)
+    assert action.node.metric == (max(metrics) if higher else min(metrics))
+
+
+def test_a_buggy_node_is_repaired_at_the_share_that_the_policy_sets() -> None:
+    tree = Tree(higher_is_better=True, nodes=(node(0, None), node(1, 0.5), node(2, 0.6)))
+    assert isinstance(choose(tree, Policy(limit=9, drafts=3), frozenset(), 0.4), Debug)
+    assert isinstance(choose(tree, Policy(limit=9, drafts=3), frozenset(), 0.6), Improve)
+
+
+def test_a_stage_hands_on_its_best_or_says_why_it_cannot() -> None:
+    policy = Policy(limit=3, drafts=3)
+    good = conclude(
+        Tree(higher_is_better=False, nodes=(node(0, 0.5), node(1, 0.2), node(2, None))), policy, "S"
+    )
+    assert isinstance(good, Chosen)
+    assert good.node.id == "S/1"
+    broken = conclude(Tree(higher_is_better=True, nodes=(node(0, None), node(1, None))), policy, "S")
+    assert isinstance(broken, NoGoodNode)
+    assert broken.code == "ALL_NODES_BUGGY"
+    useless = Node(id="S/0", stage="S", plan="p", params={}, metric=0.1)
+    spent = conclude(Tree(higher_is_better=True, nodes=(useless,)), policy, "S")
+    assert isinstance(spent, NoGoodNode)
+    assert spent.code == "MAX_ITERATIONS"
