@@ -146,9 +146,11 @@ class Uploader:
         return "; ".join(batch.problems) or None
 
     def has_waiting(self, claim: Claim) -> bool:
-        """Say whether a file of the attempt is still on its way."""
-        batch = self._batches.get((claim.run_id, claim.attempt))
-        return batch is not None and batch.waiting > 0
+        """Say whether `drain` has still to answer for a file of the attempt.
+
+        A file that arrives right after `drain` gave up counts, so that its caller asks again.
+        """
+        return (claim.run_id, claim.attempt) in self._batches
 
     def suspend(self) -> None:
         """Send nothing more, and break off what is half sent."""

@@ -1,13 +1,17 @@
-"""Loopback ports: which are free, and one to choose that is still ours after a restart.
+"""Loopback ports: which are free, and one to choose that stays ours, over restarts too.
 
 Candidates lie below the range from which the kernel takes the ports of outgoing
-connections, so that a port which was free a moment ago is not taken by chance.
+connections, so that a port which was free a moment ago is not taken by chance; `kept` keeps
+other stacks from choosing it before its server listens, or while that one is restarted.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -41,11 +45,27 @@ def answers(port: int, *, host: str = LOOPBACK, timeout_s: float = 0.5) -> bool:
         return False
 
 
+@contextmanager
+def kept(port: int, *, host: str = LOOPBACK) -> Iterator[None]:
+    """Keep `port` from being chosen by others; a server with SO_REUSEADDR can still listen on it.
+
+    Only Linux lets a server share the port with this socket; elsewhere nothing is kept.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as place:
+        if sys.platform == "linux":
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                place.bind((host, port))
+            except OSError as error:
+                raise ConfigError([f"port {port} on {host} is already taken"]) from error
+        yield
+
+
 def choose(ids: Ids) -> int:
-    """Return a loopback port that nobody listens on."""
+    """Return a loopback port that nobody uses or keeps."""
     for _ in range(TRIES_MAX):
         port = FIRST + int(ids.fraction() * (LAST - FIRST + 1))
-        if is_free(port):
+        if _is_unused(port):
             return port
     raise ConfigError([f"no free port on {LOOPBACK} between {FIRST} and {LAST}"])
 
@@ -58,6 +78,16 @@ def remembered(path: Path, ids: Ids) -> int:
     port = choose(ids)
     replace_private(path, json.dumps({"port": port}))
     return port
+
+
+def _is_unused(port: int) -> bool:
+    """Say whether no socket at all has `port`: without SO_REUSEADDR a kept one counts too."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
 
 
 def _noted(path: Path) -> int | None:

@@ -117,6 +117,7 @@ class Stack:
         private_directory(self._data)
         self._held.enter_context(held(self._data))
         self.port = self._options.port or ports.choose(self._world.ids)
+        self._held.enter_context(ports.kept(self.port))
         self._supervisor = Supervisor(
             self._tiers(), logs=self._data / "logs", clock=self._world.clock, say=self._world.say
         )
@@ -192,6 +193,7 @@ class Stack:
             return given
         binary = find_mongod(self._world.environment.get("PATH"))
         mongod = prepare_mongod(binary, self._data / "mongo", secrets, self._world.ids)
+        self._held.enter_context(ports.kept(mongod.port))
         servers.append(mongod.part())
         return mongod.url()
 
@@ -201,6 +203,7 @@ class Stack:
             return {}
         found = find_s3(self._world.environment.get("PATH"))
         storage = prepare_s3(found, self._data / "s3", secrets, self._world.ids)
+        self._held.enter_context(ports.kept(storage.port))
         servers.append(storage.part())
         return storage.environment()
 

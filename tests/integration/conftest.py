@@ -21,7 +21,7 @@ from pymongo.database import Database
 
 from control_plane.embedded.credentials import credentials
 from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
-from control_plane.embedded.ports import choose
+from control_plane.embedded.ports import choose, kept
 from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
 from control_plane.embedded.supervisor import Supervisor
 from events.clock import SystemClock, SystemIds
@@ -54,7 +54,10 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
     server = prepare_mongod(
         find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
     )
-    with Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet):
+    with (
+        kept(server.port),
+        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
+    ):
         yield server
 
 
@@ -88,7 +91,10 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     server = prepare_s3(
         find_s3(NO_SEARCH_PATH), home / "s3", credentials(home / "credentials.json", ids), ids
     )
-    with Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet):
+    with (
+        kept(server.port),
+        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
+    ):
         yield S3Server(
             endpoint=server.endpoint,
             access_key=server.credentials.s3_access_key,

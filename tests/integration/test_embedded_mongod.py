@@ -18,6 +18,7 @@ from pymongo.errors import OperationFailure
 
 from control_plane.embedded.credentials import credentials
 from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from control_plane.embedded.ports import kept
 from control_plane.embedded.supervisor import StartFailed, Supervisor
 from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError
@@ -33,9 +34,8 @@ def _prepare(home: Path) -> Mongod:
 @contextmanager
 def _running(server: Mongod, home: Path, said: list[str] | None = None) -> Iterator[Supervisor]:
     lines: list[str] = [] if said is None else said
-    with Supervisor(
-        [[server.part()]], logs=home / "logs", clock=SystemClock(), say=lines.append
-    ) as supervisor:
+    supervisor = Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=lines.append)
+    with kept(server.port), supervisor:
         yield supervisor
 
 

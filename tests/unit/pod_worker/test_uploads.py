@@ -132,10 +132,14 @@ def uploader(house: Storehouse, registry: Registry) -> Iterator[Uploader]:
 @pytest.fixture
 def drained(uploader: Uploader, until: Until) -> Callable[[], str | None]:
     def drain() -> str | None:
-        until(lambda: not uploader.has_waiting(CLAIM))
+        until(lambda: is_idle(uploader))
         return uploader.drain(CLAIM, deadline_s=0.0)
 
     return drain
+
+
+def is_idle(uploader: Uploader) -> bool:
+    return uploader._threads == 0
 
 
 def made(folder: Path, content: bytes = b"a plot", *, name: str = "plots/loss.png") -> Made:
@@ -268,7 +272,7 @@ def test_a_lost_lease_ends_the_uploads_of_its_attempt_and_registers_nothing(
         house.on_put = lose
     for number in range(10):
         uploader.add(CLAIM, made(tmp_path, name=f"{number}.txt"))
-    until(lambda: not uploader.has_waiting(CLAIM))
+    until(lambda: is_idle(uploader))
     with pytest.raises(LeaseLost):
         uploader.drain(CLAIM, deadline_s=0.0)
     assert registry.facts == []
@@ -490,6 +494,19 @@ def test_a_bug_in_an_upload_fails_the_run_and_stops_no_other_upload(
         uploader.add(CLAIM, made(tmp_path, name=f"{number}.txt"))
     assert drained() is None
     assert len(registry.facts) == 10
+
+
+def test_a_file_that_arrives_right_after_the_deadline_is_asked_for_again(
+    uploader: Uploader, drained: Drained, until: Until, tmp_path: Path
+) -> None:
+    uploader.suspend()
+    uploader.add(CLAIM, made(tmp_path))
+    assert uploader.drain(CLAIM, deadline_s=0.0) == "1 files are not uploaded yet"
+    uploader.resume()
+    until(lambda: is_idle(uploader))
+    assert uploader.has_waiting(CLAIM), "the answer of before is out of date"
+    assert drained() is None
+    assert not uploader.has_waiting(CLAIM)
 
 
 def test_an_attempt_without_files_has_nothing_to_wait_for(uploader: Uploader) -> None:

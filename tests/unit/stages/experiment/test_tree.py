@@ -23,10 +23,18 @@ metrics = st.one_of(st.none(), st.floats(0, 1))
 
 
 def node(number: int, metric: float | None, parent: str | None = None) -> Node:
+    works = metric is not None
+    error = None if works else "diverged"
     return Node(
-        id=f"S/{number}", stage="S", plan="p", params={}, parent=parent, metric=metric, works=metric is not None,
-        error=None if metric is not None else "diverged",
-    )  # fmt: skip
+        id=f"S/{number}",
+        stage="S",
+        plan="p",
+        params={},
+        parent=parent,
+        metric=metric,
+        works=works,
+        error=error,
+    )
 
 
 @given(metrics=st.lists(metrics, max_size=12), limit=st.integers(1, 12), chance=st.floats(0, 0.999))
