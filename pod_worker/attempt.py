@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from events.catalog import ENDS, TYPES, Fact, RunCompleted, RunFailed
+from events.catalog import ENDS, TYPES, ArtifactDetected, ArtifactFailed, Fact, RunCompleted, RunFailed
 from events.clock import Clock, Ids
 from events.errors import LeaseLost, Transient
 from events.outbox import Outbox
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 HEARD_MAX: Final = 1_000  # frames that wait for the disk; more make the child wait
 BATCH_MAX: Final = 500
 TICK_S: Final = 0.1
+FULL_PAUSE_S: Final = 5.0
+NAME_MAX: Final = 200
 CANCEL_GRACE_S: Final = 30.0
 PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
 UPLOADS_AFTER_PREEMPTION_S: Final = 1.0
@@ -100,6 +102,8 @@ class Attempt:
     heard_s: float = 0.0
     ordered_s: float = 0.0
     _heard: queue.Queue[Heard] = field(default_factory=lambda: queue.Queue(HEARD_MAX))
+    _unsaved: list[Said | Fact] = field(default_factory=list)
+    _deaf: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         """Run the child to its end and settle; after a lost lease nothing is written any more."""
@@ -108,7 +112,7 @@ class Attempt:
         workspace.mkdir(parents=True)
         self.heartbeat.start()
         try:
-            self.child.start(self._order(workspace), self._heard.put)
+            self.child.start(self._order(workspace), self._hear)
             self.begun_s = self.heard_s = self.ports.clock.monotonic_s()
             self._finish(self._supervise())
         except LeaseLost:
@@ -117,6 +121,7 @@ class Attempt:
             self.ports.outbox.abandon(self.claim.run_id, self.claim.attempt)
             log.warning("run.abandoned", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
         finally:
+            self._deaf.set()
             self.heartbeat.stop()
             shutil.rmtree(workspace, ignore_errors=True)
 
@@ -139,27 +144,62 @@ class Attempt:
             self._limit()
             ended = self.child.join(0)
             if ended is not None:
-                while not self._heard.empty():
-                    self._record()
+                self._record_the_rest()
                 return ended
 
-    def _record(self) -> None:
-        """Take what was said since the last turn into the outbox, in one transaction."""
-        heard = self._next()
-        if not heard:
+    def _record_the_rest(self) -> None:
+        while self._unsaved or not self._heard.empty():
+            self._stand()
+            self._record()
+            if self._unsaved and self.ports.stop.is_set():
+                # A log with a hole must not end as if it were whole: the rescue takes the run.
+                raise LeaseLost(self.claim.run_id, self.claim.attempt)
+
+    def _hear(self, frame: Heard) -> None:
+        """Take a frame in the child's reader thread; wait while the disk is behind."""
+        while not self._deaf.is_set():
+            try:
+                self._heard.put(frame, timeout=TICK_S)
+            except queue.Full:
+                continue
             return
+
+    def _record(self) -> None:
+        """Take what was said since the last turn into the outbox, in one transaction.
+
+        A full outbox keeps it here and takes no more, so that the child waits and nothing is lost.
+        """
+        if not self._unsaved:
+            for each in self._next():
+                self._take(each)
+        if not self._unsaved:
+            return
+        try:
+            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self._unsaved)
+        except Transient as error:
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+            self.ports.clock.wait(self.ports.stop, FULL_PAUSE_S)
+            return
+        self._unsaved = []
+
+    def _take(self, heard: Heard) -> None:
         self.heard_s = self.ports.clock.monotonic_s()
-        sayings: list[Said | Fact] = []
-        for each in heard:
-            if isinstance(each, Made):
-                self.ports.uploads.add(self.claim, each)
-            elif each.type in ENDS:
-                self.said = msgspec.convert(each.data, TYPES[each.type])
-            else:
-                self.stage = str(each.data.get("stage") or self.stage or "") or None
-                sayings.append(each)
-        if sayings:
-            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, sayings)
+        match heard:
+            case Made() if self._is_ours(heard):
+                self._unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
+                self.ports.uploads.add(self.claim, heard)
+            case Made():
+                message = "the file lies outside the attempt's folder"
+                refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
+                self._unsaved.append(refused)
+            case Said(type=name, data=data) if name in ENDS:
+                self.said = msgspec.convert(data, TYPES[name])
+            case Said(data=data):
+                self.stage = str(data.get("stage") or self.stage or "") or None
+                self._unsaved.append(heard)
+
+    def _is_ours(self, made: Made) -> bool:
+        return Path(made.path).resolve().is_relative_to(self.ports.work.resolve())
 
     def _next(self) -> list[Heard]:
         heard: list[Heard] = []
@@ -227,6 +267,7 @@ class Attempt:
             )
         )
         missing = self._drain_uploads(fact)
+        self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
             fact = RunFailed(code="ARTIFACT_UPLOAD_FAILED", message=missing, stage=self.stage, retryable=True)
         how = end_of(fact)

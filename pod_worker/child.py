@@ -40,6 +40,8 @@ PASSED: Final = frozenset(
 PASSED_PREFIXES: Final = ("LC_", "PYTHON", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "OPENAI_")
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")  # some programs read one case, some the other
 
+LEAVE_S: Final = 2.0
+
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
@@ -234,9 +236,14 @@ class Child:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill the child, if it still lives, and wait until nothing of it is left."""
+        """Kill the child, if it still lives, and wait until nothing of it is left.
+
+        A listener that is stuck, as one may be whose reader has given up, is left behind.
+        """
         self.kill()
-        self._over.wait()
+        self._undertaker.join()
+        if not self._over.wait(LEAVE_S):
+            log.error("child.unheard", extra={"pid": self.pid})
 
     def _signal(self, send: Callable[[int, int], None], number: int) -> None:
         with self._living:

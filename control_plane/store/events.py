@@ -127,14 +127,6 @@ class Events:
         await self.db.events.update_many({"orphan": True, "runId": run_id}, {"$unset": {"orphan": ""}})
         return sorted(attempts)
 
-    async def history(self, run_id: str) -> list[Document]:
-        """Return a run's whole log, for replay: decisions and sequenced events."""
-        query = {
-            "runId": run_id,
-            "$or": [{"sequence": {"$exists": True}}, {"revision": {"$exists": True}}],
-        }
-        return [document async for document in self.db.events.find(query)]
-
 
 def storable(event: Event, arrival: Arrival) -> RawBSONDocument:
     """Return the event as the log keeps it, encoded once.

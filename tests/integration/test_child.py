@@ -20,10 +20,11 @@ import pytest
 from events.catalog import ENDS
 from events.clock import SystemClock
 from events.errors import Transient
-from events.pipe import LINE_MAX_BYTES, Made, Ready, Said, Start
+from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, encode
 from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kills
 from pod_worker.child_main import load_what_works
 from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
+from pod_worker.hearing import Hearing, line_said
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0  # of every wait for something that must happen
@@ -400,10 +401,50 @@ class TestHearing:
                     print(f"line {step}")
                 os.kill(os.getpid(), signal.SIGKILL)
         """
-        nursery.run(pipeline)
+        child = nursery.spawn(pipeline)
+
+        def listen_late(heard: Heard) -> None:
+            eventually(lambda: state_of(child.pid) == "gone")
+            nursery.log(heard)
+
+        child.start(Start("r", 1, "probe", {}, str(nursery.folder)), listen_late)
+        assert finished(child).end == Signalled(signal.SIGKILL)
         messages = nursery.log.messages()
         for word in ("event", "line"):
             assert [m for m in messages if m.startswith(word)] == [f"{word} {step}" for step in range(300)]
+
+    def test_what_is_printed_between_two_reads_still_comes_before_its_event(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pipes = {name: os.pipe() for name in ("events", "stdout", "stderr", "death")}
+        readers = {name: reader for name, (reader, _) in pipes.items()}
+        for fd in readers.values():
+            os.set_blocking(fd, False)
+        read = os.read
+
+        def read_late(fd: int, size: int) -> bytes:
+            """The child prints and speaks after it was seen that it spoke, and before that is read."""
+            if fd == readers["events"] and pipes["death"][1] in still_open:
+                os.write(pipes["stdout"][1], b"printed\n")
+                os.write(pipes["events"][1], encode(line_said("said", "info")))
+                still_open.remove(pipes["death"][1])
+                os.close(pipes["death"][1])
+            return read(fd, size)
+
+        still_open = [writer for _, writer in pipes.values()]
+        monkeypatch.setattr(os, "read", read_late)
+        os.write(pipes["events"][1], encode(line_said("first", "info")))
+        hearing = Hearing(**readers)
+        log: list[FromChild] = []
+        hearing.listen(log.append)
+        assert [frame.data["message"] for frame in log if isinstance(frame, Said)] == [
+            "printed",
+            "first",
+            "said",
+        ]
+        hearing.close()
+        for fd in still_open:
+            os.close(fd)
 
     def test_what_was_printed_before_an_event_comes_before_it(self, nursery: Nursery) -> None:
         pipeline = """
@@ -467,6 +508,23 @@ class TestHearing:
         with pytest.raises(OSError, match="the disk is full"):
             child.join(LIMIT_S)
         assert is_gone(child.pid)
+
+    def test_a_child_can_be_left_though_its_listener_is_stuck(
+        self, nursery: Nursery, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        stuck = threading.Event()
+
+        def listen(heard: Heard) -> None:
+            nursery.log(heard)
+            stuck.wait(LIMIT_S)
+
+        with nursery.spawn() as child:
+            child.start(Start("r", 1, "probe", {"end": "hang"}, str(nursery.folder)), listen)
+            nursery.log.wait_for_more_than(0)
+        assert is_gone(child.pid)
+        assert "child.unheard" in caplog.messages
+        stuck.set()
+        assert finished(child).end == Signalled(signal.SIGKILL)
 
     def test_an_event_that_nobody_could_take_becomes_an_error_line(self, nursery: Nursery) -> None:
         pipeline = """
@@ -630,7 +688,7 @@ class TestCancel:
         assert nursery.log.messages() == ["working", "cleaning", "cleaned"]
 
     @pytest.mark.parametrize("after", [1, 100, 1_000, 3_000])
-    def test_a_cancel_in_the_middle_of_a_storm_of_events_leaves_every_frame_whole(
+    def test_a_cancel_in_the_middle_of_a_frame_leaves_every_frame_whole(
         self, nursery: Nursery, after: int
     ) -> None:
         pipeline = """
@@ -641,14 +699,57 @@ class TestCancel:
                     step += 1
         """
         child = nursery.spawn(pipeline)
-        nursery.start(child)
+        go_on = threading.Event()
+
+        def listen(heard: Heard) -> None:
+            nursery.log(heard)
+            if len(nursery.log.heard) > after:
+                go_on.wait(LIMIT_S)
+
+        child.start(Start("r", 1, "probe", {}, str(nursery.folder)), listen)
         nursery.log.wait_for_more_than(after)
+        # nobody reads now: the pipe is full, and the child waits with a frame half written
+        looks = 20
+        assert eventually(lambda: all(state_of(child.pid) == psutil.STATUS_SLEEPING for _ in range(looks)))
         child.terminate()
+        go_on.set()
         assert finished(child).end == Exited(0)
         assert nursery.log.messages("warning") == []
         assert nursery.log.ends() == ["ai.run.canceled"]
         steps = [int(message.split()[0]) for message in nursery.log.messages("info")]
         assert steps == list(range(len(steps)))
+
+    def test_a_cancel_while_a_failure_is_being_described_leaves_exactly_one_end(
+        self, nursery: Nursery
+    ) -> None:
+        pipeline = """
+            class Late(Exception):
+                def __str__(self):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return "late"
+
+            def run(context):
+                raise Late
+        """
+        exit_ = nursery.run(pipeline)
+        assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
+        assert nursery.log.ends() == ["ai.run.canceled"]
+
+    def test_a_cancel_while_an_event_is_being_written_comes_after_the_event(self, nursery: Nursery) -> None:
+        pipeline = """
+            class Number:
+                def item(self):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return 0.5
+
+            def run(context):
+                with context.stage("s") as stage:
+                    stage.metric("loss", Number())
+                    context.log("not reached")
+        """
+        assert nursery.run(pipeline).final == "ai.run.canceled"
+        assert nursery.log.data("ai.run.stage_metric") == [{"stage": "s", "name": "loss", "value": 0.5}]
+        assert nursery.log.messages() == []
 
     @pytest.mark.parametrize("lag", range(12))
     def test_a_cancel_at_any_moment_around_the_end_leaves_exactly_one_end(
