@@ -28,13 +28,21 @@ def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         data = event["data"]
         if event["attempt"] != latest[data["stage"]]:
             continue
-        node = tree.setdefault((data["stage"], data["node"]), _node(data, event["attempt"]))
         if event["type"] == SELECTED_BEST:
-            for other in tree.values():
-                if other["stage"] == node["stage"]:
-                    other["best"] = other is node
+            _select(tree, data)
+            continue
+        node = tree.setdefault((data["stage"], data["node"]), _node(data, event["attempt"]))
         node.update(_changes(event["type"], data))
     return list(tree.values())
+
+
+def _select(tree: Mapping[tuple[str, str], dict[str, Any]], data: Mapping[str, Any]) -> None:
+    """Mark the node that a stage hands on, which may be one of an earlier stage."""
+    for node in tree.values():
+        if node["id"] == data["node"]:
+            node |= {"best": True, "reason": data.get("reason")}
+        elif node["stage"] == data["stage"]:
+            node["best"] = False
 
 
 def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:
@@ -70,6 +78,4 @@ def _changes(event_type: str, data: Mapping[str, Any]) -> dict[str, Any]:
             "metricName": data.get("metric_name"),
             "error": data.get("error"),
         }
-    if event_type == SELECTED_BEST:
-        return {"reason": data.get("reason")}
     return {}

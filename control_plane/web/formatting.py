@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -97,12 +98,31 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
+def says(event: Mapping[str, Any]) -> str:
+    """Return an event's data in one line."""
+    data = event["data"]
+    match event["type"]:
+        case "ai.run.status_changed":
+            return f"{data['from'] or 'new'} → {data['to']} ({data['cause']}, by {data['by']})"
+        case "ai.run.stage_progress":
+            return f"{data['stage']} {percent(data['progress'])} {data.get('activity') or ''}"
+        case "ai.run.stage_metric":
+            return f"{data['stage']}: {data['name']} = {number(data['value'])}"
+        case "ai.node.completed":
+            return f"{data['node']}: {data.get('error') or number(data.get('metric'))}"
+    for name in ("message", "summary", "plan", "name", "node", "stage", "verdict"):
+        if data.get(name):
+            return str(data[name])
+    return ""
+
+
 def lines(text: str) -> Markup:
     """Return text with its line breaks."""
     return Markup("<br>").join(escape(line) for line in text.splitlines())
 
 
 FILTERS: Final = {
+    "says": says,
     "status": status,
     "moment": moment,
     "seconds": seconds,

@@ -183,6 +183,13 @@ def state_of(pid: int) -> str:
         return "gone"
 
 
+def signals_of(pid: int, mask: str) -> set[int]:
+    """Return the signals that a mask of /proc names, such as `SigIgn` or `ShdPnd`."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    bits = int(next(line.split()[1] for line in lines if line.startswith(f"{mask}:")), 16)
+    return {number for number in range(1, signal.NSIG) if bits >> (number - 1) & 1}
+
+
 class TestEnds:
     @pytest.mark.parametrize(
         ("end", "final", "code"),
@@ -241,7 +248,7 @@ class TestEnds:
     def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, nursery: Nursery) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=0, end="deaf")
-        assert eventually(lambda: _ignores(child.pid, signal.SIGTERM))
+        assert eventually(lambda: signal.SIGTERM in signals_of(child.pid, "SigIgn"))
         child.terminate()
         assert child.join(0.2) is None
         child.kill()
@@ -687,7 +694,7 @@ class TestCancel:
         assert finished(child).final == "ai.run.canceled"
         assert nursery.log.messages() == ["working", "cleaning", "cleaned"]
 
-    @pytest.mark.parametrize("after", [1, 100, 1_000, 3_000])
+    @pytest.mark.parametrize("after", [1, 100, 1_000])
     def test_a_cancel_in_the_middle_of_a_frame_leaves_every_frame_whole(
         self, nursery: Nursery, after: int
     ) -> None:
@@ -695,7 +702,7 @@ class TestCancel:
             def run(context):
                 step = 0
                 while True:
-                    context.log(f"{step} " + "x" * (step * 37 % 9_000))
+                    context.log(f"{step} " + "x" * 10_000)  # a pipe takes more than 4096 bytes in parts
                     step += 1
         """
         child = nursery.spawn(pipeline)
@@ -712,6 +719,7 @@ class TestCancel:
         looks = 20
         assert eventually(lambda: all(state_of(child.pid) == psutil.STATUS_SLEEPING for _ in range(looks)))
         child.terminate()
+        assert eventually(lambda: not signals_of(child.pid, "ShdPnd") & {signal.SIGTERM})
         go_on.set()
         assert finished(child).end == Exited(0)
         assert nursery.log.messages("warning") == []
@@ -982,10 +990,3 @@ class TestOutOfMemoryEvidence:
     def _write(self, file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-
-
-def _ignores(pid: int, number: int) -> bool:
-    line = next(
-        line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn:")
-    )
-    return bool(int(line.split()[1], 16) >> (number - 1) & 1)

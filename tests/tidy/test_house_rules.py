@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("control_plane", "pod_worker", "events", "stages")
 FOLDERS: Final = {*PACKAGES, "scripts", "tests", "docs", ".ci"}

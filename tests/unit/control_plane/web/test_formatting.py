@@ -1,0 +1,41 @@
+"""Stored values in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from control_plane.web import formatting
+from events.lifecycle import Status
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "–"), (0.04, "0.0 s"), (61, "1 min 1 s"), (3700, "1 h 1 min"), (90_000, "1 d 1 h")],
+)
+def test_a_duration_is_told_in_its_two_largest_units(value: float | None, words: str) -> None:
+    assert formatting.seconds(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 40, "1.0 TiB")]
+)
+def test_a_size_is_told_in_the_largest_fitting_unit(value: int, words: str) -> None:
+    assert formatting.size(value) == words
+
+
+def test_each_status_has_a_sign_of_its_own_beside_its_colour() -> None:
+    for status in Status:
+        assert formatting.SIGNS[status] in formatting.status(status)
+
+
+def test_hostile_text_is_escaped() -> None:
+    assert "<script>" not in formatting.status("<script>")
+    assert "<script>" not in formatting.lines("<script>\nx")
+    assert '"><' not in formatting.moment('"><b>')
+
+
+def test_every_event_has_a_line() -> None:
+    entry = {"from": None, "to": "QUEUED", "cause": "submit", "by": "me"}
+    assert formatting.says({"type": "ai.run.status_changed", "data": entry}) == "new → QUEUED (submit, by me)"
+    assert formatting.says({"type": "ai.artifact.registered", "data": {"name": "a", "stage": "b"}}) == "a"
+    assert formatting.says({"type": "ai.future.thing", "data": {}}) == ""
