@@ -29,6 +29,7 @@ from events.lifecycle import FINAL
 ROOT: Final = Path(__file__).resolve().parent.parent
 HYPOTHESES: Final = ROOT / "stages/experiment/hypotheses"
 LOOK_S: Final = 0.5
+PAGE: Final = 200
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -56,6 +57,7 @@ class Progress:
         match event["type"]:
             case "ai.run.stage_started":
                 self.stage, self.activity, self.done = data["stage"], "", 0.0
+                self.node = "–"
             case "ai.run.stage_progress":
                 self.done, self.activity = data["progress"], data.get("activity") or ""
             case "ai.node.executing":
@@ -76,6 +78,7 @@ class Demo:
     asked: Interrupts
     progress: Progress = field(default_factory=Progress)
     _after: str | None = None
+    _told: str = ""
 
     def submit(self, hypothesis: Path) -> str:
         """Post a hypothesis, which queues its run; return the run's id."""
@@ -92,10 +95,8 @@ class Demo:
             while True:
                 self._check_interrupt()
                 run = self._ok(self.client.get(f"/api/runs/{run_id}"))
-                shown = self.progress.stage
                 self._read_events(run_id)
-                if self.progress.stage != shown:
-                    self.console.print(f"  {self._elapsed(begun_s)}  {escape(self.progress.stage)}")
+                self._tell(begun_s)
                 live.update(self._table(run, begun_s))
                 if run["status"] in OVER and not run["logOpen"]:
                     return run
@@ -117,14 +118,27 @@ class Demo:
         return paths
 
     def _read_events(self, run_id: str) -> None:
+        """Fold what was said since the last look."""
         while True:
-            parameters = {"limit": "200", **({"after": self._after} if self._after else {})}
+            parameters = {
+                "limit": str(PAGE),
+                "order": "oldest",
+                **({"after": self._after} if self._after else {}),
+            }
             page = self._ok(self.client.get(f"/api/runs/{run_id}/events", params=parameters))
             for event in page["items"]:
                 self.progress.take(event)
-            self._after = page["next"] or self._after
-            if len(page["items"]) < 200:
+            self._after = page["tail"]
+            if len(page["items"]) < PAGE:
                 return
+
+    def _tell(self, begun_s: float) -> None:
+        """Write one line whenever a node or a stage moved on: it stays on the terminal, or in a log."""
+        now = self.progress
+        line = f"{now.stage:10} {now.node:28} best {now.best}"
+        if line != self._told:
+            self.console.print(f"  {self._elapsed(begun_s)}  {escape(line)}", highlight=False)
+            self._told = line
 
     def _table(self, run: Mapping[str, Any], begun_s: float) -> Table:
         now = self.progress
@@ -200,7 +214,8 @@ def _run(stack: Stack, arguments: argparse.Namespace, console: Console, asked: I
     with httpx.Client(base_url=stack.url, headers=headers, trust_env=False, timeout=30.0) as client:
         demo = Demo(client, console, SystemClock(), asked)
         run_id = demo.submit(arguments.hypothesis)
-        console.print(f"submitted {escape(arguments.hypothesis.stem)}: {stack.url}/runs/{run_id}")
+        console.print(f"submitted {escape(arguments.hypothesis.stem)}")
+        console.print(f"watch it  {stack.url}/runs/{run_id}", soft_wrap=True)
         run = demo.watch(run_id)
         return _report(demo, run, stack.url, arguments.data)
 
