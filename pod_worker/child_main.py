@@ -39,6 +39,8 @@ TEXT_MAX: Final = 10_000
 NAME_MAX: Final = 200
 NAMES: Final = frozenset({"code", "name", "node", "stage"})  # fields that hold at most NAME_MAX characters
 PR_SET_PDEATHSIG: Final = 1
+STRIKES_MAX: Final = 20
+STRIKE_EVERY_S: Final = 0.25
 
 Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
 
@@ -48,7 +50,6 @@ def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     arguments = _parse(argv)
     _prepare(arguments.die_with)
     interruption = Interruption()
-    signal.signal(signal.SIGTERM, interruption.on_signal)
     reporter = PipeReporter(arguments.events_fd, interruption)
     pipelines = (loader or load_what_works)(arguments.kinds or installed())
     if not pipelines:
@@ -83,7 +84,7 @@ def serve(
 ) -> None:
     """Run the order; exactly one final event leaves this process, whenever a signal strikes."""
     try:
-        interruption.arm()
+        interruption.listen()
         _run(order, pipelines, reporter)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
@@ -115,20 +116,22 @@ def _run(order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter
 class Interruption:
     """Turns the first SIGTERM into `Canceled`, at a moment when no frame is half written.
 
-    Used as a context manager, it puts the exception off until the block is left. Before
-    `arm` the process has nothing to clean up and just goes.
+    Used as a context manager, it puts the exception off until the block is left.
     """
 
     def __init__(self) -> None:
-        self._armed = False
         self._spent = False
         self._pending = False
         self._depth = 0
-        self._main = threading.main_thread().ident
+        self._main = threading.main_thread()
 
-    def arm(self) -> None:
-        """From now on there is work to cancel."""
-        self._armed = True
+    def listen(self) -> None:
+        """From now on there is work to cancel; before, SIGTERM just ends the process."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        threading.Thread(target=self._insist, args=(reader,), name="interruption", daemon=True).start()
+        signal.signal(signal.SIGTERM, self.on_signal)
 
     def close(self) -> None:
         """From now on there is nothing left to cancel."""
@@ -136,8 +139,6 @@ class Interruption:
         self._pending = False
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self._armed:
-            os._exit(0)
         if self._spent:
             return  # a second request must not break into the clean-up after the first
         self._spent = True
@@ -146,14 +147,25 @@ class Interruption:
         else:
             raise _canceled()
 
+    def _insist(self, reader: int) -> None:
+        """Strike again: Python does not notice a signal that came just before a blocking call."""
+        while os.read(reader, 1)[0] != signal.SIGTERM:
+            pass  # a signal that the pipeline itself listens to
+        never = threading.Event()
+        for _ in range(STRIKES_MAX):
+            never.wait(STRIKE_EVERY_S)
+            if self._spent or self._main.ident is None or signal.getsignal(signal.SIGTERM) != self.on_signal:
+                return  # noticed, or a matter of the pipeline's own handler
+            signal.pthread_kill(self._main.ident, signal.SIGTERM)
+
     def __enter__(self) -> None:
-        if threading.get_ident() == self._main:  # signals strike in the main thread only
+        if threading.current_thread() is self._main:  # signals strike in the main thread only
             self._depth += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if threading.get_ident() != self._main:
+        if threading.current_thread() is not self._main:
             return
         self._depth -= 1
         if self._pending and not self._depth:
@@ -207,6 +219,7 @@ class PipeReporter:
         os.close(self._fd)
         self._fd = -1
         self._lock = threading.Lock()
+        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

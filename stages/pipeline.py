@@ -39,9 +39,15 @@ def failure_of(error: Exception, stage: str) -> RunFailed:
         code=code,
         message=str(error) or type(error).__name__,
         stage=stage,
-        traceback=trace[-TRACEBACK_MAX:],
+        traceback=_middle_out(trace),
         retryable=retryable,
     )
+
+
+def _middle_out(trace: str) -> str:
+    """Return a trace whose middle gives way: its head says where, its tail says what."""
+    half = TRACEBACK_MAX // 2
+    return trace if len(trace) <= TRACEBACK_MAX else f"{trace[:half]}\n[...]\n{trace[-half:]}"
 
 
 def classify(error: Exception) -> tuple[str, bool]:

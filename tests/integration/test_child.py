@@ -340,7 +340,8 @@ class TestStart:
     def test_a_child_without_an_order_goes_when_it_is_asked(self, nursery: Nursery) -> None:
         child = nursery.spawn()
         child.terminate()
-        assert finished(child).end == Exited(0)
+        exit_ = finished(child)
+        assert (exit_.end, exit_.final) == (Signalled(signal.SIGTERM), None)
 
     def test_a_child_goes_quietly_when_the_orders_end(self) -> None:
         events, events_of_child = os.pipe()
@@ -781,6 +782,20 @@ class TestCancel:
         assert exit_.end == Exited(0)
         assert len(nursery.log.ends()) == 1
         assert exit_.final == nursery.log.ends()[0]
+
+    def test_a_cancel_that_does_not_interrupt_a_blocking_call_is_noticed_all_the_same(
+        self, nursery: Nursery
+    ) -> None:
+        pipeline = """
+            def run(context):
+                def strike():
+                    # in this thread, so that the main thread sleeps on, as if it had just fallen asleep
+                    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+                threading.Timer(0.1, strike).start()
+                threading.Event().wait()
+        """
+        exit_ = nursery.run(pipeline)
+        assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
 
     def test_ctrl_c_is_the_parents_matter(self, nursery: Nursery) -> None:
         child = nursery.spawn()
