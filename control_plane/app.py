@@ -7,14 +7,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from control_plane import catch_up, rescuer, sweeper
 from control_plane.api import artifacts, fleet, hypotheses, ingest, problems, runs
+from control_plane.auth import require
+from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
 from control_plane.loops import run_every
 from control_plane.web import views
+
+
+class GuardedFiles(StaticFiles):
+    """Files for those who may read, like every route."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        await require("read")(Request(scope))
+        return await super().get_response(path, scope)
 
 
 def create_app(deps: Deps) -> FastAPI:
@@ -43,6 +55,7 @@ def create_app(deps: Deps) -> FastAPI:
         openapi_url=None,
     )
     app.state.authenticator = deps.authenticator
+    app.add_middleware(BodyLimit)
     pages = views.Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
@@ -50,7 +63,7 @@ def create_app(deps: Deps) -> FastAPI:
     for noun in (runs, hypotheses, artifacts, fleet):
         app.include_router(noun.router(deps))
     app.include_router(views.router(deps, pages))
-    app.mount("/static", StaticFiles(directory=views.HERE / "static"))
+    app.mount("/static", GuardedFiles(directory=views.HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(_: runs.MayRead) -> dict[str, object]:

@@ -98,7 +98,7 @@ def _refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
     if method in SAFE_METHODS:
         return
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+    if origin is not None and _netloc_of(origin) != headers.get("host"):
         raise Forbidden("foreign_origin", "another site's page may not do this")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Forbidden("foreign_origin", "another site's page may not do this")
@@ -107,6 +107,13 @@ def _refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
 def _host_of(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _netloc_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
     except ValueError:
         return None
 

@@ -11,14 +11,20 @@ from urllib.parse import quote
 
 from minio import Minio
 from minio.error import MinioException, S3Error
+from urllib3 import PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from control_plane.config import Storage
-from events.errors import Transient
+from events.errors import ConfigError, Transient
 
 T = TypeVar("T")
 URL_LIFE: Final = timedelta(minutes=15)
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
+REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+# The SDK's own are five minutes and five tries, in which a request of ours would hang.
+TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
+CONNECTIONS_MAX: Final = 16
+RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,17 @@ class Blobs:
     bucket: str
 
     async def prepare(self) -> None:
-        """Make the bucket if it is not there."""
+        """Make the bucket if it is not there. Raises `ConfigError` where our keys are not valid."""
 
         def make() -> None:
-            if not self.client.bucket_exists(self.bucket):
-                self.client.make_bucket(self.bucket)
+            try:
+                if not self.client.bucket_exists(self.bucket):
+                    self.client.make_bucket(self.bucket)
+            except S3Error as error:
+                if error.code not in REFUSED:
+                    raise
+                refused = f"MINIO_ACCESS_KEY, MINIO_SECRET_KEY: the storage refuses them ({error.code})"
+                raise ConfigError([refused]) from error
 
         await _call(make)
 
@@ -73,14 +85,19 @@ class Blobs:
 
 
 def open_blobs(storage: Storage) -> Blobs:
-    """Return the bucket of the settings; nothing is asked yet."""
-    client = Minio(
-        storage.endpoint,
-        access_key=storage.access_key,
-        secret_key=storage.secret_key,
-        secure=storage.is_secure,
-        region=storage.region,  # without it the SDK asks the storage before every signature
-    )
+    """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`."""
+    try:
+        client = Minio(
+            storage.endpoint,
+            access_key=storage.access_key,
+            secret_key=storage.secret_key,
+            secure=storage.is_secure,
+            region=storage.region,  # without it the SDK asks the storage before every signature
+            http_client=PoolManager(timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX),
+        )
+        client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
+    except ValueError as error:
+        raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
     return Blobs(client, storage.bucket)
 
 

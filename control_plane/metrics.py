@@ -21,7 +21,7 @@ def exposition(overview: Mapping[str, Any]) -> bytes:
     """Return the text that Prometheus reads, for a fleet that stands like `overview`."""
     for status, count in overview["statuses"].items():
         _RUNS.labels(status).set(count)
-    for gauge in (_DEPTH, _WAIT):
+    for gauge in (_DEPTH, _WAIT, _PODS):  # what is gone must not stand at its last value
         gauge.clear()
     for each in overview["queue"]:
         _DEPTH.labels(each["classKey"]).set(each["depth"])

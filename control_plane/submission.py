@@ -17,7 +17,7 @@ from control_plane.store.runs import Runs
 from control_plane.store.submissions import Submissions
 from events.clock import Ids
 from events.errors import Conflict, NotFound, Rejected
-from events.journal import Expression, ServerTime, creation
+from events.journal import Expression, creation
 from events.lifecycle import FINAL, Status
 from events.runs import (
     IDEATION,
@@ -102,14 +102,17 @@ class Submitter:
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
         if found is None or spec is None or found.collection != "runs":
-            raise NotFound("unknown_run", f"there is no run {run_id}")
+            raise NotFound("unknown_run", f"there is no run {run_id!r}")
         if found.run.status not in FINAL:
             raise Conflict("not_final", f"the run is {found.run.status}; only a finished run can be retried")
+        wishes = await self.queue.wishes(run_id) or {}
         again = Submission(
             kind=found.run.kind,
             spec=spec["spec"],
             by=by,
             requires=spec["requires"],
+            priority=wishes.get("priority", 0),
+            labels=wishes.get("labels", {}),
             max_attempts=found.run.max_attempts,
             hypothesis_id=found.run.hypothesis_id,
             parent_run_id=run_id,
@@ -120,7 +123,9 @@ class Submitter:
         """Store a hypothesis; return its id and that of the run, or ideation request, queued for it."""
         hypothesis_id = self.ids.ulid()
         work = await self._work_for(wanted, hypothesis_id)
-        read_spec(work.kind, work.spec)  # nothing is stored of what could never run
+        # nothing is stored of what could never run, ideas that ideation shall start from included
+        read_spec("experiment", {"idea": wanted.idea, **wanted.spec})
+        read_spec(work.kind, work.spec)
         request_id = self.ids.ulid()
         await self.store.insert(self._hypothesis(wanted, hypothesis_id, request_id))
         if not wanted.enable_ideation:
@@ -195,11 +200,13 @@ class Submitter:
         title = title_of(wanted.kind, spec)
         fields = _fields(wanted, requires, title, digest)
         fields["review"] = getattr(spec, "review", "none")
-        return await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        is_new = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        if not is_new:
+            await self.queue.drop_spec(run_id)
+        return is_new
 
 
 def _fields(wanted: Submission, requires: Requirements, title: str, digest: str) -> dict[str, Any]:
-    begins: Any = ServerTime() if wanted.not_before is None else wanted.not_before
     since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
     deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": QUEUE_TIME_MAX_S}}
     fields = {
@@ -207,13 +214,14 @@ def _fields(wanted: Submission, requires: Requirements, title: str, digest: str)
         "status": (Status.QUEUED if wanted.not_before is None else Status.DELAYED).value,
         "classKey": class_key(wanted.kind, requires),
         "priority": wanted.priority,
-        "queuedAt": begins,
+        # a start in the past is no way to the head of the queue
+        "queuedAt": Expression(since),
         "notBefore": wanted.not_before,
         "queueDeadline": Expression(deadline),
         "maxAttempts": wanted.max_attempts,
         "hypothesisId": wanted.hypothesis_id,
         "parentRunId": wanted.parent_run_id,
-        "labels": dict(wanted.labels),
+        "labels": Expression({"$literal": dict(wanted.labels)}),  # names with dots are no paths
         "labelList": sorted(f"{name}={value}" for name, value in wanted.labels.items()),
         "title": title,
         "words": words_of(title),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -47,6 +49,14 @@ def router(deps: Deps) -> APIRouter:
     return routes
 
 
+async def _state(check: Awaitable[None]) -> str:
+    try:
+        await check
+    except PodfleetError as error:
+        return error.code
+    return "ok"
+
+
 def health(deps: Deps) -> APIRouter:
     """Return the two routes that anybody may ask."""
     routes = APIRouter(tags=["health"])
@@ -57,19 +67,10 @@ def health(deps: Deps) -> APIRouter:
 
     @routes.get("/readyz")
     async def readyz() -> JSONResponse:
-        checks = {
-            "mongodb": database.ping(deps.db),
-            "indexes": schema.verify(deps.db),
-            "storage": deps.blobs.ping(),
-        }
-        found: dict[str, str] = {}
-        for name, check in checks.items():
-            try:
-                await check
-            except PodfleetError as error:
-                found[name] = error.code
-            else:
-                found[name] = "ok"
+        names = ("mongodb", "indexes", "storage")
+        checks = (database.ping(deps.db), schema.verify(deps.db), deps.blobs.ping())
+        states = await asyncio.gather(*map(_state, checks))
+        found = dict(zip(names, states, strict=True))
         ready = set(found.values()) == {"ok"}
         return JSONResponse(found, 200 if ready else 503)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-LABELS_MAX = 32
+LABELS_MAX: Final = 32
+YEARS: Final = range(2000, 2200)  # far inside what the store's calendar can add a week to
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -19,6 +21,8 @@ def _storable(value: Any) -> Any:
         case str():
             if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
                 raise ValueError("the text holds a character that cannot be stored")
+        case float() if not math.isfinite(value):
+            raise ValueError("NaN and infinity are no JSON")
         case bool() | float() | None:
             return value
         case int():
@@ -35,11 +39,14 @@ def _storable(value: Any) -> Any:
 
 
 def _in_utc(moment: datetime) -> datetime:
+    if moment.year not in YEARS:
+        raise ValueError(f"the year has to be from {YEARS[0]} to {YEARS[-1]}")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 Storable = AfterValidator(_storable)
 Json = Annotated[dict[str, Any], Storable]
+LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=200), Storable]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
@@ -59,7 +66,7 @@ class NewRun(Body):
     requires: Json = Field(default_factory=dict)
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     not_before: Moment | None = None
-    labels: Annotated[dict[Label, Label], Field(max_length=LABELS_MAX)] = Field(default_factory=dict)
+    labels: Annotated[dict[LabelName, Label], Field(max_length=LABELS_MAX)] = Field(default_factory=dict)
 
 
 class NewHypothesisBody(Body):

@@ -50,12 +50,14 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
 
 
-def problem(status: int, code: str, detail: str, **more: Any) -> JSONResponse:
+def problem(
+    status: int, code: str, detail: str, *, retry_after_s: float = RETRY_AFTER_S, **more: Any
+) -> JSONResponse:
     """Return a problem document."""
     body = {"type": "about:blank", "status": status, "code": code, "detail": detail, **more}
     headers = {}
     if status == 503:
-        headers["Retry-After"] = str(RETRY_AFTER_S)
+        headers["Retry-After"] = str(max(1, round(retry_after_s)))
     if status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="podfleet", charset="UTF-8"'
     return JSONResponse(body, status, headers, MEDIA_TYPE)
@@ -82,7 +84,11 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
 
     @app.exception_handler(PodfleetError)
     async def ours(request: Request, error: PodfleetError) -> Response:
-        more = {"limit": error.limit, "maximum": error.maximum} if isinstance(error, TooLarge) else {}
+        more: dict[str, Any] = {}
+        if isinstance(error, TooLarge):
+            more = {"limit": error.limit, "maximum": error.maximum}
+        if isinstance(error, Transient) and error.retry_after_s is not None:
+            more = {"retry_after_s": error.retry_after_s}
         return answer(request, problem(status_of(error), error.code, error.message, **more), error.message)
 
     @app.exception_handler(HTTPException)

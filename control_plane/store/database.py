@@ -6,12 +6,20 @@ majority reads on the primary, whatever the URL or the server's defaults say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import ConfigurationError, OperationFailure, PyMongoError
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    ExecutionTimeout,
+    OperationFailure,
+    PyMongoError,
+    WTimeoutError,
+)
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
@@ -22,6 +30,8 @@ Database = AsyncDatabase[Document]
 
 DATABASE_DEFAULT: Final = "podfleet"
 SERVER_SELECTION_S: Final = 15
+# A cursor or plan that a fail-over killed; the driver names every other case by its class.
+KILLED: Final = frozenset({43, 175, 237, 262})
 
 
 def connect(url: str) -> AsyncMongoClient[Document]:
@@ -73,3 +83,26 @@ async def ping(db: Database) -> None:
         await db.command("ping")
     except PyMongoError as error:
         raise Transient("mongodb_unreachable", "MongoDB does not answer") from error
+
+
+@asynccontextmanager
+async def answers() -> AsyncIterator[None]:
+    """Raise `Transient` where the store does not answer now; an error of ours stays what it is.
+
+    Around a block, or as the decorator of a query. A refused command is no outage: whoever
+    is told to try again would try for ever.
+    """
+    try:
+        yield
+    except PyMongoError as error:
+        if not _is_outage(error):
+            raise
+        raise Transient("mongodb_unreachable", "MongoDB does not answer; try again") from error
+
+
+def _is_outage(error: PyMongoError) -> bool:
+    if isinstance(error, ConnectionFailure | ExecutionTimeout | WTimeoutError):
+        return True
+    if error.has_error_label("RetryableWriteError"):
+        return True
+    return isinstance(error, OperationFailure) and error.code in KILLED

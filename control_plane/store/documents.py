@@ -11,7 +11,7 @@ from pymongo.errors import BulkWriteError
 
 from control_plane.projection import AttemptView, Write, attempt_id
 from control_plane.run import CurrentStage, Entry
-from control_plane.store.database import Database, Document
+from control_plane.store.database import Database, Document, answers
 from control_plane.store.events import DUPLICATE_KEY
 from events.errors import Transient
 
@@ -30,6 +30,7 @@ class Documents:
 
     db: Database
 
+    @answers()
     async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
         """Return the attempt's record; an attempt that nobody spoke of is empty."""
         document = await self.db.attempts.find_one({"_id": attempt_id(run_id, attempt)}) or {}
@@ -84,6 +85,7 @@ class Documents:
         if letters:
             await self._bulk("dead_letters", [InsertOne(letter) for letter in letters])
 
+    @answers()
     async def _bulk(self, collection: str, operations: Sequence[UpdateOne | InsertOne[Document]]) -> None:
         try:
             await self.db[collection].bulk_write(list(operations), ordered=False)

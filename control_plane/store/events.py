@@ -14,7 +14,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import BulkWriteError, PyMongoError
 
 from control_plane.run import Entry
-from control_plane.store.database import Database, Document
+from control_plane.store.database import Database, Document, answers
 from events.catalog import TYPES, StatusChanged, Unknown, type_of
 from events.envelope import Event, content_hash, storage_id
 from events.errors import Rejected, Transient
@@ -67,12 +67,14 @@ class Events:
             raise Transient("mongodb_unreachable", "the event log cannot be reached") from error
         return set()
 
+    @answers()
     async def by_ids(self, ids: Sequence[str]) -> Mapping[str, Stored]:
         """Return what is stored under these ids."""
         fields = {"hash": 1, "runId": 1, "attempt": 1, "sequence": 1}
         cursor = self.db.events.find({"_id": {"$in": list(ids)}}, fields)
         return {document["_id"]: _stored(document) async for document in cursor}
 
+    @answers()
     async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
         """Return the events that follow position `after` without a gap, at most `STRETCH_MAX`."""
         query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
@@ -84,6 +86,7 @@ class Events:
             events.append(decode(document))
         return events
 
+    @answers()
     async def holds(self, run_id: str, attempt: int, sequence: int) -> bool:
         """Say whether an event stands at this position."""
         query = {"runId": run_id, "attempt": attempt, "sequence": sequence}
@@ -97,15 +100,18 @@ class Events:
         ]
         await self.append(documents)
 
+    @answers()
     async def decided_by(self, run_id: str, by: str) -> bool:
         """Say whether the log holds a decision that was made by this actor."""
         query = {"runId": run_id, "type": type_of(StatusChanged), "data.by": by}
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
+    @answers()
     async def orphan_count(self, most: int) -> int:
         """Return how many events wait for a run that does not exist, counted up to `most`."""
         return await self.db.events.count_documents({"orphan": True}, limit=most)
 
+    @answers()
     async def orphan_runs(self, most: int) -> list[str]:
         """Return ids of runs that events wait for."""
         grouped = await self.db.events.aggregate(
@@ -117,6 +123,7 @@ class Events:
         )
         return [document["_id"] async for document in grouped]
 
+    @answers()
     async def adopt(self, run_id: str) -> list[int]:
         """Keep a run's waiting events for good, now that it exists; return their attempts."""
         attempts = await self.db.events.distinct("attempt", {"orphan": True, "runId": run_id})

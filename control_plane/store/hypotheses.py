@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from control_plane.store.database import Database, Document
-from control_plane.store.pages import Slice, Wanted, answers, read_page
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.pages import Slice, Wanted, read_page
 from events.journal import expression
 
 

@@ -7,15 +7,11 @@ before the list's end it is partial and says where the look ended.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pymongo.errors import PyMongoError
-
-from control_plane.store.database import Database, Document
-from events.errors import Transient
+from control_plane.store.database import Database, Document, answers
 
 SCAN_MAX: Final = 5_000
 
@@ -100,12 +96,3 @@ def _following(order: Order, key: Sequence[Any] | None) -> Document:
 
 def _key(order: Order, document: Mapping[str, Any]) -> list[Any]:
     return [document[name] for name, _ in order]
-
-
-@asynccontextmanager
-async def answers() -> AsyncIterator[None]:
-    """Say in our words that the store did not answer."""
-    try:
-        yield
-    except PyMongoError as error:
-        raise Transient("mongodb_unreachable", "MongoDB does not answer; try again") from error

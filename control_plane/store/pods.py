@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pymongo import ReturnDocument
 
-from control_plane.store.database import Database, Document
-from control_plane.store.pages import Order, Slice, Wanted, answers, read_page
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.reads import COUNT_MAX
 
 _NEWEST: Final[Order] = (("startedAt", -1), ("_id", -1))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.store.database import Database, Document
-from control_plane.store.pages import NEWEST, Order, Slice, Wanted, answers, read_page
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.pages import NEWEST, Order, Slice, Wanted, read_page
 from control_plane.store.schema import QUEUES
 from control_plane.tree import NODE_TYPES
 from events.catalog import RunLog, type_of

@@ -11,7 +11,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import PyMongoError
 
 from control_plane.run import CurrentStage, Entry, HeldLease, Lease, Run, Settled
-from control_plane.store.database import Database, Document
+from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import QUEUES
 from events import journal
 from events.errors import Transient
@@ -34,6 +34,7 @@ class Runs:
 
     db: Database
 
+    @answers()
     async def find(self, run_id: str) -> Found | None:
         """Return the run of this id, wherever it is queued."""
         for collection in QUEUES:
@@ -42,6 +43,7 @@ class Runs:
                 return Found(collection, decode(document))
         return None
 
+    @answers()
     async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:
         """Make `decision` if the run is still what was read; None when it moved meanwhile."""
         document = await self.db[found.collection].find_one_and_update(
@@ -51,6 +53,7 @@ class Runs:
         )
         return None if document is None else Found(found.collection, decode(document))
 
+    @answers()
     async def advance(
         self,
         found: Found,
@@ -80,12 +83,14 @@ class Runs:
         )
         return result.matched_count == 1
 
+    @answers()
     async def unload(self, found: Found, flushed: int) -> None:
         """Drop journal entries that are in the log."""
         await self.db[found.collection].update_one(
             {"_id": found.run.id}, {"$pull": {"journal": {"n": {"$lte": flushed}}}}
         )
 
+    @answers()
     async def beat(self, run_id: str, attempt: int, at: datetime) -> None:
         """Note that somebody who is not fenced spoke for the run."""
         for collection in QUEUES:
@@ -151,6 +156,7 @@ class Runs:
         """Return a page of runs whose log is not complete yet, in id order after `after`."""
         return await self._read(collection, {"logOpen": True, "_id": {"$gt": after}}, "_id")
 
+    @answers()
     async def close_stale_logs(self, collection: str, grace_s: float) -> int:
         """Stop waiting for logs that stayed short for `grace_s` after their settle; return how many.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
-from control_plane.store.database import Database
+from control_plane.store.database import Database, answers
 from events.errors import ConfigError
 from events.lifecycle import Status
 
@@ -69,10 +69,14 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
     "dead_letters": (_index("by_run", ("runId", _UP), ("_id", _DOWN)),),
     "hypotheses": (_index("by_time", ("createdAt", _DOWN)),),
-    "pods": (_index("by_report", ("reportedAt", _DOWN)),),
+    "pods": (
+        _index("by_report", ("reportedAt", _DOWN)),
+        _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
+    ),
 }  # fmt: skip
 
 
+@answers()
 async def migrate(db: Database) -> None:
     """Create what is missing. Raises `ConfigError` where an index exists in another form."""
     for name, models in INDEXES.items():
@@ -84,6 +88,7 @@ async def migrate(db: Database) -> None:
             raise ConfigError([f"index of collection {name}: {error.details}"]) from error
 
 
+@answers()
 async def verify(db: Database) -> None:
     """Refuse to run without an index: the unique ones are the correctness, the others the speed."""
     problems = []

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from pymongo.errors import DuplicateKeyError
 
-from control_plane.store.database import Database, Document
-from control_plane.store.pages import answers
+from control_plane.store.database import Database, Document, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,16 @@ class Submissions:
             except DuplicateKeyError:
                 return False
         return True
+
+    async def drop_spec(self, run_id: str) -> None:
+        """Remove the snapshot of a run that came to nothing."""
+        async with answers():
+            await self.db.run_specs.delete_one({"_id": run_id})
+
+    async def wishes(self, run_id: str) -> Document | None:
+        """Return what the submitter of a run wished beside its specification: priority and labels."""
+        async with answers():
+            return await self.db.runs.find_one({"_id": run_id}, {"priority": 1, "labels": 1})
 
     async def by_idempotency_key(self, key: str) -> Document | None:
         """Return the run that was submitted under this key."""

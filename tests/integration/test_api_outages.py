@@ -1,0 +1,178 @@
+"""The control plane while MongoDB or the object storage is away: a named, retried state, and no 500."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from control_plane.embedded.ports import choose
+from events.clock import SystemClock, SystemIds
+
+NDJSON = {"content-type": "application/x-ndjson"}
+LIMIT_S = 60.0
+
+
+def wait_until(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    """Wait for a condition; fail when it does not come."""
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + limit_s
+    while not holds():
+        assert clock.monotonic_s() < deadline_s, "it never came"
+        clock.wait(threading.Event(), 0.1)
+
+
+@dataclass
+class Cable:
+    """A TCP connection to a server that can be pulled out and put back."""
+
+    target: tuple[str, int]
+    port: int = field(default_factory=lambda: choose(SystemIds()))
+    listener: socket.socket | None = None
+    ends: list[socket.socket] = field(default_factory=list)
+
+    def plug(self) -> None:
+        """Accept connections from now on."""
+        self.listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self.listener,), daemon=True).start()
+
+    def pull(self) -> None:
+        """Break every connection and accept no more."""
+        for each in ([self.listener] if self.listener else []) + self.ends:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self.listener = None
+        self.ends.clear()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                far = socket.create_connection(self.target)
+                self.ends += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass
+class Plane:
+    """A control plane whose MongoDB and storage hang on cables."""
+
+    client: httpx.Client
+    log: Path
+    mongodb: Cable
+    storage: Cable
+
+    def is_ready(self) -> bool:
+        try:
+            return self.client.get("/readyz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+
+@pytest.fixture
+def plane(database_url: str, s3: Any, tmp_path: Path) -> Iterator[Plane]:
+    """A control plane that was started while nothing could be reached yet."""
+    found = re.search(r"@127\.0\.0\.1:(\d+)", database_url)
+    assert found is not None
+    host, _, port = s3.endpoint.partition(":")
+    mongodb, storage = Cable(("127.0.0.1", int(found[1]))), Cable((host, int(port)))
+    # one direct connection, since the set would name the server behind the cable
+    url = database_url.replace(found[0], f"@127.0.0.1:{mongodb.port}")
+    url = re.sub(r"replicaSet=\w+", "directConnection=true&connectTimeoutMS=2000", url)
+    ours = {"MONGODB_URL": url, "MINIO_ENDPOINT": f"127.0.0.1:{storage.port}"}
+    address = choose(SystemIds())
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "control_plane", "serve", "--port", str(address)]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, env={"PATH": os.defpath, **s3.environment, **ours}, stderr=stderr, cwd=tmp_path
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{address}", trust_env=False, timeout=60.0) as client:
+            yield Plane(client, log, mongodb, storage)
+    finally:
+        process.terminate()
+        process.wait(20)
+        mongodb.pull()
+        storage.pull()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plane, database: Any) -> None:
+    wait_until(
+        lambda: "start.waits" in plane.log.read_text() and "mongodb_unreachable" in plane.log.read_text()
+    )
+    plane.mongodb.plug()
+    wait_until(lambda: re.search("start.waits.*storage_unreachable", plane.log.read_text()) is not None)
+    plane.storage.plug()
+    wait_until(plane.is_ready)
+    submitted = plane.client.post("/api/runs", json={"kind": "probe"})
+    assert submitted.status_code == 201, submitted.text
+    run_id = submitted.json()["id"]
+
+    plane.storage.pull()
+    ready = plane.client.get("/readyz")
+    assert (ready.status_code, ready.json()) == (
+        503,
+        {"mongodb": "ok", "indexes": "ok", "storage": "storage_unreachable"},
+    )
+
+    plane.mongodb.pull()
+    event = {
+        "specversion": "1.0", "id": "1", "source": "//test", "type": "ai.run.log", "subject": f"run/{run_id}",
+        "data": {"message": "hello"},
+    }  # fmt: skip
+    requests: list[tuple[str, str, dict[str, Any]]] = [
+        ("GET", "/api/runs", {}),
+        ("GET", f"/api/runs/{run_id}", {}),
+        ("GET", "/api/queue", {}),
+        ("GET", "/api/pods", {}),
+        ("GET", "/metrics", {}),
+        ("POST", "/api/runs", {"json": {"kind": "probe"}}),
+        ("POST", "/api/hypotheses", {"json": {"title": "t", "idea": "i"}}),
+        ("POST", f"/api/runs/{run_id}/cancel", {}),
+        ("POST", f"/api/runs/{run_id}/retry", {}),
+        ("POST", "/api/ingest/events", {"content": json.dumps(event), "headers": NDJSON}),
+    ]
+    with ThreadPoolExecutor(len(requests)) as pool:
+        answers = list(pool.map(lambda each: plane.client.request(each[0], each[1], **each[2]), requests))
+    for request, answer in zip(requests, answers, strict=True):
+        assert answer.status_code == 503, (request, answer.text)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert int(answer.headers["retry-after"]) > 0
+        assert answer.json()["code"] == "mongodb_unreachable"
+    assert plane.client.get("/healthz").status_code == 200
+    assert "Traceback" not in plane.log.read_text()
+
+    plane.mongodb.plug()
+    plane.storage.plug()
+    wait_until(plane.is_ready)
+    assert plane.client.get(f"/api/runs/{run_id}").json()["status"] == "QUEUED"
+    assert plane.client.post(f"/api/runs/{run_id}/cancel").json()["status"] == "CANCELED"
+    for name, count in {"runs": 1, "run_specs": 1, "hypotheses": 0}.items():
+        assert database[name].count_documents({}) == count, name
+    assert database.events.count_documents({"type": "ai.run.log"}) == 0
