@@ -88,6 +88,12 @@ class Launch(Body):
     spec: Json = Field(default_factory=dict)
 
 
+class Again(Body):
+    """A retry; it begins at the first stage, so a stage may be named only as null."""
+
+    from_stage: None = None
+
+
 class ReviewBody(Body):
     """A person's verdict."""
 

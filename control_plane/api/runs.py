@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel
 
-from control_plane.api.models import NewRun, ReviewBody
+from control_plane.api.models import Again, NewRun, ReviewBody
 from control_plane.auth import Principal, require
 from control_plane.decisions import Review
 from control_plane.deps import Deps
@@ -90,7 +90,7 @@ def router(deps: Deps) -> APIRouter:
         return await reading.run(run_id)
 
     @routes.post("/{run_id}/retry", status_code=201)
-    async def retry(run_id: str, principal: MaySubmit, response: Response) -> Json:
+    async def retry(run_id: str, principal: MaySubmit, response: Response, _: Again | None = None) -> Json:
         submitted = await deps.submitter.retry(run_id, by=principal.name)
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await reading.run(submitted.run_id)

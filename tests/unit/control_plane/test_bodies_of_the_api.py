@@ -1,0 +1,48 @@
+"""What the API's bodies refuse before anything is stored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from control_plane.api.models import NewRun
+
+
+def read(**fields: Any) -> NewRun:
+    return NewRun.model_validate(json.loads(json.dumps({"kind": "probe", **fields})))
+
+
+@pytest.mark.parametrize("name", ["team", "a.b/c-d_e", "0", "x" * 63])
+def test_a_label_may_be_called_like_those_of_other_systems(name: str) -> None:
+    assert read(labels={name: "$status"}).labels == {name: "$status"}
+
+
+@pytest.mark.parametrize("name", ["", "$gt", ".a", "a b", "a=b", "a\x00", "x" * 64, "é", "a\n"])
+def test_a_label_name_that_could_be_an_operator_or_a_pair_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        read(labels={name: "x"})
+
+
+@pytest.mark.parametrize(
+    "text", ["9999-12-31T23:59:59-10:00", "0001-01-01T00:00:00+10:00", "2200-01-01T00:00:00Z"]
+)
+def test_a_start_beyond_every_calendar_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="year"):
+        read(not_before=text)
+
+
+@pytest.mark.parametrize(
+    "spec", [{"n": float("nan")}, {"n": [float("inf")]}, {"n": 2**63}, {"a\x00": 1}, {"a": "\ud800"}]
+)
+def test_what_the_store_cannot_hold_is_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        read(spec=spec)
+
+
+def test_times_are_kept_in_utc() -> None:
+    moment = read(not_before="2030-01-01T02:00:00+02:00").not_before
+    assert moment is not None
+    assert moment.isoformat() == "2030-01-01T00:00:00+00:00"

@@ -1,0 +1,55 @@
+"""A control plane's settings: all problems at once, and no secret in any print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from control_plane.blobs import open_blobs
+from control_plane.config import environment, read_settings
+from events.errors import ConfigError
+
+GOOD = {
+    "MONGODB_URL": "mongodb://user:word@host/db", "MINIO_ENDPOINT": "127.0.0.1:9000",
+    "MINIO_ACCESS_KEY": "access-word", "MINIO_SECRET_KEY": "secret-word",
+}  # fmt: skip
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused without a key
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_settings({"MINIO_SECURE": "maybe", "MINIO_ENDPOINT": "http://x"}, host=EVERYWHERE, port=70_000)
+    text = caught.value.message
+    for word in ("MONGODB_URL", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "true, false", "scheme", "65535",
+                 "PODFLEET_API_KEY"):  # fmt: skip
+        assert word in text
+
+
+@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.5", "example.org", ""])
+def test_a_bind_beyond_loopback_needs_a_key(host: str) -> None:
+    with pytest.raises(ConfigError, match="PODFLEET_API_KEY"):
+        read_settings(GOOD, host=host, port=8700)
+    assert read_settings({**GOOD, "PODFLEET_API_KEY": "k"}, host=host, port=8700).api_key == "k"
+
+
+def test_no_secret_is_in_the_repr() -> None:
+    settings = read_settings({**GOOD, "PODFLEET_API_KEY": "key-word"}, host="127.0.0.1", port=8700)
+    for secret in ("word", "mongodb://"):
+        assert secret not in repr(settings)
+    assert set(settings.secrets) == {GOOD["MONGODB_URL"], "key-word", "access-word", "secret-word"}
+
+
+def test_the_real_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("MINIO_BUCKET=file\nMINIO_REGION=file\n")
+    monkeypatch.setenv("MINIO_BUCKET", "real")
+    found = environment(tmp_path)
+    assert (found["MINIO_BUCKET"], found["MINIO_REGION"]) == ("real", "file")
+
+
+@pytest.mark.parametrize(
+    "change", [{"MINIO_BUCKET": "Not A Bucket"}, {"MINIO_ENDPOINT": "a b"}, {"MINIO_BUCKET": "x"}]
+)
+def test_a_storage_that_cannot_be_is_a_problem_of_the_configuration(change: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="MINIO"):
+        open_blobs(read_settings({**GOOD, **change}, host="127.0.0.1", port=8700).storage)

@@ -1,0 +1,73 @@
+"""No route without a principal: every route of the application is walked, not only the documented ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Mount
+
+from control_plane.app import GuardedFiles, create_app
+from control_plane.auth import require
+from control_plane.config import Settings, read_settings
+from control_plane.deps import wire
+from control_plane.store import database
+from events.clock import SystemClock, SystemIds
+
+OPEN = {"/healthz", "/readyz"}
+URL = "mongodb://127.0.0.1:1/unit"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    values = {
+        "MONGODB_URL": URL,
+        "MINIO_ENDPOINT": "127.0.0.1:1",
+        "MINIO_ACCESS_KEY": "a",
+        "MINIO_SECRET_KEY": "s",
+    }
+    return read_settings({**values, "PODFLEET_API_KEY": "key"}, host="127.0.0.1", port=8700)
+
+
+@pytest.fixture
+async def app(settings: Settings) -> AsyncIterator[FastAPI]:
+    """The application as it is served, on a database that is never asked."""
+    client = database.connect(settings.mongodb_url)
+    yield create_app(wire(settings, database.database(client, URL), SystemClock(), SystemIds()))
+    await client.close()
+
+
+def dependencies(dependant: Dependant) -> Iterator[object]:
+    for each in dependant.dependencies:
+        yield getattr(each.call, "__qualname__", None)
+        yield from dependencies(each)
+
+
+def is_guarded(route: BaseRoute) -> bool:
+    if isinstance(route, Mount):
+        return isinstance(route.app, GuardedFiles)
+    assert isinstance(route, APIRoute), f"{route} is of a kind that nobody guards"
+    return require("read").__qualname__ in set(dependencies(route.dependant))
+
+
+async def test_every_route_but_the_two_of_health_takes_a_principal(app: FastAPI) -> None:
+    unguarded = {getattr(route, "path", str(route)) for route in app.routes if not is_guarded(route)}
+    assert unguarded == OPEN
+    assert len(app.routes) > 30
+
+
+async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(app: FastAPI) -> None:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as stranger:
+        for route in app.routes:
+            path = getattr(route, "path", "")
+            if path in OPEN:
+                continue
+            for method in getattr(route, "methods", None) or {"GET"}:
+                target = f"{path}/style.css" if isinstance(route, Mount) else path.replace(":path", "")
+                answer = await stranger.request(method, target.replace("{", "").replace("}", ""))
+                assert answer.status_code == 401, (method, path)
