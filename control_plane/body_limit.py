@@ -1,6 +1,7 @@
 """A bound on every request's body, before anything reads it into memory.
 
 Ingest has its own, lower bound and its own words for it; this one stands behind all routes.
+FastAPI's `max_body_size` would answer in plain text and go on swallowing what is sent.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ class BodyLimit:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            receive = _bounded(receive)
-        await self.app(scope, receive, send)
+        bounded = _bounded(receive) if scope["type"] == "http" else receive
+        await self.app(scope, bounded, send)
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -38,7 +38,7 @@ def _bounded(receive: Receive) -> Receive:
         if taken > BODY_BYTES_MAX:
             raise HTTPException(
                 413,
-                f"the body is over the limit of {BODY_BYTES_MAX:,} bytes",
+                f"the body is over the limit body_bytes = {BODY_BYTES_MAX:,}",
                 # the rest is not wanted, and a kept connection would have to swallow it
                 {"Connection": "close"},
             )

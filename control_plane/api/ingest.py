@@ -13,7 +13,7 @@ from control_plane.auth import Principal, require
 from control_plane.bodies import read_body
 from control_plane.ingest import Ingestor, Sender
 from control_plane.metrics import EVENTS
-from events.codec import Decoded, decode_batch, decode_binary, decode_ndjson, decode_structured
+from events.codec import Decoded, Refusal, decode_batch, decode_binary, decode_ndjson, decode_structured
 from events.errors import Rejected
 
 NDJSON: Final = "application/x-ndjson"
@@ -44,7 +44,8 @@ def router(ingestor: Ingestor) -> APIRouter:
             outcome = decode_binary(request.headers.items(), body)
         else:
             raise _unsupported(media, STRUCTURED, PLAIN_JSON, "binary mode (ce-* headers)")
-        return await _take([Decoded(1, body, outcome)], principal)
+        unreadable = isinstance(outcome, Refusal) and outcome.code == "bad_json"
+        return await _take([Decoded(1, body, outcome)], principal, nothing_valid=400 if unreadable else 422)
 
     @routes.post("/api/ingest/events", status_code=202)
     async def events(request: Request, principal: May) -> JSONResponse:
@@ -57,7 +58,7 @@ def router(ingestor: Ingestor) -> APIRouter:
             case media:
                 raise _unsupported(media, NDJSON, BATCH)
 
-    async def _take(lines: Sequence[Decoded], principal: Principal) -> JSONResponse:
+    async def _take(lines: Sequence[Decoded], principal: Principal, nothing_valid: int = 422) -> JSONResponse:
         sender = Sender(principal.name, may_decide="admin" in principal.scopes)
         answer = await ingestor.take(lines, sender)
         EVENTS.labels("accepted").inc(answer.accepted)
@@ -73,7 +74,7 @@ def router(ingestor: Ingestor) -> APIRouter:
         }
         if not answer.rejected:
             return JSONResponse(body, 202)
-        return JSONResponse(body, 207 if answer.accepted + answer.duplicates else 422)
+        return JSONResponse(body, 207 if answer.accepted + answer.duplicates else nothing_valid)
 
     return routes
 

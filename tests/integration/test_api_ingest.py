@@ -76,7 +76,6 @@ def test_nothing_valid_is_422_and_an_unknown_ai_type_counts_as_unknown(fleet: An
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
-        (b"{", STRUCTURED, 422),
         (b"[]", {"content-type": "application/cloudevents-batch+json"}, 202),
         (b"[", {"content-type": "application/cloudevents-batch+json"}, 400),
         (b"x", {"content-type": "text/plain"}, 415),
@@ -91,12 +90,20 @@ def test_nothing_valid_is_422_and_an_unknown_ai_type_counts_as_unknown(fleet: An
 def test_requests_that_cannot_be_read_are_told_why(
     fleet: Any, body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    path = "/api/ingest/event" if headers is STRUCTURED else "/api/ingest/events"
-    answer = fleet.client.post(path, content=body, headers=headers)
+    answer = fleet.client.post("/api/ingest/events", content=body, headers=headers)
     assert answer.status_code == status, answer.text
     if status in (400, 413, 415):
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["detail"]
+
+
+def test_one_event_that_is_no_json_is_a_bad_request_with_its_verdict(fleet: Any, run_id: str) -> None:
+    answer = fleet.client.post("/api/ingest/event", content=b'{"id": ', headers=STRUCTURED)
+    assert (answer.status_code, answer.json()["rejected"][0]["code"]) == (400, "bad_json")
+    wrong = fleet.client.post(
+        "/api/ingest/event", content=json.dumps(event(run_id, specversion="0.3")), headers=STRUCTURED
+    )
+    assert (wrong.status_code, wrong.json()["rejected"][0]["code"]) == (422, "bad_attribute")
 
 
 def test_poison_is_refused_alone(fleet: Any, run_id: str) -> None:

@@ -48,7 +48,7 @@ def test_the_real_environment_wins_over_the_file(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "change", [{"MINIO_BUCKET": "Not A Bucket"}, {"MINIO_ENDPOINT": "a b"}, {"MINIO_BUCKET": "x"}]
+    "change", [{"MINIO_BUCKET": "Not A Bucket"}, {"MINIO_ENDPOINT": "host:port"}, {"MINIO_BUCKET": "x"}]
 )
 def test_a_storage_that_cannot_be_is_a_problem_of_the_configuration(change: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="MINIO"):

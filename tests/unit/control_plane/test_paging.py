@@ -34,9 +34,15 @@ def test_no_other_text_is_a_cursor(text: str) -> None:
 
 @pytest.mark.parametrize(
     "cursor",
-    [paging.encode("pods", "x"), paging.encode("runs"), paging.encode("runs", 7), paging.encode("runs", "a", "b"),
-     base64.urlsafe_b64encode(b'["runs",{"$gt":""}]').decode(), base64.urlsafe_b64encode(b'["runs",true]').decode()],
-)  # fmt: skip
+    [
+        paging.encode("pods", "x"),
+        paging.encode("runs"),
+        paging.encode("runs", 7),
+        paging.encode("runs", "a", "b"),
+        base64.urlsafe_b64encode(b'["runs",{"$gt":""}]').decode(),
+        base64.urlsafe_b64encode(b'["runs",true]').decode(),
+    ],
+)
 def test_a_cursor_of_another_list_or_form_is_refused(cursor: str) -> None:
     with pytest.raises(Rejected):
         paging.decode("runs", cursor, str)

@@ -15,7 +15,8 @@ MOMENT = datetime(2026, 11, 21, 10, 0, 0, 123_000, UTC)
 
 def test_internal_fields_stay_inside() -> None:
     document = {
-        "_id": "r", "words": ["a"], "labelList": ["a=b"], "idempotency": {"key": "k"}, "labels": {"words": "kept"},
+        "_id": "r", "words": ["a"], "labelList": ["a=b"], "idempotency": {"key": "k"},
+        "labels": {"words": "kept"},
         "lease": {"tokenHash": "secret", "until": MOMENT, "renewals": 3},
     }  # fmt: skip
     assert shown(document) == {
