@@ -49,9 +49,16 @@ def connect(url: str) -> AsyncMongoClient[Document]:
 
 
 def database(client: AsyncMongoClient[Document], url: str) -> Database:
-    """Return the database that the URL's path names (default `podfleet`), with pinned concerns."""
+    """Return the database that the URL's path names (default `podfleet`), with pinned concerns.
+
+    Raises `ConfigError` for what is wrong with the URL and the client takes without a word.
+    """
+    try:
+        name = parse_uri(url)["database"] or DATABASE_DEFAULT
+    except (ConfigurationError, ValueError) as error:
+        raise ConfigError([f"MONGODB_URL is not usable: {error}"]) from error
     return client.get_database(
-        parse_uri(url)["database"] or DATABASE_DEFAULT,
+        name,
         write_concern=WriteConcern("majority", j=True),
         read_concern=ReadConcern("majority"),
         read_preference=ReadPreference.PRIMARY,

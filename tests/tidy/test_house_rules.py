@@ -34,7 +34,6 @@ HOSTS: Final = re.compile("|".join(re.escape(a + "." + b) for a, b in (
 LINES_MAX: Final = 70
 KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
 # loaded by name: the console script, the child; and the replay, the oracle of the core's tests
-ENTRIES: Final = {"control_plane.cli.main", "pod_worker.child_main", "control_plane.replay"}
 GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from control_plane.blobs import open_blobs
 from control_plane.config import environment, read_settings
+from control_plane.store import database
 from events.errors import ConfigError
 
 GOOD = {
@@ -53,3 +54,12 @@ def test_the_real_environment_wins_over_the_file(tmp_path: Path, monkeypatch: py
 def test_a_storage_that_cannot_be_is_a_problem_of_the_configuration(change: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="MINIO"):
         open_blobs(read_settings({**GOOD, **change}, host="127.0.0.1", port=8700).storage)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["x", "mongodb://", "mongodb://host:99999/x", "mongodb://host/a%20b", "http://host/x", "mongodb://a:b@"],
+)
+async def test_an_unusable_connection_string_is_a_problem_of_the_configuration(url: str) -> None:
+    with pytest.raises(ConfigError, match="MONGODB_URL"):
+        database.database(database.connect(url), url)
