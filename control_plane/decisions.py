@@ -88,4 +88,6 @@ def review_decision(run: Run, review: Review) -> Decision | Illegal:
         return usual
     target = Status.HUMAN_VALIDATED if review.verdict == "pass" else Status.HUMAN_REJECTED
     by = f"reviewer:{review.reviewer}"
-    return Decision(Cause.REVIEW, target, by, sets={"finishedAt": ServerTime()})
+    said = {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
+    # In the decision itself, so that no crash can keep the verdict and lose its reasons.
+    return Decision(Cause.REVIEW, target, by, sets={"finishedAt": ServerTime(), "humanVerdict": said})
