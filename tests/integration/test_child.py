@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -359,10 +360,11 @@ class TestStart:
         os.close(events)
 
     def test_every_descriptor_is_given_back(self, nursery: Nursery) -> None:
+        gc.collect()  # what other tests of this process left may go at any time: only growth is ours
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
             nursery.run(seconds=0)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
 
     def test_the_parents_side_imports_no_pipeline(self) -> None:
         names = "{name.partition('.')[0] for name in sys.modules}"
