@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -25,6 +26,27 @@ class Clock(Protocol):
     def wait(self, flag: threading.Event, seconds: float) -> bool:
         """Return True as soon as `flag` is set, else False after `seconds`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One moment on both hands of a clock."""
+
+    now: datetime
+    monotonic_s: float
+
+    def elapsed_s(self, since: Instant) -> float:
+        """Return the seconds since an earlier moment, by the hand that moved more.
+
+        The monotonic hand stands still while a virtual machine is paused, the other one may
+        be set back by hand: whoever may not be late believes the greater of both.
+        """
+        return max(self.monotonic_s - since.monotonic_s, (self.now - since.now).total_seconds())
+
+
+def instant(clock: Clock) -> Instant:
+    """Return this moment."""
+    return Instant(clock.now(), clock.monotonic_s())
 
 
 class Ids(Protocol):

@@ -55,7 +55,7 @@ def open_database(path: Path, schema: str, *, version: int) -> sqlite3.Connectio
 
 
 def commit(db: sqlite3.Connection, step: Callable[[sqlite3.Connection], T]) -> T:
-    """Run `step` in one transaction. Raises `Transient` with OUTBOX_FULL when the disk takes no more."""
+    """Run `step` in one transaction. Raises `Transient` with DISK_FULL when the disk takes no more."""
     try:
         db.execute("BEGIN IMMEDIATE")
         result = step(db)
@@ -75,7 +75,7 @@ def _disk_error(error: sqlite3.Error) -> Transient | None:
     code = getattr(error, "sqlite_errorcode", 0)
     # A quota that is used up comes as a failed write, not as a full disk.
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE):
-        return Transient("OUTBOX_FULL", f"the disk of the data directory takes no more: {error}")
+        return Transient("DISK_FULL", f"the disk of the data directory takes no more: {error}")
     if code & 0xFF == sqlite3.SQLITE_IOERR:
-        return Transient("OUTBOX_DISK_ERROR", f"the disk of the data directory fails: {error}")
+        return Transient("DISK_FAILED", f"the disk of the data directory fails: {error}")
     return None

@@ -5,11 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from events.clock import Clock
 from events.errors import Transient
 
 log = logging.getLogger(__name__)
+
+
+class Threads(Protocol):
+    """Starts work beside the caller's."""
+
+    def __call__(self, name: str, work: Callable[[], object]) -> None: ...
+
+
+def start_thread(name: str, work: Callable[[], object]) -> None:
+    """Start a thread that does not keep the process alive."""
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 def run_every(seconds: float, step: Callable[[], object], *, stop: threading.Event, clock: Clock) -> None:

@@ -140,14 +140,15 @@ class Outbox:
     def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:
         """Keep all of `facts`, in this order, or none; return the last sequence given.
 
-        Raises `Conflict` after the attempt's end, `Transient` with OUTBOX_FULL when there is no room.
+        Raises `Conflict` after the attempt's end, `Transient` with OUTBOX_FULL at the stated limit, with
+        DISK_FULL or DISK_FAILED where the disk does not take it.
         """
         sayings = [said(fact) for fact in facts]
         if any(one.type in ENDS for one in sayings):
             raise Rejected("END_WITHOUT_SETTLEMENT", "an end event is kept by append_end")
         with self._lock:
             if self.is_full():
-                raise Transient("OUTBOX_FULL", f"{self._path} holds its limit of {self._bytes_max} bytes")
+                raise self._limit_reached()
             last = self._write(lambda db: self._insert(db, run_id, attempt, sayings))
             self._count(len(sayings))
         return last
@@ -263,9 +264,22 @@ class Outbox:
         with self._lock:
             return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
 
+    def check_room(self) -> None:
+        """Raise `Transient` (OUTBOX_FULL, DISK_FULL) where a new attempt would soon stand still."""
+        with self._lock:
+            if self.is_full():
+                raise self._limit_reached()
+            if not self._has_reserve:
+                self._keep_reserve()
+            if not self._has_reserve:
+                raise Transient("DISK_FULL", f"the disk of {self._path.parent} has no room for a new attempt")
+
     def is_full(self) -> bool:
         """Tell whether the stated limit is reached: nothing but ends is taken until events have left."""
         return self.size_bytes() >= self._bytes_max
+
+    def _limit_reached(self) -> Transient:
+        return Transient("OUTBOX_FULL", f"{self._path} holds its limit of {self._bytes_max} bytes")
 
     def _insert(self, db: sqlite3.Connection, run_id: str, attempt: int, sayings: Sequence[Said]) -> int:
         key, state, known = _find(db, run_id, attempt)

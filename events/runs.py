@@ -14,6 +14,9 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
 Review = Literal["none", "human"]
 
 TITLE_MAX: Final = 200
+START_LIMIT_S: Final = 300.0
+TIME_LIMIT_S: Final = 3600.0
+NO_PROGRESS_S: Final = 1800.0
 GPU_TIERS: Final = (
     "cpu",
     "8",
@@ -52,21 +55,28 @@ class NodeLimits(
     Stage_4: Positive | None = None
 
 
-class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What bounds every attempt: until its first word, in all, and without a word."""
+
+    start_limit_s: Seconds = START_LIMIT_S
+    time_limit_s: Seconds = TIME_LIMIT_S
+    no_progress_s: Seconds = NO_PROGRESS_S
+
+
+class ExperimentSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One experiment: an idea tried on a data set by a bounded search."""
 
     idea: str | Idea
     dataset: str | None = None
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     nodes: NodeLimits = NodeLimits()
-    time_limit_s: Seconds = 3600.0
     review: Review = "none"
     max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
     max_tokens: Positive | None = None
     preset: Literal["quick", "standard"] = "standard"
 
 
-class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProbeSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The smoke test of a pod: sleeps, speaks, writes an artifact, and ends in the way it is told."""
 
     seconds: Annotated[float, msgspec.Meta(ge=0, le=24 * 3600)] = 1.0
@@ -76,11 +86,10 @@ class ProbeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         "completed", "exception", "retryable", "kill", "segfault", "out_of_memory", "cuda_out_of_memory",
         "hang", "deaf", "exit",
     ] = "completed"  # fmt: skip
-    time_limit_s: Seconds = 3600.0
     review: Review = "none"
 
 
-class IdeationSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IdeationSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Ideas wanted for a hypothesis; it waits in `ideation_requests`, not among the runs."""
 
     title: str
@@ -88,7 +97,6 @@ class IdeationSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     additional_context: str = ""
     reflections: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
     max_num_generations: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
-    time_limit_s: Seconds = 3600.0
 
 
 Spec = ExperimentSpec | ProbeSpec | IdeationSpec

@@ -1,50 +1,72 @@
 """Runs one claimed attempt from start to settle: the parent's side of a pipeline.
 
 Law: one thread records what the child says, in order; it alone reads the clock for the
-limits and the lease, so that suspending, stopping and ending happen in one place.
+limits and the lease, so that suspending, stopping and ending happen in one place. After a
+pause it looks at the lease before it does anything else.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
-from events.catalog import ENDS, TYPES, ArtifactDetected, ArtifactFailed, Fact, RunCompleted, RunFailed
-from events.clock import Clock, Ids
+from events.catalog import ENDS, TYPES, ArtifactDetected, ArtifactFailed, Fact, RunCompleted
+from events.clock import Clock, Ids, instant
 from events.errors import LeaseLost, Transient
+from events.loops import Threads
 from events.outbox import Outbox
 from events.outgoing import end_of
 from events.pipe import Made, Said, Start
 from events.settlement import End
-from pod_worker.child import Child, Exit, Heard
+from pod_worker.child import Exit, Heard, Listener
 from pod_worker.claim import Claim
 from pod_worker.ending import TimedOut
 from pod_worker.heartbeat import Heartbeat
-from pod_worker.lease import Stand, judge
-from pod_worker.settlement import Evidence, Order, final_fact
+from pod_worker.inbox import Inbox
+from pod_worker.lease import judge
+from pod_worker.limits import Bounds, Lived, bounds_of, exceeded
+from pod_worker.settlement import Evidence, Order, final_fact, without_files
 
 log = logging.getLogger(__name__)
 
-HEARD_MAX: Final = 1_000  # frames that wait for the disk; more make the child wait
 BATCH_MAX: Final = 500
 TICK_S: Final = 0.1
-FULL_PAUSE_S: Final = 5.0
+FULL_PAUSE_S: Final = 1.0
+DISK_PATIENCE_S: Final = 60.0  # somebody may make room; the control plane does, where it was away
 NAME_MAX: Final = 200
 CANCEL_GRACE_S: Final = 30.0
 PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
-UPLOADS_AFTER_PREEMPTION_S: Final = 1.0
+UPLOADS_AFTER_ORDER_S: Final = 0.5
 UPLOADS_AFTER_FAILURE_S: Final = 60.0
-NO_PROGRESS_S: Final = 30 * 60.0
-TIME_LIMIT_DEFAULT_S: Final = 3600.0
 SETTLE_BACK_OFF_S: Final = 2.0
+
+# Why a child stands still: its lease is not trusted, or there is no room for what it says.
+Halt = Literal["lease", "disk"]
+
+
+class Process(Protocol):
+    """The pipeline's process, from order to end."""
+
+    def start(self, order: Start, listener: Listener) -> None: ...
+
+    def join(self, limit_s: float) -> Exit | None:
+        """Return how it ended, when all that it wrote was heard; None while it still runs."""
+        ...
+
+    def terminate(self) -> None: ...
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 class Uploads(Protocol):
@@ -80,6 +102,7 @@ class Ports:
     uploads: Uploads
     clock: Clock
     ids: Ids
+    threads: Threads
     work: Path
     stop: threading.Event
 
@@ -90,40 +113,55 @@ class Attempt:
 
     ports: Ports
     claim: Claim
-    child: Child
+    child: Process
     heartbeat: Heartbeat
-    on_stand: Callable[[Stand], None]
-    stand: Stand = "trusted"
+    show: Callable[[bool], None]  # learns whether the child stands still
+    inbox: Inbox = field(init=False)
+    bounds: Bounds = field(init=False)
+    halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
     timed_out: TimedOut | None = None
+    disk: Transient | None = None
     said: Fact | None = None
     stage: str | None = None
-    begun_s: float = 0.0
-    heard_s: float = 0.0
+    last: int = 0
+    lived: Lived = field(default_factory=Lived)
+    turned_s: float = 0.0
     ordered_s: float = 0.0
-    _heard: queue.Queue[Heard] = field(default_factory=lambda: queue.Queue(HEARD_MAX))
-    _unsaved: list[Said | Fact] = field(default_factory=list)
-    _deaf: threading.Event = field(default_factory=threading.Event)
+    full_since_s: float | None = None
+    unsaved: list[Said | Fact] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.ports.clock)
+        self.bounds = bounds_of(self.claim.spec)
 
     def run(self) -> None:
         """Run the child to its end and settle; after a lost lease nothing is written any more."""
         workspace = self.ports.work / f"{self.claim.run_id}-a{self.claim.attempt}"
-        shutil.rmtree(workspace, ignore_errors=True)
-        workspace.mkdir(parents=True)
-        self.heartbeat.start()
+        self.heartbeat.start(self.ports.threads)
         try:
-            self.child.start(self._order(workspace), self._hear)
-            self.begun_s = self.heard_s = self.ports.clock.monotonic_s()
-            self._finish(self._supervise())
+            self._run(workspace)
         except LeaseLost:
             self.child.kill()
             self.ports.uploads.forget(self.claim)
-            self.ports.outbox.abandon(self.claim.run_id, self.claim.attempt)
+            self._close(self.ports.outbox.abandon)
             log.warning("run.abandoned", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
         finally:
-            self._deaf.set()
+            self.inbox.close()
             self.heartbeat.stop()
             shutil.rmtree(workspace, ignore_errors=True)
+
+    def _run(self, workspace: Path) -> None:
+        shutil.rmtree(workspace, ignore_errors=True)
+        try:
+            workspace.mkdir(parents=True)
+        except OSError as error:
+            why = f"the folder of the attempt cannot be made: {error.strerror}"
+            self.disk = Transient("DISK_FULL", why)
+            self.child.kill()
+        self.child.start(self._order(workspace), self.inbox.put)
+        self.turned_s = self.ports.clock.monotonic_s()
+        self._finish(self._supervise())
 
     def _order(self, workspace: Path) -> Start:
         claim = self.claim
@@ -138,8 +176,8 @@ class Attempt:
 
     def _supervise(self) -> Exit:
         while True:
-            self._record()
             self._stand()
+            self._record()
             self._obey()
             self._limit()
             ended = self.child.join(0)
@@ -148,94 +186,104 @@ class Attempt:
                 return ended
 
     def _record_the_rest(self) -> None:
-        while self._unsaved or not self._heard.empty():
+        while self.disk is None and (self.unsaved or not self.inbox.is_empty()):
             self._stand()
             self._record()
-            if self._unsaved and self.ports.stop.is_set():
+            if self.unsaved and self.ports.stop.is_set():
                 # A log with a hole must not end as if it were whole: the rescue takes the run.
                 raise LeaseLost(self.claim.run_id, self.claim.attempt)
-
-    def _hear(self, frame: Heard) -> None:
-        """Take a frame in the child's reader thread; wait while the disk is behind."""
-        while not self._deaf.is_set():
-            try:
-                self._heard.put(frame, timeout=TICK_S)
-            except queue.Full:
-                continue
-            return
 
     def _record(self) -> None:
         """Take what was said since the last turn into the outbox, in one transaction.
 
-        A full outbox keeps it here and takes no more, so that the child waits and nothing is lost.
+        Without room it is kept here, no more is taken, and the child stands still: nothing is lost.
         """
-        if not self._unsaved:
-            for each in self._next():
+        if not self.unsaved:
+            for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S):
                 self._take(each)
-        if not self._unsaved:
+        if not self.unsaved or self.disk is not None:
             return
         try:
-            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self._unsaved)
+            self.last = self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
         except Transient as error:
-            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
-            self.ports.clock.wait(self.ports.stop, FULL_PAUSE_S)
+            self._no_room(error)
             return
-        self._unsaved = []
+        self.unsaved = []
+        self.full_since_s = None
+        self._go_on("disk")
+
+    def _no_room(self, error: Transient) -> None:
+        """Stand still until there is room; a disk that stays full ends the attempt with that name."""
+        now_s = self.ports.clock.monotonic_s()
+        if self.full_since_s is None:
+            self.full_since_s = now_s
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+        self._halt("disk")
+        if error.code != "OUTBOX_FULL" and now_s - self.full_since_s > DISK_PATIENCE_S:
+            self.disk = error
+            self.child.kill()
+            return
+        self.ports.clock.wait(self.ports.stop, FULL_PAUSE_S)
 
     def _take(self, heard: Heard) -> None:
-        self.heard_s = self.ports.clock.monotonic_s()
+        self.lived = replace(self.lived, heard_s=self.lived.total_s)
         match heard:
             case Made() if self._is_ours(heard):
-                self._unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
+                self.unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
                 self.ports.uploads.add(self.claim, heard)
             case Made():
                 message = "the file lies outside the attempt's folder"
                 refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
-                self._unsaved.append(refused)
+                self.unsaved.append(refused)
             case Said(type=name, data=data) if name in ENDS:
                 self.said = msgspec.convert(data, TYPES[name])
             case Said(data=data):
                 self.stage = str(data.get("stage") or self.stage or "") or None
-                self._unsaved.append(heard)
+                self.unsaved.append(heard)
 
     def _is_ours(self, made: Made) -> bool:
         return Path(made.path).resolve().is_relative_to(self.ports.work.resolve())
 
-    def _next(self) -> list[Heard]:
-        heard: list[Heard] = []
-        try:
-            heard.append(self._heard.get(timeout=TICK_S))
-            while len(heard) < BATCH_MAX:
-                heard.append(self._heard.get_nowait())
-        except queue.Empty:
-            return heard  # nothing more was said for now
-        return heard
-
     def _stand(self) -> None:
-        stand = judge(self.heartbeat.pulse.lease, now_s=self.ports.clock.monotonic_s())
-        if stand in ("lost", "given up"):
-            raise LeaseLost(self.claim.run_id, self.claim.attempt)
-        if stand == self.stand:
+        match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):
+            case "lost" | "given up":
+                raise LeaseLost(self.claim.run_id, self.claim.attempt)
+            case "suspended":
+                self._halt("lease")
+            case "trusted":
+                self._go_on("lease")
+
+    def _halt(self, why: Halt) -> None:
+        if why in self.halts:
             return
-        log.warning("lease.stand", extra={"run": self.claim.run_id, "stand": stand})
-        if stand == "suspended":
-            self.child.suspend()
+        log.warning("child.halted", extra={"run": self.claim.run_id, "why": why})
+        if why == "lease":
             self.ports.uploads.suspend()
-        else:
+        if not self.halts:
+            self.child.suspend()
+        self.halts.add(why)
+        self.show(True)
+
+    def _go_on(self, why: Halt) -> None:
+        if why not in self.halts:
+            return
+        log.warning("child.goes_on", extra={"run": self.claim.run_id, "why": why})
+        self.halts.remove(why)
+        if why == "lease":
             self.ports.uploads.resume()
+        if not self.halts:
             self.child.resume()
-        self.stand = stand
-        self.on_stand(stand)
+            self.show(False)
+
+    def _wanted(self) -> Order | None:
+        if self.heartbeat.pulse.cancel:
+            return "cancel"
+        return "preempt" if self.ports.stop.is_set() else None
 
     def _obey(self) -> None:
         """Pass on a cancel or the pod's own stop; a child that does not obey in time is killed."""
         now_s = self.ports.clock.monotonic_s()
-        wanted: Order | None = None
-        if self.heartbeat.pulse.cancel:
-            wanted = "cancel"
-        elif self.ports.stop.is_set():
-            wanted = "preempt"
-        if wanted is not None and self.ordered is None:
+        if self.ordered is None and (wanted := self._wanted()) is not None:
             self.ordered, self.ordered_s = wanted, now_s
             self.child.terminate()
         grace_s = PREEMPT_GRACE_S if self.ports.stop.is_set() else CANCEL_GRACE_S
@@ -243,15 +291,12 @@ class Attempt:
             self.child.kill()
 
     def _limit(self) -> None:
-        if self.timed_out is not None or self.stand == "suspended":
-            return
         now_s = self.ports.clock.monotonic_s()
-        limit_s = float(self.claim.spec.get("time_limit_s") or TIME_LIMIT_DEFAULT_S)
-        if now_s - self.begun_s > limit_s:
-            self.timed_out = TimedOut("total", limit_s)
-        elif now_s - self.heard_s > NO_PROGRESS_S:
-            self.timed_out = TimedOut("no progress", NO_PROGRESS_S)
-        if self.timed_out is not None:
+        if not self.halts:
+            self.lived = replace(self.lived, total_s=self.lived.total_s + now_s - self.turned_s)
+        self.turned_s = now_s
+        if self.timed_out is None and (over := exceeded(self.bounds, self.lived)) is not None:
+            self.timed_out = over
             self.child.kill()
 
     def _finish(self, ended: Exit) -> None:
@@ -261,6 +306,7 @@ class Attempt:
                 said=self.said,
                 ordered=self.ordered,
                 timed_out=self.timed_out,
+                disk=self.disk,
                 oom_evidence=ended.oom_evidence,
                 stage=self.stage,
                 last_words=ended.last_words,
@@ -269,20 +315,26 @@ class Attempt:
         missing = self._drain_uploads(fact)
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
-            fact = RunFailed(code="ARTIFACT_UPLOAD_FAILED", message=missing, stage=self.stage, retryable=True)
+            fact = without_files(missing, self._wanted(), self.stage)
         how = end_of(fact)
-        intention = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how)
-        self._settle(how, intention.attempt.last)
+        try:
+            intention = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how)
+        except Transient as error:
+            # Not even the reserve is left: the store at least learns how it ended.
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+            self._settle(how, self.last)
+        else:
+            self._settle(how, intention.attempt.last)
 
     def _drain_uploads(self, fact: Fact) -> str | None:
-        """Wait for the uploads as long as the end deserves; the lease is watched meanwhile."""
+        """Wait for the uploads as long as the end deserves; lease and orders are watched meanwhile."""
         begun_s = self.ports.clock.monotonic_s()
         patience_s = float("inf") if isinstance(fact, RunCompleted) else UPLOADS_AFTER_FAILURE_S
         while True:
             self._stand()
             now_s = self.ports.clock.monotonic_s()
-            if self.ports.stop.is_set():
-                patience_s = min(patience_s, now_s - begun_s + UPLOADS_AFTER_PREEMPTION_S)
+            if self._wanted() is not None:
+                patience_s = min(patience_s, now_s - begun_s + UPLOADS_AFTER_ORDER_S)
             problem = self.ports.uploads.drain(self.claim, deadline_s=now_s + TICK_S)
             if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
                 return problem
@@ -300,5 +352,12 @@ class Attempt:
                 continue
             except LeaseLost:
                 log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
-            self.ports.outbox.mark_settled(claim.run_id, claim.attempt)
+            self._close(self.ports.outbox.mark_settled)
             return
+
+    def _close(self, close: Callable[[str, int], None]) -> None:
+        """Note in the outbox that the attempt is over; a disk without room learns it at the next start."""
+        try:
+            close(self.claim.run_id, self.claim.attempt)
+        except Transient as error:
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})

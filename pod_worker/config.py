@@ -20,6 +20,16 @@ CONTROL_PLANE_DEFAULT: Final = "http://127.0.0.1:8700"
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line says; None leaves it to the environment."""
+
+    mode: str | None = None
+    data: Path | None = None
+    runs_max: int | None = None
+    idle_exit_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """A worker's settings. `environ` is the whole environment, of which the child sees a part."""
@@ -31,6 +41,8 @@ class Settings:
     pod: str
     region: str | None
     data: Path
+    runs_max: int | None = None
+    idle_exit_s: float | None = None
     environ: Mapping[str, str] = field(repr=False)
 
     @property
@@ -39,9 +51,7 @@ class Settings:
         return tuple(value for value in (self.mongodb_url, self.api_key) if value)
 
 
-def read_settings(
-    environ: Mapping[str, str], *, mode: str | None, data: Path | None, dotenv: Path
-) -> Settings:
+def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -> Settings:
     """Return the settings; the command line wins over the environment, that over the `.env` file.
 
     Raises `ConfigError` that lists every problem.
@@ -49,7 +59,7 @@ def read_settings(
     from_file = {name: value for name, value in dotenv_values(dotenv).items() if value is not None}
     values = {**from_file, **environ}
     modes = get_args(Mode)
-    chosen = mode or values.get("WORKER_MODE") or "experiment"
+    chosen = wishes.mode or values.get("WORKER_MODE") or "experiment"
     url = values.get("CONTROL_PLANE_URL") or CONTROL_PLANE_DEFAULT
     problems = []
     if chosen not in modes:
@@ -61,6 +71,10 @@ def read_settings(
         )
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         problems.append(f"CONTROL_PLANE_URL is {url!r}; it must be like {CONTROL_PLANE_DEFAULT}")
+    if wishes.runs_max is not None and wishes.runs_max < 1:
+        problems.append(f"--max-runs is {wishes.runs_max}; it has to be 1 or more")
+    if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
+        problems.append(f"--idle-exit is {wishes.idle_exit_s}; it has to be a number of seconds, 0 or more")
     if problems:
         raise ConfigError(problems)
     return Settings(
@@ -70,7 +84,9 @@ def read_settings(
         api_key=values.get("PODFLEET_API_KEY") or None,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
-        data=(data or DATA_DEFAULT).expanduser().absolute(),
+        data=(wishes.data or DATA_DEFAULT).expanduser().absolute(),
+        runs_max=wishes.runs_max,
+        idle_exit_s=wishes.idle_exit_s,
         environ=values,
     )
 

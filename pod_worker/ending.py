@@ -80,10 +80,12 @@ def describe(end: Exited | Signalled) -> str:
 
 def _judge(end: End, oom_evidence: bool) -> tuple[str, str, bool]:
     match end:
+        case TimedOut(limit="start", seconds=seconds):
+            return "START_TIMEOUT", f"the pipeline said nothing for {seconds:g} s after its start", True
         case TimedOut(limit="no progress", seconds=seconds):
-            return "TIMEOUT", f"the pipeline showed no progress for {seconds:g} s and was ended", True
-        case TimedOut(limit=limit, seconds=seconds):
-            return "TIMEOUT", f"the pipeline was ended at its {limit} limit of {seconds:g} s", True
+            return "NO_PROGRESS", f"the pipeline showed no progress for {seconds:g} s and was ended", True
+        case TimedOut(limit="total", seconds=seconds):
+            return "TIMEOUT", f"the pipeline was ended at its total limit of {seconds:g} s", True
         case NeverStarted(waited_s=waited_s, end=None):
             return "START_FAILED", f"the pipeline's process was not ready after {waited_s:.0f} s", True
         case NeverStarted(end=Exited() | Signalled() as early):

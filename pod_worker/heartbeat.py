@@ -7,10 +7,10 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from events.clock import Clock
+from events.clock import Clock, instant
 from events.errors import LeaseLost
 from events.lifecycle import LEASE_TTL_S
-from events.loops import run_every
+from events.loops import Threads, run_every
 from pod_worker.claim import Claim, Orders
 from pod_worker.lease import RENEW_EVERY_S, Lease, grant, lose
 
@@ -44,10 +44,9 @@ class Heartbeat:
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self) -> None:
+    def start(self, threads: Threads) -> None:
         """Beat until `stop`."""
-        work = threading.Thread(target=self._beat, name=f"lease-{self.claim.run_id}", daemon=True)
-        work.start()
+        threads(f"lease-{self.claim.run_id}", self._beat)
 
     def stop(self) -> None:
         """Beat no more; a renewal under way changes nothing that matters."""
@@ -55,7 +54,7 @@ class Heartbeat:
 
     def run_once(self) -> Pulse:
         """Ask for one renewal; `Transient` means that nobody knows."""
-        asked_at_s = self.clock.monotonic_s()
+        asked = instant(self.clock)
         try:
             orders = self.renewals.renew(self.claim)
         except LeaseLost:
@@ -65,7 +64,7 @@ class Heartbeat:
             with self._lock:
                 lease = self.pulse.lease
                 if not lease.is_lost:
-                    lease = grant(asked_at_s=asked_at_s, ttl_s=self.ttl_s)
+                    lease = grant(asked=asked, ttl_s=self.ttl_s)
                 self.pulse = Pulse(lease, cancel=self.pulse.cancel or orders.cancel)
         return self.pulse
 

@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from events.errors import Transient
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -17,7 +19,14 @@ class Intent:
     path: Path
 
     def open(self, token: str) -> None:
-        """Write the token down, durably."""
+        """Write the token down, durably. Raises `Transient` where the disk does not take it."""
+        try:
+            self._write(token)
+        except OSError as error:
+            message = f"{self.path} cannot be written: {error.strerror}"
+            raise Transient("DISK_FULL", message) from error
+
+    def _write(self, token: str) -> None:
         temporary = self.path.with_suffix(".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from events.clock import Instant
+
 RENEW_EVERY_S: Final = 10.0
 MARGIN_FRACTION: Final = 1 / 12  # 5 s of the usual minute
 SILENCE_MAX_S: Final = 30 * 60.0
@@ -19,17 +21,17 @@ Stand = Literal["trusted", "suspended", "lost", "given up"]
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the worker knows of its own lease, in seconds of its monotonic clock."""
+    """What the worker knows of its own lease: when it asked for it, and for how long it holds."""
 
-    trusted_until_s: float
-    asked_at_s: float
+    asked: Instant
+    trusted_s: float
     is_lost: bool = False
 
 
-def grant(*, asked_at_s: float, ttl_s: float) -> Lease:
-    """Return the lease that a successful renewal, asked at `asked_at_s`, gives."""
+def grant(*, asked: Instant, ttl_s: float) -> Lease:
+    """Return the lease that a successful renewal, asked at `asked`, gives."""
     assert ttl_s > 0
-    return Lease(trusted_until_s=asked_at_s + ttl_s * (1 - MARGIN_FRACTION), asked_at_s=asked_at_s)
+    return Lease(asked=asked, trusted_s=ttl_s * (1 - MARGIN_FRACTION))
 
 
 def lose(lease: Lease) -> Lease:
@@ -37,10 +39,12 @@ def lose(lease: Lease) -> Lease:
     return replace(lease, is_lost=True)
 
 
-def judge(lease: Lease, *, now_s: float, silence_max_s: float = SILENCE_MAX_S) -> Stand:
-    """Return how the worker stands with its run at `now_s`."""
+def judge(lease: Lease, *, at: Instant, silence_max_s: float = SILENCE_MAX_S) -> Stand:
+    """Return how the worker stands with its run at `at`."""
     if lease.is_lost:
         return "lost"
-    if now_s < lease.trusted_until_s:
+    if at.elapsed_s(lease.asked) < lease.trusted_s:
         return "trusted"
-    return "suspended" if now_s - lease.asked_at_s < silence_max_s else "given up"
+    # A wall clock that was put forward proves no silence: only time that we lived through does.
+    silence_s = at.monotonic_s - lease.asked.monotonic_s
+    return "suspended" if silence_s < silence_max_s else "given up"

@@ -92,7 +92,7 @@ class Roster:
         report = PodReport(
             **self.identity,
             kinds=now.kinds,
-            state=now.state,
+            state="draining" if self.drained and now.state == "busy" else now.state,
             run_id=None if now.claim is None else now.claim.run_id,
             attempt=None if now.claim is None else now.claim.attempt,
             device=now.device,

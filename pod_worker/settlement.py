@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
+from events.errors import Transient
 from pod_worker.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]
@@ -15,13 +16,15 @@ Order = Literal["cancel", "preempt"]
 class Evidence:
     """Everything that is known when a child is gone.
 
-    `said` is its own end event, if it reported one; `ordered` is why we told it to stop.
+    `said` is its own end event, if it reported one; `ordered` is why we told it to stop;
+    `disk` is why a part of what it said could not be kept.
     """
 
     end: Exited | Signalled | NeverStarted
     said: Fact | None = None
     ordered: Order | None = None
     timed_out: TimedOut | None = None
+    disk: Transient | None = None
     oom_evidence: bool = False
     stage: str | None = None
     last_words: str = ""
@@ -31,14 +34,14 @@ def final_fact(evidence: Evidence) -> Fact:
     """Return the one end event of the attempt.
 
     A result that was reached before our order took effect counts; a failure that our order
-    caused does not.
+    caused does not. A log with a hole never ends as if it were whole.
     """
-    if isinstance(evidence.said, RunCompleted):
+    if isinstance(evidence.said, RunCompleted) and evidence.disk is None:
         return evidence.said
-    if evidence.ordered == "cancel":
-        return RunCanceled(reason="canceled on request")
-    if evidence.ordered == "preempt":
-        return RunPreempted(reason="the pod is going away")
+    if evidence.ordered is not None:
+        return obeyed(evidence.ordered)
+    if evidence.disk is not None:
+        return lost_lines(evidence.disk, evidence.stage)
     if evidence.timed_out is not None:
         return failure_for(evidence.timed_out, oom_evidence=False, stage=evidence.stage)
     if isinstance(evidence.said, RunCanceled):
@@ -57,3 +60,22 @@ def final_fact(evidence: Evidence) -> Fact:
         stage=evidence.stage,
         last_words=evidence.last_words,
     )
+
+
+def obeyed(order: Order) -> RunCanceled | RunPreempted:
+    """Return the end of an attempt that stopped because it was told to."""
+    if order == "cancel":
+        return RunCanceled(reason="canceled on request")
+    return RunPreempted(reason="the pod is going away")
+
+
+def lost_lines(disk: Transient, stage: str | None) -> RunFailed:
+    """Return the end of an attempt whose words the pod's disk could not keep."""
+    return RunFailed(code=disk.code, message=disk.message, stage=stage, retryable=True)
+
+
+def without_files(missing: str, ordered: Order | None, stage: str | None) -> Fact:
+    """Return the end of an attempt that did everything but keep its files."""
+    if ordered is not None:
+        return obeyed(ordered)
+    return RunFailed(code="ARTIFACT_UPLOAD_FAILED", message=missing, stage=stage, retryable=True)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Protocol, Self
 
+from events.clock import Instant, instant
 from events.errors import LeaseLost, Transient
 from events.lifecycle import LEASE_TTL_S
 from events.pipe import Ready
-from pod_worker.attempt import Attempt, Ports
-from pod_worker.child import Child
+from events.settlement import End
+from pod_worker.attempt import Attempt, Ports, Process
 from pod_worker.claim import Claim, Queue
 from pod_worker.ending import NeverStarted
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.intent import Intent
-from pod_worker.lease import RENEW_EVERY_S, Stand, grant
+from pod_worker.lease import RENEW_EVERY_S, grant
 from pod_worker.matching import Abilities, Mode, candidates, collections
 from pod_worker.roster import Roster, source_of
 
@@ -29,9 +31,21 @@ READY_LIMIT_S: Final = 300.0
 READY_TURN_S: Final = 0.5
 
 
+class WarmProcess(Process, Protocol):
+    """A pipeline's process that waits for its one order; nothing of it is left after the context."""
+
+    def wait_ready(self, limit_s: float) -> Ready | NeverStarted: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Who this worker is."""
+    """Who this worker is, and when it leaves by itself: after so many runs, or so long without one."""
 
     id: str
     mode: Mode
@@ -39,6 +53,16 @@ class Pod:
     gpu_gib: float
     ttl_s: float = LEASE_TTL_S
     renew_every_s: float = RENEW_EVERY_S
+    runs_max: int | None = None
+    idle_exit_s: float | None = None
+
+
+@dataclass(slots=True)
+class Shift:
+    """What a worker has done since its start."""
+
+    runs: int = 0
+    idle_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +74,12 @@ class Worker:
     ports: Ports
     intent: Intent
     roster: Roster
-    spawn: Callable[[], Child]
-    heard_from: dict[tuple[str, int], Heartbeat]
+    spawn: Callable[[], WarmProcess]
+    heard_from: dict[tuple[str, int], Heartbeat] = field(default_factory=dict)
+    shift: Shift = field(default_factory=Shift)
 
     def run(self) -> None:
-        """Serve until told to stop, or until the fleet drains the pod."""
+        """Serve until told to stop, until the fleet drains the pod, or until its shift is over."""
         self._close_what_a_crash_left()
         while not self._is_over():
             with self.spawn() as child:
@@ -67,7 +92,14 @@ class Worker:
         self.roster.standing.state = "stopped"
 
     def _is_over(self) -> bool:
-        return self.ports.stop.is_set() or self.roster.drained
+        return self.ports.stop.is_set() or self.roster.drained or self._has_done_its_shift()
+
+    def _has_done_its_shift(self) -> bool:
+        if self.pod.runs_max is not None and self.shift.runs >= self.pod.runs_max:
+            return True
+        if self.pod.idle_exit_s is None or self.shift.idle_since_s is None:
+            return False
+        return self.ports.clock.monotonic_s() - self.shift.idle_since_s >= self.pod.idle_exit_s
 
     def _close_what_a_crash_left(self) -> None:
         """Settle what had ended; leave what was cut off to the rescue; what was said is delivered."""
@@ -88,7 +120,7 @@ class Worker:
                 continue
             self.ports.outbox.mark_settled(attempt.run_id, attempt.attempt)
 
-    def _wait_ready(self, child: Child) -> Ready | None:
+    def _wait_ready(self, child: WarmProcess) -> Ready | None:
         self.roster.standing.state = "starting"
         waited_s = 0.0
         while not self._is_over():
@@ -105,16 +137,17 @@ class Worker:
                     return None
         return None
 
-    def _wait_claim(self, ready: Ready) -> tuple[Claim, float] | None:
+    def _wait_claim(self, ready: Ready) -> tuple[Claim, Instant] | None:
         """Poll until a run is ours; a wake-up would only make it faster."""
         self.roster.standing.state = "idle"
+        self.shift.idle_since_s = self.ports.clock.monotonic_s()
         able = Abilities(frozenset(ready.kinds), self.pod.gpu_gib, self.pod.region)
         while not self._is_over():
             try:
-                asked_at_s = self.ports.clock.monotonic_s()
+                asked = instant(self.ports.clock)
                 claim = self._resolve() or self._try(able)
                 if claim is not None:
-                    return claim, asked_at_s
+                    return claim, asked
                 pause_s = POLL_S + POLL_JITTER_S * self.ports.ids.fraction()
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
@@ -133,6 +166,7 @@ class Worker:
         return claim
 
     def _try(self, able: Abilities) -> Claim | None:
+        self.ports.outbox.check_room()
         for wanted in candidates(self.queue.waiting(collections(self.pod.mode)), able, self.pod.mode):
             token = self.ports.ids.token()
             self.intent.open(token)
@@ -142,12 +176,18 @@ class Worker:
             self.intent.close()
         return None
 
-    def _serve(self, claim: Claim, asked_at_s: float, child: Child) -> None:
+    def _serve(self, claim: Claim, asked: Instant, child: Process) -> None:
         source = source_of(self.pod.id, claim)
-        self.ports.outbox.open_attempt(
-            claim.run_id, claim.attempt, token=claim.token, source=source, collection=claim.collection
-        )
+        try:
+            self.ports.outbox.open_attempt(
+                claim.run_id, claim.attempt, token=claim.token, source=source, collection=claim.collection
+            )
+        except Transient as error:
+            self._give_back(claim, error)
+            return
         self.intent.close()
+        self.shift.runs += 1
+        self.shift.idle_since_s = None
         log.info("run.claimed", extra={"run": claim.run_id, "attempt": claim.attempt, "kind": claim.kind})
         self.roster.standing.claim = claim
         self.roster.standing.state = "busy"
@@ -155,7 +195,7 @@ class Worker:
             claim=claim,
             renewals=self.queue,
             clock=self.ports.clock,
-            pulse=Pulse(grant(asked_at_s=asked_at_s, ttl_s=self.pod.ttl_s)),
+            pulse=Pulse(grant(asked=asked, ttl_s=self.pod.ttl_s)),
             ttl_s=self.pod.ttl_s,
             every_s=self.pod.renew_every_s,
         )
@@ -167,5 +207,18 @@ class Worker:
             self.roster.standing.claim = None
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
 
-    def _show(self, stand: Stand) -> None:
-        self.roster.standing.state = "suspended" if stand == "suspended" else "busy"
+    def _give_back(self, claim: Claim, error: Transient) -> None:
+        """Release a run for which the disk has no room by now; the token stays until that is certain."""
+        log.error("run.given_back", extra={"run": claim.run_id, "code": error.code, "why": error.message})
+        how = End("preempted", error.code, error.message)
+        try:
+            self.queue.settle(claim, how, 0, jitter=self.ports.ids.fraction())
+        except LeaseLost:
+            log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
+        except Transient as late:
+            log.warning("settle.later", extra={"run": claim.run_id, "why": late.message})
+            return
+        self.intent.close()
+
+    def _show(self, stands_still: bool) -> None:
+        self.roster.standing.state = "suspended" if stands_still else "busy"

@@ -40,8 +40,9 @@ GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
 
 def _files() -> Iterator[Path]:
     for directory, folders, names in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in NOT_OURS | {".git"}]
-        yield from (Path(directory, name) for name in names if name not in NOT_OURS)
+        skipped = NOT_OURS | {".git"}  # a file, in a second working tree of the same clone
+        folders[:] = [name for name in folders if name not in skipped]
+        yield from (Path(directory, name) for name in names if name not in skipped)
 
 
 def _texts() -> Iterator[tuple[Path, str]]:

@@ -311,7 +311,7 @@ def test_a_disk_that_takes_no_more_is_a_named_failure_and_loses_nothing(tmp_path
         [sys.executable, "-c", TIGHT_DISK, str(path)], capture_output=True, text=True, check=True
     )
     code, last, pending = done.stdout.split()
-    assert code == "OUTBOX_FULL"
+    assert code == "DISK_FULL"
     assert int(last) == int(pending) > 0
     with make_outbox(tmp_path) as outbox:
         assert [row.sequence for row in rows_of(outbox)] == list(range(1, int(last) + 1))
@@ -337,9 +337,9 @@ def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
     monkeypatch.setattr(Path, "unlink", make_room)
     with pytest.raises(Transient, match="takes no more") as raised:
         fill()
-    assert raised.value.code == "OUTBOX_FULL"
+    assert raised.value.code == "DISK_FULL"
     last = outbox.pending()
-    failed = RunFailed(code="OUTBOX_FULL", message="no room", traceback="t" * 20_000)
+    failed = RunFailed(code="DISK_FULL", message="no room", traceback="t" * 20_000)
     assert outbox.append_end(RUN_ID, 1, failed, end_of(failed)).attempt.last == last + 1
     assert not reserve.exists()
     assert [row.sequence for row in rows_of(outbox)] == list(range(1, last + 2))

@@ -34,9 +34,9 @@ from pod_worker.ending import (
         (NeverStarted(60.0, None), "START_FAILED", True),
         (NeverStarted(1.0, Exited(1)), "START_FAILED", True),
         (NeverStarted(1.0, Signalled(signal.SIGSEGV)), "START_FAILED", True),
-        (TimedOut("start", 60.0), "TIMEOUT", True),
+        (TimedOut("start", 60.0), "START_TIMEOUT", True),
         (TimedOut("total", 3600.0), "TIMEOUT", True),
-        (TimedOut("no progress", 600.0), "TIMEOUT", True),
+        (TimedOut("no progress", 600.0), "NO_PROGRESS", True),
     ],
 )
 def test_every_end_has_a_code_of_its_own(end: End, code: str, retryable: bool) -> None:

@@ -1,0 +1,136 @@
+"""One worker, wired from its settings and its world, and run until it is told to stop.
+
+Law: whatever the network does, the program is gone `LEAVE_S` after the first signal. What it
+did not get to say lies in its outbox; what it did not get to release, the rescue takes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Final
+
+import httpx
+
+from events.catalog import Fact
+from events.clock import Clock, Ids, SystemClock, SystemIds
+from events.delivery import Delivery, Sender, Telemetry
+from events.errors import Conflict, Transient
+from events.ingest_client import HttpIngest, control_plane_client
+from events.lifecycle import LEASE_TTL_S
+from events.loops import Threads, run_every, start_thread
+from events.outbox import Outbox
+from pod_worker.attempt import Ports
+from pod_worker.child import Child, ChildOptions
+from pod_worker.claim import Claim, Queue
+from pod_worker.config import Settings
+from pod_worker.gpu import Gauges, open_driver
+from pod_worker.intent import Intent
+from pod_worker.lease import RENEW_EVERY_S
+from pod_worker.queue import MongoQueue, connect
+from pod_worker.roster import REPORT_EVERY_S, Roster
+from pod_worker.uploads import Uploader
+from pod_worker.worker import Pod, WarmProcess, Worker
+
+log = logging.getLogger(__name__)
+
+FLUSH_S: Final = 1.0
+LEAVE_S: Final = 4.7  # one provider kills a pod five seconds after its signal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a worker takes from outside; a drill puts something between the worker and a part of it."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    clock: Clock = field(default_factory=SystemClock)
+    ids: Ids = field(default_factory=SystemIds)
+    threads: Threads = start_thread
+    lease_ttl_s: float = LEASE_TTL_S
+    renew_every_s: float = RENEW_EVERY_S
+    queue: Callable[[Queue], Queue] = lambda queue: queue
+    child: Callable[[WarmProcess], WarmProcess] = lambda child: child
+    leave: Callable[[int], object] = os._exit
+
+
+def serve(settings: Settings, world: World) -> None:
+    """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mongo = MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+    queue = world.queue(mongo)
+    gauges = Gauges(open_driver())
+    gpus = gauges.capabilities().gpus
+    clock, ids = world.clock, world.ids
+    pod = Pod(
+        id=f"{settings.pod}/{ids.token()[:6]}",
+        mode=settings.mode,
+        region=settings.region,
+        gpu_gib=max((gpu.memory_mib for gpu in gpus), default=0.0) / 1024,
+        ttl_s=world.lease_ttl_s,
+        renew_every_s=world.renew_every_s,
+        runs_max=settings.runs_max,
+        idle_exit_s=settings.idle_exit_s,
+    )
+    with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
+        control_plane = control_plane_client(settings.control_plane_url, settings.api_key)
+        spool = Telemetry(clock=clock, ids=ids)
+        sender = Sender(outbox, spool, HttpIngest(control_plane, clock), clock, ids)
+        identity = {
+            "id": pod.id,
+            "pod": settings.pod,
+            "mode": settings.mode,
+            "region": settings.region,
+            "version": version("podfleet"),
+            "started_at": clock.now(),
+        }
+        roster = Roster(mongo, gauges, spool, identity)
+
+        def register(claim: Claim, fact: Fact) -> None:
+            try:
+                outbox.append(claim.run_id, claim.attempt, [fact])
+            except Conflict:
+                return  # the attempt ended without waiting for this file
+
+        uploads = Uploader(control_plane, httpx.Client(trust_env=False), register, clock, ids)
+        ports = Ports(queue, outbox, uploads, clock, ids, world.threads, settings.data / "work", world.stop)
+        options = ChildOptions(environ=settings.environ)
+        intent = Intent(settings.data / "claim.token")
+        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)))
+
+        def heed(delivery: Delivery) -> None:
+            for name in delivery.fenced:
+                if heartbeat := worker.heard_from.get(name):
+                    heartbeat.lose()
+
+        quiet = threading.Event()
+        world.threads("leave", lambda: _leave_in_time(world))
+        world.threads("sender", lambda: sender.run(quiet, heed))
+        world.threads("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
+        try:
+            worker.run()
+        finally:
+            quiet.set()
+            uploads.close()
+            sender.flush(clock.monotonic_s() + FLUSH_S)
+            _say_goodbye(roster)
+
+
+def _say_goodbye(roster: Roster) -> None:
+    try:
+        roster.run_once()
+    except Transient as error:
+        log.warning("pod.left_unsaid", extra={"code": error.code, "why": error.message})
+
+
+def _leave_in_time(world: World) -> None:
+    """End the process when an orderly stop takes too long: any call may hang in a dead network."""
+    never = threading.Event()
+    while not world.clock.wait(world.stop, LEAVE_S):
+        pass
+    world.clock.wait(never, LEAVE_S)
+    log.warning("stop.cut_short", extra={"after_s": LEAVE_S})
+    world.leave(0)
