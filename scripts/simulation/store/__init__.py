@@ -1,0 +1,1 @@
+"""A behaving double of MongoDB at the driver's level, in memory."""
