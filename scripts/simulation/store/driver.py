@@ -14,7 +14,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import InsertOne, UpdateOne
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.database import Database
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
 from pymongo.results import BulkWriteResult, DeleteResult, InsertManyResult, InsertOneResult, UpdateResult
 
 from scripts.simulation.store import replica_set as state
@@ -190,7 +190,8 @@ class SyncCollection:
             raise NotImplementedError("insert_many in order")
         operations = [InsertOne(cast("Document", each)) for each in documents]
         self.bulk_write(operations, ordered=False)
-        return InsertManyResult([_encoded(each)[0] for each in documents], acknowledged=True)
+        named = [each["_id"] for each in documents if not isinstance(each, RawBSONDocument)]
+        return InsertManyResult(named, acknowledged=True)
 
     def bulk_write(
         self, operations: Sequence[UpdateOne | InsertOne[Document]], *, ordered: bool = True
@@ -212,6 +213,8 @@ class SyncCollection:
                     self._one(collection, operation, encoded[index], counts, upserted, index)
                 except Duplicate as error:
                     problems.append({"index": index, **error.collision.details(self.name)})
+                except WriteError as error:
+                    problems.append({"index": index, **(error.details or {})})
 
         self.servers.write(call, step)
         outcome = {"writeErrors": problems, "writeConcernErrors": [], **counts, "upserted": upserted}
@@ -282,10 +285,15 @@ class SyncCollection:
         return_document: bool = False,
     ) -> Document | None:
         """Change the first document in `sort` that matches; return it as it was, or as it is."""
-        changed = self._changing(
-            "find_one_and_update",
-            lambda collection: self._update(collection, query, update, upsert=upsert, sort=sort),
-        )
+        try:
+            changed = self._changing(
+                "find_one_and_update",
+                lambda collection: self._update(collection, query, update, upsert=upsert, sort=sort),
+            )
+        except DuplicateKeyError:
+            raise
+        except WriteError as error:  # for this command the server has no errors of single writes
+            raise OperationFailure(str(error), error.code, error.details) from None
         document = changed.after if return_document else changed.before
         return None if document is None else projected(document, projection)
 

@@ -18,6 +18,9 @@ Order = Sequence[tuple[str, int]]
 def ordered(documents: Iterable[Document], order: Order) -> list[Document]:
     """Return the documents in `order`; what is equal stays in the order of insertion."""
     result = list(documents)
+    for document in result:
+        if sum(isinstance(evaluated(document, path.split(".")), list) for path, _ in order) > 1:
+            raise NotImplementedError("an order by two arrays")
     for path, direction in reversed(order):
         parts = path.split(".")
         result.sort(key=lambda each: _sort_key(each, parts, direction), reverse=direction < 0)

@@ -1,0 +1,7 @@
+"""The real servers, for suites that hold a double against them."""
+
+from __future__ import annotations
+
+from tests.integration.conftest import database, database_url, mongo_url, mongod
+
+__all__ = ["database", "database_url", "mongo_url", "mongod"]
