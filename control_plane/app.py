@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from control_plane import catch_up, rescuer, sweeper
-from control_plane.api import artifacts, fleet, hypotheses, ingest, problems, runs
+from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper
+from control_plane.api import artifacts, fleet, hypotheses, ingest, problems, runs, schedules
 from control_plane.auth import require
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
@@ -38,6 +38,8 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
             asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
+            asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
+            asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
         ]
         try:
             yield
@@ -60,7 +62,7 @@ def create_app(deps: Deps) -> FastAPI:
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor))
-    for noun in (runs, hypotheses, artifacts, fleet):
+    for noun in (runs, hypotheses, artifacts, fleet, schedules):
         app.include_router(noun.router(deps))
     app.include_router(views.router(deps, pages))
     app.mount("/static", GuardedFiles(directory=views.HERE / "static"))

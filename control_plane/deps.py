@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from control_plane.agenda import Agenda
 from control_plane.auth import Authenticator, Keyless, OneKey
 from control_plane.blobs import Blobs, open_blobs
 from control_plane.catch_up import CatchUp
@@ -15,6 +16,8 @@ from control_plane.ingest import Ingestor
 from control_plane.projector import Projector
 from control_plane.reading import Reading
 from control_plane.rescuer import Rescuer
+from control_plane.scheduler import Scheduler
+from control_plane.spec_sweeper import SpecSweeper
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
@@ -22,6 +25,7 @@ from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.pods import Pods
 from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
+from control_plane.store.schedules import Schedules
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
@@ -44,11 +48,16 @@ class Deps:
     sweeper: Sweeper
     catch_up: CatchUp
     rescuer: Rescuer
+    agenda: Agenda
+    scheduler: Scheduler
+    spec_sweeper: SpecSweeper
 
 
 def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database."""
     runs, events, documents = Runs(db), Events(db), Documents(db)
+    submissions, schedules = Submissions(db), Schedules(db)
+    submitter = Submitter(runs, submissions, Hypotheses(db), ids)
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
@@ -58,11 +67,14 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         runs=runs,
         blobs=open_blobs(settings.storage),
         authenticator=OneKey(settings.api_key) if settings.api_key else Keyless(),
-        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), clock),
-        submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids),
+        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, clock),
+        submitter=submitter,
         decider=Decider(runs, documents, ids, clock),
         ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector),
         rescuer=Rescuer(runs, clock, ids),
+        agenda=Agenda(schedules),
+        scheduler=Scheduler(schedules, submitter),
+        spec_sweeper=SpecSweeper(submissions),
     )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from events.errors import Transient
 
 log = logging.getLogger(__name__)
 
 TROUBLE_FACTOR: Final = 5
+AT_ONCE_MAX: Final = 20
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 async def run_every(seconds: float, name: str, step: Callable[[], Awaitable[object]]) -> None:
@@ -26,3 +30,24 @@ async def run_every(seconds: float, name: str, step: Callable[[], Awaitable[obje
             log.exception("loop.failed", extra={"loop": name})
             pause_s = seconds * TROUBLE_FACTOR
         await asyncio.sleep(pause_s)
+
+
+async def serve_all(
+    items: Sequence[T], serve: Callable[[T], Awaitable[R]], *, at_once: int = AT_ONCE_MAX
+) -> list[R]:
+    """Serve every item, `at_once` at a time; return the results, or raise the first failure at the end.
+
+    So one poisoned item keeps no other from its turn.
+    """
+    results: list[R] = []
+    failures: list[BaseException] = []
+    for start in range(0, len(items), at_once):
+        turn = [serve(item) for item in items[start : start + at_once]]
+        for result in await asyncio.gather(*turn, return_exceptions=True):
+            if isinstance(result, BaseException):
+                failures.append(result)
+            else:
+                results.append(result)
+    if failures:
+        raise failures[0]
+    return results

@@ -13,6 +13,7 @@ from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.pages import Slice
 from control_plane.store.pods import Pods
 from control_plane.store.reads import COUNT_MAX, RunReads
+from control_plane.store.schedules import Schedules
 from events.clock import Clock
 from events.errors import NotFound, Rejected
 from events.lifecycle import Status
@@ -72,6 +73,7 @@ class Reading:
     run_reads: RunReads
     hypothesis_reads: Hypotheses
     pod_reads: Pods
+    schedule_reads: Schedules
     clock: Clock
 
     async def overview(self) -> Json:
@@ -187,12 +189,8 @@ class Reading:
         self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None, *, live_only: bool = False
     ) -> Json:
         """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
-        key: list[Any] | None = None
-        if after is not None:
-            started, pod_id = paging.decode("pods", after, str, str)
-            key = [_moment(str(started)), pod_id]
         since = self.clock.now() - SILENT_AFTER if live_only else None
-        found = await self.pod_reads.page(key, paging.limited(limit), since)
+        found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since)
         return _page("pods", found, self._pod)
 
     async def pod(self, pod_id: str) -> Json:
@@ -202,6 +200,15 @@ class Reading:
     async def drain(self, pod_id: str) -> Json:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(_found(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+
+    async def schedules(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+        """Return a page of schedules, newest first."""
+        found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
+        return _page("schedules", found, shown)
+
+    async def schedule(self, schedule_id: str) -> Json:
+        """Return one schedule. Raises `NotFound`."""
+        return shown(_found(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
 
     async def _run(self, run_id: str) -> Json:
         return shown(_found(await self.run_reads.find(run_id), "run", run_id))
@@ -245,11 +252,15 @@ def _levels(level: str | None) -> Sequence[str]:
     return LEVELS[level]
 
 
-def _moment(text: str) -> datetime:
+def _since(name: str, after: str | None) -> list[Any] | None:
+    """Return the key in a cursor of a list that is ordered by moment and id."""
+    if after is None:
+        return None
+    moment, identity = paging.decode(name, after, str, str)
     try:
-        return datetime.fromisoformat(text)
+        return [datetime.fromisoformat(str(moment)), identity]
     except ValueError:
-        raise Rejected("bad_cursor", "`after` is not a cursor of this list (pods)") from None
+        raise Rejected("bad_cursor", f"`after` is not a cursor of this list ({name})") from None
 
 
 def _seconds(since: datetime, now: datetime) -> float:

@@ -6,11 +6,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
+from control_plane.spec_sweeper import SPEC_GRACE_S
 from control_plane.store.database import Document
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.runs import Runs
@@ -29,7 +30,9 @@ from events.runs import (
     title_of,
 )
 
-QUEUE_TIME_MAX_S: Final = 7 * 24 * 3600
+QUEUE_LIMIT_S: Final = 7 * 24 * 3600
+# Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
+SPEC_FRESH: Final = timedelta(seconds=SPEC_GRACE_S / 2)
 WORDS_MAX: Final = 40
 
 
@@ -44,6 +47,7 @@ class Submission:
     requires: Mapping[str, Any] = field(default_factory=dict)
     max_attempts: int = 3
     not_before: datetime | None = None
+    queue_limit_s: int = QUEUE_LIMIT_S
     labels: Mapping[str, str] = field(default_factory=dict)
     hypothesis_id: str | None = None
     parent_run_id: str | None = None
@@ -83,9 +87,7 @@ class Submitter:
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content is the same run."""
-        if wanted.kind not in RUN_KINDS:
-            known = ", ".join(sorted(RUN_KINDS))
-            raise Rejected("unknown_kind", f"unknown kind {wanted.kind!r}; known kinds: {known}")
+        check(wanted)
         digest = _digest(wanted)
         known_run = await self._earlier(wanted, digest)
         if known_run is not None:
@@ -95,7 +97,15 @@ class Submitter:
             return Submitted(run_id, is_new=True)
         known_run = await self._earlier(wanted, digest)
         assert known_run is not None, "only the idempotency key can collide"
+        if known_run.run_id != run_id:
+            await self.queue.drop_spec(run_id)
         return known_run
+
+    async def submit_as(self, run_id: str, wanted: Submission) -> Submitted:
+        """Queue a run under an id that its maker derived: however often and by whom, it exists once."""
+        check(wanted)
+        assert wanted.idempotency_key is None, "the id itself says which run it is"
+        return Submitted(run_id, is_new=await self._enqueue("runs", run_id, wanted, _digest(wanted)))
 
     async def retry(self, run_id: str, *, by: str) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent."""
@@ -112,6 +122,7 @@ class Submitter:
             by=by,
             requires=spec["requires"],
             priority=wishes.get("priority", 0),
+            queue_limit_s=wishes.get("queueLimitS", QUEUE_LIMIT_S),
             labels=wishes.get("labels", {}),
             max_attempts=found.run.max_attempts,
             hypothesis_id=found.run.hypothesis_id,
@@ -190,25 +201,35 @@ class Submitter:
         spec = read_spec(wanted.kind, wanted.spec)
         requires = read_requirements(wanted.requires)
         snapshot = {
-            "_id": run_id,
             "kind": wanted.kind,
             "spec": dict(wanted.spec),
             "requires": dict(wanted.requires),
             "hypothesisId": wanted.hypothesis_id,
         }
-        await self.queue.insert_spec(snapshot)
+        put_at = await self.queue.put_spec(run_id, snapshot)
         title = title_of(wanted.kind, spec)
         fields = _fields(wanted, requires, title, digest)
         fields["review"] = getattr(spec, "review", "none")
-        is_new = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
-        if not is_new:
-            await self.queue.drop_spec(run_id)
-        return is_new
+        created_at = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        if created_at is None:
+            return False
+        if created_at - put_at > SPEC_FRESH:
+            await self.queue.put_spec(run_id, snapshot)
+        return True
+
+
+def check(wanted: Submission) -> None:
+    """Refuse what could never run. Raises `Rejected`."""
+    if wanted.kind not in RUN_KINDS:
+        known = ", ".join(sorted(RUN_KINDS))
+        raise Rejected("unknown_kind", f"unknown kind {wanted.kind!r}; known kinds: {known}")
+    read_spec(wanted.kind, wanted.spec)
+    read_requirements(wanted.requires)
 
 
 def _fields(wanted: Submission, requires: Requirements, title: str, digest: str) -> dict[str, Any]:
     since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
-    deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": QUEUE_TIME_MAX_S}}
+    deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": wanted.queue_limit_s}}
     fields = {
         "kind": wanted.kind,
         "status": (Status.QUEUED if wanted.not_before is None else Status.DELAYED).value,
@@ -217,6 +238,7 @@ def _fields(wanted: Submission, requires: Requirements, title: str, digest: str)
         # a start in the past is no way to the head of the queue
         "queuedAt": Expression(since),
         "notBefore": wanted.not_before,
+        "queueLimitS": wanted.queue_limit_s,
         "queueDeadline": Expression(deadline),
         "maxAttempts": wanted.max_attempts,
         "hypothesisId": wanted.hypothesis_id,
@@ -244,6 +266,7 @@ def _digest(wanted: Submission) -> str:
         wanted.requires,
         wanted.max_attempts,
         wanted.not_before,
+        wanted.queue_limit_s,
         wanted.labels,
         wanted.hypothesis_id,
     ]

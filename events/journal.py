@@ -74,7 +74,9 @@ def update(decision: Decision) -> list[dict[str, Any]]:
 
 
 # What a replay needs of a submission; the rest of a new run is the same for all.
-RECORDED_AT_SUBMIT: Final = ("priority", "classKey", "queuedAt", "notBefore", "maxAttempts")
+RECORDED_AT_SUBMIT: Final = (
+    "priority", "classKey", "queuedAt", "notBefore", "maxAttempts", "queueDeadline",
+)  # fmt: skip
 
 
 def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:

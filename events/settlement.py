@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from events.journal import Decision, Expression, ServerTime
+from events.journal import Decision, Expression, ServerTime, expression
 from events.lifecycle import (
     END_CAUSES,
     FINAL,
@@ -86,10 +86,16 @@ def _fields(ending: Ending, attempt: int, how: End) -> dict[str, Any]:
     if ending.to in FINAL:
         fields["finishedAt"] = ServerTime()
     if ending.to in (Status.QUEUED, Status.DELAYED):
-        fields |= {"claimedBy": None, "claimedAt": None}
+        fields |= {"claimedBy": None, "claimedAt": None, "queueDeadline": _deadline(ending.delay_s or 0.0)}
     if ending.delay_s is not None:
         fields["notBefore"] = ServerTime(ending.delay_s)
     return fields
+
+
+def _deadline(delay_s: float) -> Expression:
+    """Return until when the run may wait now: each wait has the whole limit, however long the run worked."""
+    since = expression(ServerTime(delay_s))
+    return Expression({"$dateAdd": {"startDate": since, "unit": "second", "amount": "$queueLimitS"}})
 
 
 def settled(how: End, last: int) -> dict[str, Any]:

@@ -8,7 +8,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from control_plane.schedule import Missed, Overlap
+from control_plane.submission import QUEUE_LIMIT_S
+
 LABELS_MAX: Final = 32
+QUEUE_LIMIT_MAX_S: Final = 30 * 24 * 3600
 YEARS: Final = range(2000, 2200)  # far inside what the store's calendar can add a week to
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
@@ -48,6 +52,7 @@ Storable = AfterValidator(_storable)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=200), Storable]
+ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
 
@@ -57,16 +62,45 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class NewRun(Body):
-    """A run to queue."""
+class RunBody(Body):
+    """What is to run; `queue_limit_s` bounds each stretch of waiting for a pod."""
 
     kind: ShortText
     spec: Json = Field(default_factory=dict)
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     requires: Json = Field(default_factory=dict)
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    not_before: Moment | None = None
+    queue_limit_s: Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S)] = QUEUE_LIMIT_S
     labels: Annotated[dict[LabelName, Label], Field(max_length=LABELS_MAX)] = Field(default_factory=dict)
+
+
+class NewRun(RunBody):
+    """A run to queue."""
+
+    not_before: Moment | None = None
+
+
+class ScheduleBody(Body):
+    """When a schedule fires, and what."""
+
+    cron: Annotated[ShortText, Storable]
+    time_zone: Annotated[ShortText, Storable] = "UTC"
+    missed: Missed = "one"
+    overlap: Overlap = "allow"
+    paused: bool = False
+    run: RunBody
+
+
+class NewSchedule(ScheduleBody):
+    """A schedule under a name of its own."""
+
+    id: ScheduleId
+
+
+class Pause(Body):
+    """Whether a schedule rests."""
+
+    paused: bool
 
 
 class NewHypothesisBody(Body):

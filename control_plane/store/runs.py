@@ -146,11 +146,12 @@ class Runs:
             "queueDeadline": {"$type": "date"},
             "$expr": {"$lt": ["$queueDeadline", "$$NOW"]},
         }
-        return await self._read(collection, query, "_id")
+        return await self._read(collection, query, "queueDeadline")
 
     async def with_journal(self, collection: str) -> Sequence[Run]:
         """Return runs that still carry decisions which are not in the log."""
-        return await self._read(collection, {"journal.n": {"$gte": 0}}, "_id")
+        # In no order: the order of the ids would be found by looking at every run there is.
+        return await self._read(collection, {"journal.n": {"$gte": 0}}, None)
 
     async def with_open_log(self, collection: str, after: str) -> Sequence[Run]:
         """Return a page of runs whose log is not complete yet, in id order after `after`."""
@@ -185,9 +186,11 @@ class Runs:
         )
         return result.modified_count
 
-    async def _read(self, collection: str, query: Mapping[str, Any], order: str) -> Sequence[Run]:
+    async def _read(self, collection: str, query: Mapping[str, Any], order: str | None) -> Sequence[Run]:
         try:
-            cursor = self.db[collection].find(query).sort(order).limit(BATCH_MAX)
+            cursor = self.db[collection].find(query).limit(BATCH_MAX)
+            if order is not None:
+                cursor.sort(order)
             return [decode(document) async for document in cursor]
         except PyMongoError as error:
             raise Transient("mongodb_unreachable", str(error)) from error

@@ -35,6 +35,9 @@ _CLAIMABLE: Final = (
            **_partial(**{"lease.tokenHash": {"$type": "string"}})),
     _index("lease", ("lease.until", _UP), **_partial(**{"lease.until": {"$type": "date"}})),
     _index("due", ("notBefore", _UP), **_partial(status=Status.DELAYED.value)),
+    _index("overdue", ("queueDeadline", _UP),
+           **_partial(status={"$in": [Status.QUEUED.value, Status.DELAYED.value]},
+                      queueDeadline={"$type": "date"})),
     _index("open_logs", ("logOpen", _UP), ("_id", _UP), **_partial(logOpen=True)),
     _index("journal", ("journal.n", _UP), sparse=True),
     _index("by_status", ("status", _UP), ("_id", _DOWN)),
@@ -52,7 +55,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
                **_partial(**{"idempotency.key": {"$type": "string"}})),
     ),
     "ideation_requests": _CLAIMABLE,
-    "run_specs": (),
+    "run_specs": (_index("unchecked", ("putAt", _UP), **_partial(unchecked=True)),),
     "events": (
         _index("by_sequence", ("runId", _UP), ("attempt", _UP), ("sequence", _UP), unique=True,
                **_partial(sequence={"$exists": True})),
@@ -69,6 +72,10 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
     "dead_letters": (_index("by_run", ("runId", _UP), ("_id", _DOWN)),),
     "hypotheses": (_index("by_time", ("createdAt", _DOWN)),),
+    "schedules": (
+        _index("due", ("nextAt", _UP), **_partial(nextAt={"$type": "date"})),
+        _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
+    ),
     "pods": (
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
 
+from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from control_plane.store.database import Database, Document, answers
+from control_plane.store.schema import QUEUES
+
+PAGE_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,34 +21,84 @@ class Submissions:
 
     db: Database
 
-    async def insert_spec(self, spec: Document) -> None:
-        """Store the snapshot of what a run shall do, before the run itself."""
+    async def put_spec(self, run_id: str, spec: Document) -> datetime:
+        """Keep the snapshot of what a run shall do, before the run itself; return when, by the store.
+
+        A snapshot that is there stays as it is, and counts as new for the sweep of orphans.
+        """
         async with answers():
-            await self.db.run_specs.insert_one(spec)
+            document = await self.db.run_specs.find_one_and_update(
+                {"_id": run_id},
+                {"$setOnInsert": {**spec, "unchecked": True}, "$currentDate": {"putAt": True}},
+                projection={"putAt": 1},
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        assert document is not None, "an upsert answers with its document"
+        put_at: datetime = document["putAt"]
+        return put_at
 
     async def spec(self, run_id: str) -> Document | None:
         """Return the snapshot of a run."""
         async with answers():
             return await self.db.run_specs.find_one({"_id": run_id})
 
-    async def enqueue(self, collection: str, run_id: str, creation: list[Document]) -> bool:
-        """Create a claimable document; False when its idempotency key is taken."""
+    async def enqueue(self, collection: str, run_id: str, creation: list[Document]) -> datetime | None:
+        """Create a claimable document; return when, by the store, or None where it is there already.
+
+        None also where another document holds its idempotency key.
+        """
+        # The second condition keeps a document that is there: the pipeline would begin it anew.
+        missing: Document = {"_id": run_id, "revision": {"$exists": False}}
         async with answers():
             try:
-                await self.db[collection].update_one({"_id": run_id}, creation, upsert=True)
+                document = await self.db[collection].find_one_and_update(
+                    missing,
+                    creation,
+                    projection={"createdAt": 1},
+                    upsert=True,
+                    return_document=ReturnDocument.AFTER,
+                )
             except DuplicateKeyError:
-                return False
-        return True
+                return None
+        assert document is not None, "an upsert answers with its document"
+        created_at: datetime = document["createdAt"]
+        return created_at
 
     async def drop_spec(self, run_id: str) -> None:
         """Remove the snapshot of a run that came to nothing."""
         async with answers():
             await self.db.run_specs.delete_one({"_id": run_id})
 
+    @answers()
+    async def sweep_specs(self, grace_s: float) -> tuple[int, int]:
+        """Check a page of snapshots older than `grace_s`; return how many, and how many were orphans.
+
+        One that has its run is never looked at again, one without is removed; unless somebody
+        puts it again meanwhile, who is about to create the run.
+        """
+        limit = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": int(grace_s)}}
+        old: Document = {"unchecked": True, "$expr": {"$lt": ["$putAt", limit]}}
+        cursor = self.db.run_specs.find(old, {"_id": 1}).sort("putAt").limit(PAGE_MAX)
+        page = {document["_id"] for document in await cursor.to_list()}
+        used: set[Any] = set()
+        for collection in QUEUES:
+            runs = self.db[collection].find({"_id": {"$in": list(page)}}, {"_id": 1})
+            used |= {document["_id"] for document in await runs.to_list()}
+        if used:
+            await self.db.run_specs.update_many({"_id": {"$in": list(used)}}, {"$unset": {"unchecked": ""}})
+        removed = 0
+        if orphans := page - used:
+            result = await self.db.run_specs.delete_many({"_id": {"$in": list(orphans)}, **old})
+            removed = result.deleted_count
+        return len(page), removed
+
     async def wishes(self, run_id: str) -> Document | None:
-        """Return what the submitter of a run wished beside its specification: priority and labels."""
+        """Return what the submitter of a run wished beside its specification."""
         async with answers():
-            return await self.db.runs.find_one({"_id": run_id}, {"priority": 1, "labels": 1})
+            return await self.db.runs.find_one(
+                {"_id": run_id}, {"priority": 1, "labels": 1, "queueLimitS": 1}
+            )
 
     async def by_idempotency_key(self, key: str) -> Document | None:
         """Return the run that was submitted under this key."""

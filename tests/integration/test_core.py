@@ -98,7 +98,8 @@ def new_run(**overrides: Any) -> dict[str, Any]:
         "kind": "probe", "status": "QUEUED", "classKey": CLASS, "priority": 0, "queuedAt": now,
         "notBefore": None,
         "maxAttempts": 3, "review": "none", "labels": {}, "title": "probe", "hypothesisId": None,
-        "parentRunId": None, "queueDeadline": now + timedelta(days=7), **overrides,
+        "parentRunId": None, "queueDeadline": now + timedelta(days=7), "queueLimitS": 604_800,
+        **overrides,
     }  # fmt: skip
 
 
