@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from events.clock import Clock
-from events.errors import Transient
+from events.errors import PodfleetError, Transient
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +25,15 @@ def start_thread(name: str, work: Callable[[], object]) -> None:
 
 
 def run_every(seconds: float, step: Callable[[], object], *, stop: threading.Event, clock: Clock) -> None:
-    """Run `step` at once and then every `seconds` until `stop`; a `Transient` waits for the next turn."""
+    """Run `step` at once and then every `seconds` until `stop`; a failure waits for the next turn."""
     while not stop.is_set():
         try:
             step()
-        except Transient as error:
-            log.warning(
-                "loop.retried",
-                extra={"step": _name(step), "code": error.code, "why": error.message},
-            )
+        except PodfleetError as error:
+            # What only people can mend, such as a revoked password, must not end the loop either.
+            level = logging.WARNING if isinstance(error, Transient) else logging.ERROR
+            why = {"step": _name(step), "code": error.code, "why": error.message}
+            log.log(level, "loop.retried", extra=why)
         clock.wait(stop, seconds)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from typing import Final, Protocol
 
@@ -10,6 +11,7 @@ from events.errors import Canceled, PipelineError
 from stages.context import Context
 
 TRACEBACK_MAX: Final = 16_000
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Pipeline(Protocol):
@@ -59,6 +61,8 @@ def classify(error: Exception) -> tuple[str, bool]:
         return "OUT_OF_MEMORY", False
     if "no kernel image is available" in text:
         return "CUDA_UNSUPPORTED_ARCH", False
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return "DISK_FULL", True
     if isinstance(error, TimeoutError):
         return "TIMEOUT", True
     return type(error).__name__, False

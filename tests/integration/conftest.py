@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,29 @@ def mongo_url(mongod: Mongod) -> str:
     return mongod.url()
 
 
+Until = Callable[..., None]
+
+
+@pytest.fixture
+def until() -> Until:
+    """Waits until a condition holds."""
+
+    def wait(condition: Callable[[], object], limit_s: float = 60.0) -> None:
+        clock = SystemClock()
+        deadline_s = clock.monotonic_s() + limit_s
+        while not condition():
+            assert clock.monotonic_s() < deadline_s, "the condition never came true"
+            clock.wait(threading.Event(), 0.05)
+
+    return wait
+
+
+@pytest.fixture
+def mongod_pid(mongod: Mongod) -> int:
+    """The process of `mongod`, for a test that lets it stand still."""
+    return int((mongod.directory / "data" / "mongod.lock").read_text())
+
+
 @pytest.fixture
 def database_url(mongod: Mongod) -> Iterator[str]:
     """A connection string with a database that nobody else uses, dropped after the test."""
@@ -117,8 +140,12 @@ class Fleet:
     client: httpx.Client
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start_worker(self, *, mode: str = "hybrid", name: str = "w1") -> subprocess.Popen[bytes]:
+    def start_worker(self, *options: str, mode: str = "hybrid", name: str = "w1") -> subprocess.Popen[bytes]:
         """Start a worker; the same name is the same pod with the same disk."""
+        return self.start("-m", "pod_worker", "--mode", mode, *options, name=name)
+
+    def start(self, *program: str, name: str) -> subprocess.Popen[bytes]:
+        """Start a Python program as the pod `name`, with the pod's own disk for `--data`."""
         environment = {
             **os.environ,
             "MONGODB_URL": self.database_url,
@@ -126,7 +153,7 @@ class Fleet:
             "PODFLEET_POD_ID": name,
         }
         environment.pop("RUNPOD_POD_ID", None)
-        command = [sys.executable, "-m", "pod_worker", "--mode", mode, "--data", str(self.home / name)]
+        command = [sys.executable, *program, "--data", str(self.home / name)]
         with (self.home / f"{name}.log").open("ab") as log:
             worker = subprocess.Popen(command, env=environment, stderr=log, cwd=self.home)
         self.workers.append(worker)

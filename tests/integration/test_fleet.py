@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from typing import Any
 
 import psutil
 import pytest
-
-from events.clock import SystemClock
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -19,14 +16,6 @@ def child_of(worker: Any) -> psutil.Process:
     """Return the pipeline's process of a worker."""
     children = psutil.Process(worker.pid).children(recursive=True)
     return next(each for each in children if "pod_worker.child_main" in " ".join(each.cmdline()))
-
-
-def until(condition: Any, limit_s: float = 60.0) -> None:
-    clock = SystemClock()
-    deadline_s = clock.monotonic_s() + limit_s
-    while not condition():
-        assert clock.monotonic_s() < deadline_s, "the condition never came true"
-        clock.wait(threading.Event(), 0.1)
 
 
 def test_every_end_of_a_child_has_its_own_code(fleet: Any) -> None:
@@ -81,7 +70,7 @@ def test_sigterm_gives_the_run_back_and_another_worker_finishes_it(fleet: Any) -
     assert [each["outcome"] for each in run["attempts"]] == ["preempted", "completed"]
 
 
-def test_a_cancel_stops_the_child_and_a_deaf_one_is_killed(fleet: Any) -> None:
+def test_a_cancel_stops_the_child_and_a_deaf_one_is_killed(fleet: Any, until: Any) -> None:
     worker = fleet.start_worker()
     run_id = fleet.submit(spec={"seconds": 60})
     fleet.wait_for(run_id, "RUNNING")
@@ -92,7 +81,9 @@ def test_a_cancel_stops_the_child_and_a_deaf_one_is_killed(fleet: Any) -> None:
     until(lambda: not child.is_running())
 
 
-def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_back(fleet: Any) -> None:
+def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_back(
+    fleet: Any, until: Any
+) -> None:
     worker = fleet.start_worker()
     run_id = fleet.submit(spec={"seconds": 60, "events": 600})
     fleet.wait_for(run_id, "RUNNING")
@@ -106,7 +97,7 @@ def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_bac
     assert fleet.run(run_id)["attempt"] == 1  # the lease is not over: nobody else may have it yet
 
 
-def test_an_ideation_request_says_that_it_is_not_available(fleet: Any) -> None:
+def test_an_ideation_request_says_that_it_is_not_available(fleet: Any, until: Any) -> None:
     fleet.start_worker(mode="ideation")
     body = {"title": "t", "idea": "i", "enable_ideation": True}
     made = fleet.client.post("/api/hypotheses", json=body).json()

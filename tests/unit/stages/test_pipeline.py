@@ -110,6 +110,8 @@ def test_a_long_traceback_keeps_both_ends() -> None:
             False,
         ),
         (TimeoutError("the model did not answer"), "TIMEOUT", True),
+        (OSError(28, "No space left on device"), "DISK_FULL", True),
+        (FileNotFoundError(2, "No such file"), "FileNotFoundError", False),
         (KeyError("x"), "KeyError", False),
     ],
 )

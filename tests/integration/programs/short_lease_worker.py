@@ -1,0 +1,28 @@
+"""A worker whose lease is short, so that a test need not wait a minute."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from events.logs import LogOptions, configure_logs
+from pod_worker.__main__ import stop_on_signals
+from pod_worker.config import Wishes, read_settings
+from pod_worker.program import World, serve
+
+
+def main(lease_ttl_s: float, data: Path) -> None:
+    settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
+    configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
+    world = World(stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=lease_ttl_s / 6)
+    serve(settings, world)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lease", type=float, required=True, help="in seconds")
+    parser.add_argument("--data", type=Path, required=True)
+    arguments = parser.parse_args()
+    main(arguments.lease, arguments.data)

@@ -1,0 +1,139 @@
+"""How a worker leaves: by order, by its shift's end, in a dead network, and out of a long pause."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pymongo.database import Database
+
+from control_plane.rescuer import Rescuer
+from control_plane.store import database as store
+from control_plane.store.runs import Runs
+from events.clock import SystemClock, SystemIds
+
+pytestmark = pytest.mark.timeout(180)
+PROGRAM = Path(__file__).parent / "programs" / "short_lease_worker.py"
+
+
+def seconds_to_end(process: subprocess.Popen[bytes], limit_s: float) -> float:
+    clock = SystemClock()
+    begun_s = clock.monotonic_s()
+    process.wait(limit_s)
+    return clock.monotonic_s() - begun_s
+
+
+def test_a_worker_leaves_after_its_number_of_runs(fleet: Any) -> None:
+    ids = [fleet.submit(spec={"seconds": 0.1}) for _ in range(3)]
+    worker = fleet.start_worker("--max-runs", "2")
+    assert worker.wait(60) == 0
+    assert sorted(fleet.run(each)["status"] for each in ids) == ["COMPLETED", "COMPLETED", "QUEUED"]
+
+
+def test_a_worker_leaves_when_nothing_came_for_a_while(fleet: Any) -> None:
+    worker = fleet.start_worker("--idle-exit", "4")
+    run_id = fleet.submit(spec={"seconds": 6})
+    assert worker.wait(60) == 0
+    assert fleet.run(run_id)["status"] == "COMPLETED", "a run is no idleness"
+
+
+def test_a_worker_refuses_a_shift_that_makes_no_sense(fleet: Any) -> None:
+    worker = fleet.start_worker("--max-runs", "0", "--idle-exit", "nan")
+    assert worker.wait(30) == 2
+    said = (fleet.home / "w1.log").read_text()
+    assert "--max-runs is 0" in said
+    assert "--idle-exit is nan" in said
+
+
+@pytest.mark.parametrize("spec", [{"seconds": 600}, {"seconds": 0, "end": "deaf"}], ids=["obedient", "deaf"])
+def test_sigterm_is_over_in_five_seconds_and_charges_no_attempt(
+    fleet: Any, spec: dict[str, Any], until: Any
+) -> None:
+    worker = fleet.start_worker()
+    run_id = fleet.submit(spec=spec)
+    until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
+    worker.send_signal(signal.SIGTERM)
+    assert seconds_to_end(worker, 10) < 5
+    assert worker.returncode == 0
+    run = fleet.run(run_id)
+    assert (run["status"], run["failures"]) == ("QUEUED", {"app": 0, "infra": 0, "preempted": 1})
+    assert (run["attempts"][0]["outcome"], run["attempts"][0]["code"]) == ("preempted", None)
+
+
+def test_a_second_signal_ends_a_worker_at_once(fleet: Any, until: Any) -> None:
+    worker = fleet.start_worker()
+    run_id = fleet.submit(spec={"seconds": 0, "end": "deaf"})
+    until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
+    child = next(
+        each
+        for each in psutil.Process(worker.pid).children()
+        if "pod_worker.child_main" in " ".join(each.cmdline())
+    )
+    worker.send_signal(signal.SIGINT)
+    SystemClock().wait(threading.Event(), 0.2)
+    worker.send_signal(signal.SIGINT)
+    assert seconds_to_end(worker, 10) < 1
+    assert worker.returncode == 128 + signal.SIGINT
+    until(lambda: not child.is_running())
+
+
+def test_sigterm_is_over_in_five_seconds_in_a_dead_network(fleet: Any, mongod_pid: int, until: Any) -> None:
+    worker = fleet.start_worker()
+    run_id = fleet.submit(spec={"seconds": 600})
+    until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
+    os.kill(mongod_pid, signal.SIGSTOP)
+    try:
+        worker.send_signal(signal.SIGTERM)
+        assert seconds_to_end(worker, 10) < 5
+    finally:
+        os.kill(mongod_pid, signal.SIGCONT)
+    assert worker.returncode == 0
+    # The end is on its disk: the next worker there settles it before anything else.
+    fleet.start_worker()
+    until(lambda: fleet.run(run_id)["failures"]["preempted"] == 1)
+
+
+def test_a_worker_that_was_stopped_past_its_lease_asks_first_and_writes_nothing(
+    fleet: Any, database: Database[dict[str, Any]], until: Any
+) -> None:
+    zombie = fleet.start(str(PROGRAM), "--lease", "3", name="zombie")
+    run_id = fleet.submit(spec={"seconds": 600, "events": 6000})
+    until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
+    zombie.send_signal(signal.SIGSTOP)
+    asyncio.run(rescue(fleet.database_url, run_id))
+    second = fleet.start_worker(name="second")
+    until(lambda: fleet.run(run_id)["attempt"] == 2 and fleet.run(run_id)["status"] == "RUNNING")
+    zombie.send_signal(signal.SIGCONT)
+    until(lambda: "run.abandoned" in (fleet.home / "zombie.log").read_text())
+    run = fleet.run(run_id)
+    assert (run["attempt"], run["status"]) == (2, "RUNNING")
+    assert run["claimedBy"].startswith("second/")
+    assert run["failures"] == {"app": 0, "infra": 1, "preempted": 0}
+    decisions = database.events.find({"runId": run_id, "type": "ai.run.status_changed"}).sort("revision")
+    causes = [each["data"]["cause"] for each in decisions]
+    assert causes[:4] == ["submit", "claim", "rescue", "promote"]
+    second.terminate()
+    zombie.terminate()
+
+
+async def rescue(database_url: str, run_id: str) -> None:
+    """Be the replica that sees the lease stand still."""
+    client = store.connect(database_url)
+    try:
+        rescuer = Rescuer(
+            Runs(store.database(client, database_url)), SystemClock(), SystemIds(), ttl_s=3.0, gap_max_s=5.0
+        )
+        for _ in range(200):
+            if await rescuer.run_once():
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("nobody was rescued")
+    finally:
+        await client.close()

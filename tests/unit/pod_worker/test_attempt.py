@@ -1,0 +1,379 @@
+"""One attempt under a clock that is told the time: lease, orders, limits, a disk without room."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from events.catalog import Fact, RunCompleted, RunLog, RunStarted
+from events.clock import instant
+from events.errors import LeaseLost, Transient
+from events.outbox import Outbox
+from events.outgoing import said
+from events.pipe import Made, Said, Start
+from events.settlement import End
+from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
+from pod_worker.attempt import Attempt, Ports
+from pod_worker.child import Exit, Listener
+from pod_worker.claim import Claim, Orders
+from pod_worker.ending import Exited, Signalled
+from pod_worker.heartbeat import Heartbeat, Pulse
+from pod_worker.lease import grant
+
+TTL_S = 60.0
+
+
+class Timetable(ManualClock):
+    """A clock on which things happen: `at(12.0, event)` calls it when that second has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wall_s = 0.0  # by how much the wall clock was put forward
+        self._events: list[tuple[float, Callable[[], None]]] = []
+
+    def now(self) -> Any:
+        return super().now() + timedelta(seconds=self.wall_s)
+
+    def at(self, second: float, event: Callable[[], None]) -> None:
+        self._events.append((second, event))
+        self._events.sort(key=lambda each: each[0])
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        while self._events and self._events[0][0] <= self.monotonic_s():
+            self._events.pop(0)[1]()
+
+
+@dataclass
+class ScriptedChild:
+    """A process whose life the test writes; it obeys SIGTERM unless it is deaf."""
+
+    clock: Timetable
+    is_deaf: bool = False
+    signals: list[tuple[str, float]] = field(default_factory=list)
+    order: Start | None = None
+    _listener: Listener | None = None
+    _exit: Exit | None = None
+
+    def start(self, order: Start, listener: Listener) -> None:
+        self.order, self._listener = order, listener
+
+    def say(self, *facts: Fact) -> None:
+        assert self._listener is not None
+        for fact in facts:
+            self._listener(said(fact))
+
+    def end(self, end: Exited | Signalled, final: str | None = None) -> None:
+        if self._exit is None:
+            self._exit = Exit(end=end, final=final, oom_evidence=False, last_words="")
+
+    def complete(self) -> None:
+        self.say(RunCompleted(summary="done"))
+        self.end(Exited(0))
+
+    def join(self, limit_s: float) -> Exit | None:
+        return self._exit
+
+    def terminate(self) -> None:
+        self._note("terminate")
+        if not self.is_deaf:
+            self.end(Signalled(15))
+
+    def suspend(self) -> None:
+        self._note("suspend")
+
+    def resume(self) -> None:
+        self._note("resume")
+
+    def kill(self) -> None:
+        self._note("kill")
+        self.end(Signalled(9))
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.signals]
+
+    def second_of(self, name: str) -> float:
+        return next(second for each, second in self.signals if each == name)
+
+    def _note(self, name: str) -> None:
+        if not self.signals or self.signals[-1][0] != name:
+            self.signals.append((name, round(self.clock.monotonic_s(), 1)))
+
+
+@dataclass
+class Store:
+    """The queue as the owner of one run sees it."""
+
+    settled: list[tuple[End, int]] = field(default_factory=list)
+    answer: Orders | Exception = field(default_factory=lambda: Orders(cancel=False))
+
+    def renew(self, claim: Claim) -> Orders:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+        self.settled.append((how, last))
+
+
+@dataclass
+class Files:
+    """Uploads that take as long as the test says."""
+
+    waiting: bool = False
+    said: list[str] = field(default_factory=list)
+    clock: Timetable | None = None
+
+    def add(self, claim: Claim, made: Made) -> None: ...
+
+    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+        assert self.clock is not None
+        self.clock.advance(deadline_s - self.clock.monotonic_s())
+        return "1 files are not uploaded yet" if self.waiting else None
+
+    def has_waiting(self, claim: Claim) -> bool:
+        return self.waiting
+
+    def suspend(self) -> None:
+        self.said.append("suspend")
+
+    def resume(self) -> None:
+        self.said.append("resume")
+
+    def forget(self, claim: Claim) -> None:
+        self.said.append("forget")
+
+
+@dataclass
+class Scene:
+    """One attempt with everything around it."""
+
+    clock: Timetable
+    child: ScriptedChild
+    store: Store
+    files: Files
+    outbox: Outbox
+    stop: threading.Event
+    folder: Path
+    shown: list[bool] = field(default_factory=list)
+
+    def attempt(self, spec: Mapping[str, Any] | None = None, *, beats: bool = True) -> Attempt:
+        claim = Claim("runs", RUN_ID, 1, "token-1", "probe", spec or {}, None)
+        self.outbox.open_attempt(RUN_ID, 1, token="token-1", source=SOURCE, collection="runs")
+        ports = Ports(
+            self.store, self.outbox, self.files, self.clock, SeededIds(), lambda name, work: None,
+            self.folder / "work", self.stop,
+        )  # fmt: skip
+        start = grant(asked=instant(self.clock), ttl_s=TTL_S)
+        heartbeat = Heartbeat(claim, self.store, self.clock, Pulse(start), ttl_s=TTL_S)
+        if beats:
+            for second in range(10, 4000, 10):
+                self.clock.at(float(second), lambda: _beat(heartbeat))
+        return Attempt(ports, claim, self.child, heartbeat, self.shown.append)
+
+    def log(self) -> list[str]:
+        rows = self.outbox.batch(1_000, 1 << 30)
+        return [msgspec.json.decode(row.line)["type"].removeprefix("ai.run.") for row in rows]
+
+    def code(self) -> str | None:
+        ((how, _),) = self.store.settled
+        return how.code
+
+
+def _beat(heartbeat: Heartbeat) -> None:
+    try:
+        heartbeat.run_once()
+    except Transient:
+        return  # nobody knows: the next beat asks again
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    clock = Timetable()
+    with make_outbox(tmp_path, clock=clock) as outbox:
+        files = Files(clock=clock)
+        yield Scene(clock, ScriptedChild(clock), Store(), files, outbox, threading.Event(), tmp_path)
+
+
+def test_a_run_is_recorded_in_order_and_settled_with_its_last_sequence(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted(), RunLog(message="one")))
+    scene.clock.at(2, scene.child.complete)
+    scene.attempt().run()
+    assert scene.log() == ["started", "log", "completed"]
+    assert scene.store.settled == [(End("completed", message="done"), 3)]
+    assert not (scene.folder / "work").exists() or not list((scene.folder / "work").iterdir())
+
+
+def test_without_trust_child_and_uploads_stand_still_until_a_renewal(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(25, lambda: setattr(scene.store, "answer", Transient("away", "no answer")))
+    scene.clock.at(139, lambda: setattr(scene.store, "answer", Orders(cancel=False)))
+    scene.clock.at(150, scene.child.complete)
+    scene.attempt().run()
+    # renewed at 20; trusted for 55 of the 60 seconds
+    assert scene.child.names() == ["suspend", "resume"]
+    assert scene.child.second_of("suspend") == pytest.approx(75, abs=0.2)
+    assert scene.child.second_of("resume") == pytest.approx(140, abs=0.2)
+    assert scene.files.said == ["suspend", "resume", "forget"]
+    assert scene.shown == [True, False]
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+def test_a_lost_lease_kills_and_writes_nothing(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(25, lambda: setattr(scene.store, "answer", LeaseLost(RUN_ID, 1)))
+    scene.attempt().run()
+    assert scene.child.names() == ["kill"]
+    assert scene.store.settled == []
+    assert scene.log() == ["started"]
+    assert scene.outbox.unended() == scene.outbox.unsettled() == []
+
+
+def test_half_an_hour_without_an_answer_ends_the_wait(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(25, lambda: setattr(scene.store, "answer", Transient("away", "no answer")))
+    scene.attempt().run()
+    assert scene.child.names() == ["suspend", "kill"]
+    assert scene.child.second_of("kill") == pytest.approx(20 + 1800, abs=1)
+    assert scene.store.settled == []
+
+
+def test_after_a_pause_the_lease_is_looked_at_before_anything_is_recorded(scene: Scene) -> None:
+    attempt = scene.attempt(beats=False)
+
+    def wake_up_late() -> None:
+        scene.child.say(RunLog(message="said before the pause"))
+        scene.clock.advance(200)
+        scene.store.answer = LeaseLost(RUN_ID, 1)
+        scene.clock.at(230, lambda: _beat(attempt.heartbeat))
+
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(2, wake_up_late)
+    attempt.run()
+    assert scene.child.names() == ["suspend", "kill"]
+    assert scene.store.settled == []
+
+
+def test_a_machine_that_was_paused_distrusts_its_lease_by_the_wall_clock(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(5, lambda: setattr(scene.clock, "wall_s", 3600.0))
+    scene.clock.at(15, scene.child.complete)
+    scene.attempt().run()
+    assert scene.child.second_of("suspend") == pytest.approx(5, abs=0.2)
+    assert scene.child.second_of("resume") == pytest.approx(10, abs=0.2)  # asked for after the pause
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+def test_a_cancel_gives_thirty_seconds_of_grace_to_a_deaf_child(scene: Scene) -> None:
+    scene.child.is_deaf = True
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(12, lambda: setattr(scene.store, "answer", Orders(cancel=True)))
+    scene.attempt().run()
+    assert scene.child.names() == ["terminate", "kill"]
+    assert scene.child.second_of("terminate") == pytest.approx(20, abs=0.3)
+    assert scene.child.second_of("kill") == pytest.approx(50, abs=0.5)
+    assert scene.store.settled[0][0].outcome == "canceled"
+
+
+def test_a_stop_releases_the_run_within_five_seconds_even_with_files_left(scene: Scene) -> None:
+    scene.child.is_deaf = True
+    scene.files.waiting = True
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(100, scene.stop.set)
+    scene.attempt().run()
+    assert scene.store.settled[0][0].outcome == "preempted"
+    assert scene.clock.monotonic_s() < 100 + 4
+
+
+@pytest.mark.parametrize(("order", "outcome"), [("stop", "preempted"), ("cancel", "canceled")])
+def test_an_order_ends_the_wait_for_files_without_charging_a_failure(
+    scene: Scene, order: str, outcome: str
+) -> None:
+    scene.files.waiting = True
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(2, scene.child.complete)
+    if order == "stop":
+        scene.clock.at(300, scene.stop.set)
+    else:
+        scene.clock.at(295, lambda: setattr(scene.store, "answer", Orders(cancel=True)))
+    scene.attempt().run()
+    assert scene.store.settled[0][0].outcome == outcome
+    assert 300 <= scene.clock.monotonic_s() < 302
+
+
+@pytest.mark.parametrize(
+    ("spec", "says", "code", "after_s"),
+    [
+        ({"start_limit_s": 30}, False, "START_TIMEOUT", 30),
+        ({"no_progress_s": 40}, True, "NO_PROGRESS", 41),
+        ({"time_limit_s": 50}, True, "TIMEOUT", 50),
+    ],
+)
+def test_each_limit_ends_a_silent_child_with_its_own_code(
+    scene: Scene, spec: Mapping[str, Any], says: bool, code: str, after_s: float
+) -> None:
+    if says:
+        scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.attempt(spec).run()
+    assert scene.code() == code
+    assert scene.child.second_of("kill") == pytest.approx(after_s, abs=0.5)
+
+
+def test_time_without_trust_counts_against_no_limit(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(25, lambda: setattr(scene.store, "answer", Transient("away", "no answer")))
+    scene.clock.at(1024, lambda: setattr(scene.store, "answer", Orders(cancel=False)))
+    scene.attempt({"time_limit_s": 100}).run()
+    assert scene.code() == "TIMEOUT"
+    assert scene.child.second_of("kill") == pytest.approx(1030 + 25, abs=1)  # 75 s before, 25 s after
+
+
+def test_a_full_outbox_suspends_the_child_and_loses_nothing(scene: Scene, tmp_path: Path) -> None:
+    tight = make_outbox(tmp_path / "tight", clock=scene.clock, bytes_max=1)
+    with tight:
+        scene.outbox = tight
+        scene.clock.at(1, lambda: scene.child.say(RunStarted(), RunLog(message="kept")))
+        scene.clock.at(900, lambda: setattr(tight, "_bytes_max", 1 << 30))
+        scene.clock.at(950, scene.child.complete)
+        scene.attempt().run()
+        assert scene.child.names() == ["suspend", "resume"]
+        assert scene.log() == ["started", "log", "completed"]
+
+
+def test_a_disk_that_stays_full_is_a_named_failure(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = scene.outbox.append
+
+    def refuse(run_id: str, attempt: int, facts: Any) -> int:
+        if any(isinstance(each, Said) and each.type == "ai.run.log" for each in facts):
+            raise Transient("DISK_FULL", "the disk of the data directory takes no more")
+        return append(run_id, attempt, facts)
+
+    monkeypatch.setattr(scene.outbox, "append", refuse)
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(5, lambda: scene.child.say(RunLog(message="no room for me")))
+    scene.clock.at(6, lambda: scene.child.say(RunCompleted()))
+    scene.attempt().run()
+    how, last = scene.store.settled[0]
+    assert (how.outcome, how.code, how.retryable, last) == ("failed", "DISK_FULL", True, 2)
+    assert scene.log() == ["started", "failed"]
+    assert scene.child.second_of("kill") == pytest.approx(65, abs=2)
+
+
+def test_a_disk_without_room_even_for_the_end_still_tells_the_store(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Any:
+        raise Transient("DISK_FULL", "not even the reserve is left")
+
+    monkeypatch.setattr(scene.outbox, "append_end", refuse)
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(2, scene.child.complete)
+    scene.attempt().run()
+    assert scene.store.settled == [(End("completed", message="done"), 1)]
