@@ -25,6 +25,7 @@ from events.clock import Clock, Ids
 from events.codec import Decoded, Refusal
 from events.envelope import Event, content_hash, storage_id
 from events.errors import Rejected
+from events.lifecycle import Status
 
 ORPHANS_MAX: Final = 10_000
 ORPHAN_LIFE: Final = timedelta(days=7)
@@ -52,7 +53,11 @@ class Refused:
 
 @dataclass(slots=True)
 class Answer:
-    """What became of a request; `acked_through` maps `<run>/<attempt>` to its applied position."""
+    """What became of a request; `acked_through` maps `<run>/<attempt>` to its applied position.
+
+    `fenced` names attempts that own their run no more, `canceling` those that shall end: a hint,
+    which makes their workers ask sooner.
+    """
 
     accepted: int = 0
     duplicates: int = 0
@@ -60,6 +65,7 @@ class Answer:
     rejected: list[Refused] = field(default_factory=list)
     acked_through: dict[str, int] = field(default_factory=dict)
     fenced: list[str] = field(default_factory=list)
+    canceling: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,8 @@ class Ingestor:
             run = runs[run_id]
             if run is not None and run.has_lost(attempt):
                 answer.fenced.append(f"{run_id}/{attempt}")
+            elif run is not None and run.status is Status.CANCELING:
+                answer.canceling.append(f"{run_id}/{attempt}")
 
     def _letter(self, line: Decoded, refused: Refused, sender: Sender) -> Document:
         outcome: Any = line.outcome

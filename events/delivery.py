@@ -50,6 +50,7 @@ class Taken:
 
     rejected: tuple[Rejection, ...] = ()
     fenced: frozenset[AttemptName] = frozenset()
+    canceling: frozenset[AttemptName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Delivery:
     stored: int = 0
     refused: int = 0
     fenced: frozenset[AttemptName] = frozenset()  # attempts that no longer own their run
+    canceling: frozenset[AttemptName] = frozenset()  # attempts that somebody wants to end
     left: int = 0
     back_off_s: float = 0.0
 
@@ -241,7 +243,7 @@ class _Step:
                 outbox.confirm([row])
             else:
                 outbox.replace_refused(row, rejection.code, rejection.message)
-        self._note(stored=len(rows) - len(rejections), refused=len(rejections), fenced=answer.fenced)
+        self._note(answer, stored=len(rows) - len(rejections), refused=len(rejections))
 
     def _refuse(self, row: Row, declined: Declined) -> None:
         """Give a line up only when the refusal in its place is taken: else not the line is to blame.
@@ -260,14 +262,15 @@ class _Step:
             raise Transient("INGEST_DECLINES_ALL", f"not even a refusal is taken: {answer.message}")
         _log_refusal(row, declined.code, declined.message)
         self.sender.outbox.confirm([row])
-        self._note(stored=0, refused=1, fenced=answer.fenced)
+        self._note(answer, stored=0, refused=1)
 
-    def _note(self, *, stored: int, refused: int, fenced: frozenset[AttemptName]) -> None:
+    def _note(self, answer: Taken, *, stored: int, refused: int) -> None:
         self.done = replace(
             self.done,
             stored=self.done.stored + stored,
             refused=self.done.refused + refused,
-            fenced=self.done.fenced | fenced,
+            fenced=self.done.fenced | answer.fenced,
+            canceling=self.done.canceling | answer.canceling,
         )
 
 

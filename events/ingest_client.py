@@ -46,6 +46,7 @@ class _Verdicts(_Problem, frozen=True):
     accepted: int
     duplicates: int
     fenced: list[str] = []
+    canceling: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _verdicts(body: bytes, lines: int) -> Taken:
     total = verdicts.accepted + verdicts.duplicates + len(rejected)
     if total != lines:
         raise Transient("INGEST_ANSWER_ODD", f"{total} verdicts for {lines} lines")
-    return Taken(rejected, frozenset(_names(verdicts.fenced)))
+    return Taken(rejected, frozenset(_names(verdicts.fenced)), frozenset(_names(verdicts.canceling)))
 
 
 def _all_rejected(body: bytes, lines: int) -> Taken | Declined:

@@ -24,8 +24,18 @@ def start_thread(name: str, work: Callable[[], object]) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
-def run_every(seconds: float, step: Callable[[], object], *, stop: threading.Event, clock: Clock) -> None:
-    """Run `step` at once and then every `seconds` until `stop`; a failure waits for the next turn."""
+def run_every(
+    seconds: float,
+    step: Callable[[], object],
+    *,
+    stop: threading.Event,
+    clock: Clock,
+    hurry: threading.Event | None = None,
+) -> None:
+    """Run `step` at once and then every `seconds` until `stop`; a failure waits for the next turn.
+
+    `hurry` brings the next turn forward; whoever sets `stop` sets it too.
+    """
     while not stop.is_set():
         try:
             step()
@@ -34,7 +44,8 @@ def run_every(seconds: float, step: Callable[[], object], *, stop: threading.Eve
             level = logging.WARNING if isinstance(error, Transient) else logging.ERROR
             why = {"step": _name(step), "code": error.code, "why": error.message}
             log.log(level, "loop.retried", extra=why)
-        clock.wait(stop, seconds)
+        if clock.wait(hurry or stop, seconds) and hurry is not None:
+            hurry.clear()
 
 
 def _name(step: Callable[[], object]) -> str:

@@ -42,6 +42,7 @@ class Heartbeat:
     ttl_s: float = LEASE_TTL_S
     every_s: float = RENEW_EVERY_S
     _stop: threading.Event = field(default_factory=threading.Event)
+    _hurry: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, threads: Threads) -> None:
@@ -51,6 +52,11 @@ class Heartbeat:
     def stop(self) -> None:
         """Beat no more; a renewal under way changes nothing that matters."""
         self._stop.set()
+        self._hurry.set()
+
+    def hurry(self) -> None:
+        """Ask now: somebody has heard of an order."""
+        self._hurry.set()
 
     def run_once(self) -> Pulse:
         """Ask for one renewal; `Transient` means that nobody knows."""
@@ -74,4 +80,4 @@ class Heartbeat:
             self.pulse = replace(self.pulse, lease=lose(self.pulse.lease))
 
     def _beat(self) -> None:
-        run_every(self.every_s, self.run_once, stop=self._stop, clock=self.clock)
+        run_every(self.every_s, self.run_once, stop=self._stop, clock=self.clock, hurry=self._hurry)

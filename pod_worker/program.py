@@ -18,7 +18,7 @@ import httpx
 
 from events.catalog import Fact
 from events.clock import Clock, Ids, SystemClock, SystemIds
-from events.delivery import Delivery, Sender, Telemetry
+from events.delivery import Sender, Telemetry
 from events.errors import Conflict, Transient
 from events.ingest_client import HttpIngest, control_plane_client
 from events.lifecycle import LEASE_TTL_S
@@ -101,14 +101,9 @@ def serve(settings: Settings, world: World) -> None:
         intent = Intent(settings.data / "claim.token")
         worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)))
 
-        def heed(delivery: Delivery) -> None:
-            for name in delivery.fenced:
-                if heartbeat := worker.heard_from.get(name):
-                    heartbeat.lose()
-
         quiet = threading.Event()
         world.threads("leave", lambda: _leave_in_time(world))
-        world.threads("sender", lambda: sender.run(quiet, heed))
+        world.threads("sender", lambda: sender.run(quiet, worker.heed))
         world.threads("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
         try:
             worker.run()

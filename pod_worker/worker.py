@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from events.clock import Instant, instant
+from events.delivery import Delivery
 from events.errors import LeaseLost, Transient
 from events.lifecycle import LEASE_TTL_S
 from events.pipe import Ready
@@ -90,6 +91,15 @@ class Worker:
                 if claim is not None:
                     self._serve(*claim, child)
         self.roster.standing.state = "stopped"
+
+    def heed(self, delivery: Delivery) -> None:
+        """Take in what ingest said about attempts: a lost one ends, an order is asked for at once."""
+        for name in delivery.fenced:
+            if heartbeat := self.heard_from.get(name):
+                heartbeat.lose()
+        for name in delivery.canceling:
+            if heartbeat := self.heard_from.get(name):
+                heartbeat.hurry()
 
     def _is_over(self) -> bool:
         return self.ports.stop.is_set() or self.roster.drained or self._has_done_its_shift()

@@ -71,6 +71,7 @@ def router(ingestor: Ingestor) -> APIRouter:
             "unknown": answer.unknown,
             "ackedThrough": answer.acked_through,
             "fenced": answer.fenced,
+            "canceling": answer.canceling,
         }
         if not answer.rejected:
             return JSONResponse(body, 202)
