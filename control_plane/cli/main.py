@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+from control_plane.cli import pods
+from control_plane.cli.client import EXIT_FAILED, EXIT_WRONG_USE, client, fail
 
-EXIT_FAILED = 1
-EXIT_WRONG_USE = 2
-EXIT_UNREACHABLE = 3
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(pods.app, name="pods")
 
 
 @app.command()
@@ -59,7 +58,7 @@ def submit(
         if not equals:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="-p")
         spec[name] = _value(value)
-    print(_post("/api/runs", {"kind": kind, "spec": spec, "priority": priority})["id"])
+    print(client().post("/api/runs", {"kind": kind, "spec": spec, "priority": priority})["id"])
 
 
 @app.command()
@@ -95,7 +94,7 @@ async def _verify() -> int:
 
     url = environment(Path.cwd()).get("MONGODB_URL")
     if not url:
-        _fail("MONGODB_URL is not set; it names the database to verify", EXIT_WRONG_USE)
+        fail("MONGODB_URL is not set; it names the database to verify", EXIT_WRONG_USE)
     client = database.connect(str(url))
     try:
         auditor = Auditor(AuditReads(database.database(client, str(url))))
@@ -107,33 +106,6 @@ async def _verify() -> int:
         await client.close()
     print(f"{found} differences")
     return EXIT_FAILED if found else 0
-
-
-def _post(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    import httpx
-
-    from control_plane.embedded.config import environment
-
-    variables = environment(Path.cwd())
-    url = variables.get("CONTROL_PLANE_URL") or "http://127.0.0.1:8700"
-    key = variables.get("PODFLEET_API_KEY")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        response = httpx.post(url + path, json=body, headers=headers, timeout=30.0)
-    except httpx.HTTPError as error:
-        _fail(
-            f"no control plane at {url} ({type(error).__name__}); start one with `podfleet up`",
-            EXIT_UNREACHABLE,
-        )
-    if response.is_error:
-        _fail(f"{response.status_code}: {response.text}", EXIT_FAILED)
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
-def _fail(message: str, status: int) -> Any:
-    print(message, file=sys.stderr)
-    raise typer.Exit(status)
 
 
 def _value(text: str) -> Any:

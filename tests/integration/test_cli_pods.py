@@ -1,0 +1,72 @@
+"""`podfleet pods` against a real fleet."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def podfleet(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line against the control plane at `url`."""
+    program = "from control_plane.cli.main import main; main()"
+    command = ["env", f"CONTROL_PLANE_URL={url}", sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
+    fleet: Any, database: Any, until: Any
+) -> None:
+    worker = fleet.start_worker(name="w1")
+    first = fleet.submit(spec={"seconds": 14})
+    fleet.wait_for(first, "RUNNING")
+    second = fleet.submit(spec={"seconds": 0})
+    until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)
+
+    listed = podfleet(fleet.url, "pods", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert "w1/" in listed.stdout
+    assert first in listed.stdout
+
+    drained = podfleet(fleet.url, "pods", "drain", "w1")
+    assert drained.returncode == 0, drained.stderr
+    assert f"ends after run {first}" in drained.stdout
+
+    assert worker.wait(60) == 0
+    done = fleet.wait_for(first, "COMPLETED")
+    assert [attempt["outcome"] for attempt in done["attempts"]] == ["completed"]
+    assert fleet.run(second)["status"] == "QUEUED"
+    (pod,) = json.loads(podfleet(fleet.url, "pods", "list", "--json").stdout)
+    assert (pod["pod"], pod["state"], pod["runId"]) == ("w1", "stopped", None)
+
+    again = podfleet(fleet.url, "pods", "drain", pod["id"], "--json")
+    assert (again.returncode, json.loads(again.stdout)[0]["state"]) == (0, "stopped")
+    by_pod = podfleet(fleet.url, "pods", "drain", "w1")
+    assert (by_pod.returncode, by_pod.stdout) == (0, "w1: no live worker, nothing to drain\n")
+
+
+def test_an_unknown_pod_is_named_with_those_that_are_there(fleet: Any, database: Any, until: Any) -> None:
+    fleet.start_worker(name="w1")
+    until(lambda: database.pods.count_documents({}) == 1, seconds=60)
+    (pod,) = database.pods.find({})
+    answer = podfleet(fleet.url, "pods", "drain", "w2")
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == f"there is no pod 'w2'; live workers: {pod['_id']}\n"
+
+
+def test_a_command_that_cannot_reach_or_is_used_wrongly_says_so() -> None:
+    nobody = podfleet("http://127.0.0.1:1", "pods", "list")
+    assert (nobody.returncode, "no control plane at http://127.0.0.1:1" in nobody.stderr) == (3, True)
+    garbled = podfleet("localhost:8700", "pods", "list")
+    assert (garbled.returncode, "CONTROL_PLANE_URL" in garbled.stderr) == (2, True)
+    assert podfleet("http://127.0.0.1:1", "pods", "drain").returncode == 2
+
+
+def test_a_command_without_the_key_is_told_what_to_send(keyed_url: str) -> None:
+    refused = podfleet(keyed_url, "pods", "list")
+    assert (refused.returncode, "PODFLEET_API_KEY" in refused.stderr) == (1, True)
