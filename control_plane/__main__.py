@@ -1,4 +1,4 @@
-"""`python -m control_plane serve`: reads the environment, wires one control plane, serves it."""
+"""`python -m control_plane serve|migrate`: reads the environment, and does it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 RETRY_S: Final = 2.0
 GRACE_S: Final = 5
 EXIT_CONFIG: Final = 2
+EXIT_UNREACHABLE: Final = 3
 
 
 def main() -> int:
@@ -34,17 +35,48 @@ def main() -> int:
     command = commands.add_parser("serve", help="serve the API, the pages and the loops")
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8700)
+    command.add_argument("--migrate", action="store_true", help="migrate first, as on a machine of one's own")
+    commands.add_parser("migrate", help="create the indexes that are missing")
     arguments = parser.parse_args()
-    return serve(host=arguments.host, port=arguments.port)
+    if arguments.command == "migrate":
+        return migrate()
+    return serve(host=arguments.host, port=arguments.port, migrates=arguments.migrate)
 
 
-def serve(*, host: str, port: int) -> int:
+def migrate() -> int:
+    """Create the indexes that are missing; return 2 where that cannot work, 3 where nobody answers."""
+    url = environment(Path.cwd()).get("MONGODB_URL")
+    try:
+        if not url:
+            raise ConfigError(["MONGODB_URL is not set; it names the database to migrate"])
+        asyncio.run(_migrate(url))
+    except ConfigError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return EXIT_CONFIG
+    except Transient as error:
+        sys.stderr.write(f"{error.message}\n")
+        return EXIT_UNREACHABLE
+    return 0
+
+
+async def _migrate(url: str) -> None:
+    client = database.connect(url)
+    try:
+        db = database.database(client, url)
+        await database.require_guarantees(client)
+        await schema.migrate(db)
+        await schema.verify(db)
+    finally:
+        await client.close()
+
+
+def serve(*, host: str, port: int, migrates: bool = False) -> int:
     """Serve until told to stop; return 2 for a configuration that cannot work."""
     try:
         settings = read_settings(environment(Path.cwd()), host=host, port=port)
         configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
         with _bound(settings) as listener:
-            asyncio.run(_serve(settings, listener))
+            asyncio.run(_serve(settings, listener, migrates=migrates))
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
@@ -53,15 +85,16 @@ def serve(*, host: str, port: int) -> int:
     return 0
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> None:
+async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool) -> None:
     client = database.connect(settings.mongodb_url)
     try:
         db = database.database(client, settings.mongodb_url)
         deps = wire(settings, db, SystemClock(), SystemIds())
         while True:
             try:
-                await database.require_replica_set(client)
-                await schema.migrate(db)
+                await database.require_guarantees(client)
+                if migrates:
+                    await schema.migrate(db)
                 await schema.verify(db)
                 await deps.blobs.prepare()
                 break

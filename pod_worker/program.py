@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import httpx
+from pymongo.database import Database
 
 from events.catalog import Fact
 from events.clock import Clock, Ids, SystemClock, SystemIds
@@ -31,7 +32,8 @@ from pod_worker.config import Settings
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.intent import Intent
 from pod_worker.lease import RENEW_EVERY_S
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.matching import Mode, collections
+from pod_worker.queue import MongoQueue, connect, require_guarantees
 from pod_worker.roster import REPORT_EVERY_S, Roster
 from pod_worker.uploads import Uploader
 from pod_worker.worker import Pod, WarmProcess, Worker
@@ -39,6 +41,7 @@ from pod_worker.worker import Pod, WarmProcess, Worker
 log = logging.getLogger(__name__)
 
 FLUSH_S: Final = 1.0
+RETRY_S: Final = 2.0
 LEAVE_S: Final = 4.7  # one provider kills a pod five seconds after its signal
 
 
@@ -60,7 +63,10 @@ class World:
 def serve(settings: Settings, world: World) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    mongo = MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+    db = connect(settings.mongodb_url)
+    if not _is_sound(db, settings.mode, world):
+        return
+    mongo = MongoQueue(db, ttl_s=world.lease_ttl_s)
     queue = world.queue(mongo)
     gauges = Gauges(open_driver())
     gpus = gauges.capabilities().gpus
@@ -112,6 +118,19 @@ def serve(settings: Settings, world: World) -> None:
             uploads.close()
             sender.flush(clock.monotonic_s() + FLUSH_S)
             _say_goodbye(roster)
+
+
+def _is_sound(db: Database[dict[str, Any]], mode: Mode, world: World) -> bool:
+    """Check the store before anything is claimed there; False when told to stop before it answered."""
+    while not world.stop.is_set():
+        try:
+            require_guarantees(db, collections(mode))
+        except Transient as error:
+            log.warning("start.waits", extra={"code": error.code, "why": error.message})
+            world.clock.wait(world.stop, RETRY_S)
+        else:
+            return True
+    return False
 
 
 def _say_goodbye(roster: Roster) -> None:

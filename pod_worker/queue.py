@@ -8,6 +8,7 @@ applied": a claim whose answer was lost is found again by its token before the n
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,17 +18,28 @@ import pymongo
 from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import ConfigurationError, DuplicateKeyError, PyMongoError
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    DuplicateKeyError,
+    ExecutionTimeout,
+    OperationFailure,
+    PyMongoError,
+    WTimeoutError,
+)
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events import journal
 from events.errors import ConfigError, LeaseLost, Transient
+from events.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
 from events.journal import Decision, Expression, ServerTime
 from events.lifecycle import HELD, LEASE_TTL_S, Cause, Failures, Standing, Status
 from events.settlement import End, settle_decision
 from pod_worker.claim import Claim, Orders, WaitingClass
 from pod_worker.roster import PodOrders, PodReport
+
+log = logging.getLogger(__name__)
 
 Document = dict[str, Any]
 
@@ -35,6 +47,8 @@ DATABASE_DEFAULT: Final = "podfleet"
 CALL_S: Final = 20.0  # the longest that one call may take
 CLASSES_MAX: Final = 200
 SETTLE_TRIES_MAX: Final = 50
+# A cursor or plan that a fail-over killed; the driver names every other case by its class.
+KILLED: Final = frozenset({43, 175, 237, 262})
 # Strict order inside a class; with the class before it, the claim index.
 CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
 
@@ -47,6 +61,7 @@ def token_hash(token: str) -> str:
 def connect(url: str) -> Database[Document]:
     """Return the database that the URL names, with pinned concerns; it connects at the first call."""
     try:
+        parsed = parse_uri(url)
         client: MongoClient[Document] = MongoClient(
             url,
             tz_aware=True,
@@ -54,15 +69,52 @@ def connect(url: str) -> Database[Document]:
             serverSelectionTimeoutMS=int(CALL_S * 1000),
             appname="podfleet-worker",
         )
-        name = parse_uri(url)["database"] or DATABASE_DEFAULT
     except (ConfigurationError, ValueError) as error:
         raise ConfigError([f"MONGODB_URL is not usable: {error}"]) from error
+    if problems := weak_options(parsed["options"]):
+        raise ConfigError(problems)
     return client.get_database(
-        name,
+        parsed["database"] or DATABASE_DEFAULT,
         write_concern=WriteConcern("majority", j=True),
         read_concern=ReadConcern("majority"),
         read_preference=ReadPreference.PRIMARY,
     )
+
+
+def require_guarantees(db: Database[Document], collections: Sequence[str]) -> None:
+    """Refuse a store that could give one run to two pods.
+
+    Raises `ConfigError` that lists every reason, `Transient` while nobody answers.
+    """
+    with _calls():
+        try:
+            hello = db.client.admin.command("hello")
+            indexes = {name: db[name].index_information() for name in collections}
+        except OperationFailure as error:
+            if _is_outage(error):
+                raise
+            raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
+        config = _told(db, "replSetGetConfig")
+        found = deployment_of(hello, _told(db, "getDefaultRWConcern"), config and config["config"])
+    problems = weaknesses(found)
+    weak = [(name, weak_token_index(each)) for name, each in indexes.items()]
+    missing = [f"collection {name}: {problem}" for name, problem in weak if problem is not None]
+    if missing:
+        missing.append("run `podfleet migrate` once, with a user that may create indexes")
+    if problems or missing:
+        raise ConfigError([*problems, *missing])
+
+
+def _told(db: Database[Document], command: str) -> Document | None:
+    """Return the answer to a question that not every user may ask, and not every server knows."""
+    try:
+        answer: Document = db.client.admin.command(command)
+    except OperationFailure as error:
+        if _is_outage(error):
+            raise
+        log.info("mongodb.not_told", extra={"command": command, "code": error.code})
+        return None
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +304,20 @@ def _calls() -> Iterator[None]:
     except DuplicateKeyError as error:
         raise Transient("claim_in_flight", "an earlier claim with this token landed late") from error
     except PyMongoError as error:
-        raise Transient("mongodb_unreachable", f"MongoDB did not answer: {type(error).__name__}") from error
+        if _is_outage(error):
+            why = f"MongoDB did not answer: {type(error).__name__}"
+            raise Transient("mongodb_unreachable", why) from error
+        # Only people can mend it, such as a password that changed; the run waits for them all the same.
+        raise Transient("mongodb_refuses", f"MongoDB refuses us: {error}") from error
+
+
+def _is_outage(error: PyMongoError) -> bool:
+    """Say whether this is the store's or the network's trouble, and no refusal of what was asked."""
+    if isinstance(error, ConnectionFailure | ExecutionTimeout | WTimeoutError):
+        return True
+    if error.has_error_label("RetryableWriteError"):
+        return True
+    return isinstance(error, OperationFailure) and error.code in KILLED
 
 
 def _camel(name: str) -> str:

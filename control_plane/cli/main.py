@@ -43,6 +43,14 @@ def serve(
 
 
 @app.command()
+def migrate() -> None:
+    """Create the indexes that are missing in the database that MONGODB_URL names; again changes nothing."""
+    from control_plane.__main__ import migrate as run_migration
+
+    raise typer.Exit(run_migration())
+
+
+@app.command()
 def submit(
     kind: Annotated[str, typer.Option(help="what to run, such as experiment or probe")],
     parameter: Annotated[

@@ -208,7 +208,7 @@ class Stack:
         return storage.environment()
 
     def _control_plane(self, environment: Mapping[str, str]) -> Part:
-        argv = (*self._options.programs.control_plane, "--port", str(self.port))
+        argv = (*self._options.programs.control_plane, "--port", str(self.port), "--migrate")
         return Part(
             name="control-plane",
             command=Command(argv, environment),

@@ -6,7 +6,8 @@ majority reads on the primary, whatever the URL or the server's defaults say.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from events.errors import ConfigError, Transient
+from events.guarantees import deployment_of, weak_options, weaknesses
+
+log = logging.getLogger(__name__)
 
 Document = dict[str, Any]
 Database = AsyncDatabase[Document]
@@ -54,9 +58,12 @@ def database(client: AsyncMongoClient[Document], url: str) -> Database:
     Raises `ConfigError` for what is wrong with the URL and the client takes without a word.
     """
     try:
-        name = parse_uri(url)["database"] or DATABASE_DEFAULT
+        parsed = parse_uri(url)
     except (ConfigurationError, ValueError) as error:
         raise ConfigError([f"MONGODB_URL is not usable: {error}"]) from error
+    if problems := weak_options(parsed["options"]):
+        raise ConfigError(problems)
+    name = parsed["database"] or DATABASE_DEFAULT
     return client.get_database(
         name,
         write_concern=WriteConcern("majority", j=True),
@@ -65,23 +72,35 @@ def database(client: AsyncMongoClient[Document], url: str) -> Database:
     )
 
 
-async def require_replica_set(client: AsyncMongoClient[Document]) -> None:
-    """Refuse a server that cannot keep the promises.
+async def require_guarantees(client: AsyncMongoClient[Document]) -> None:
+    """Refuse servers that cannot keep the promises.
 
-    Raises `ConfigError` for a stand-alone server, `Transient` while none can be reached.
+    Raises `ConfigError` that lists every reason, `Transient` while none can be reached.
     """
     try:
-        hello: Mapping[str, Any] = await client.admin.command("hello")
+        hello: Document = await client.admin.command("hello")
     except OperationFailure as error:
         raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
     except PyMongoError as error:
         raise Transient("mongodb_unreachable", f"MongoDB cannot be reached: {error}") from error
-    if "setName" not in hello:
-        problem = (
-            "MONGODB_URL names a stand-alone server; podfleet needs a replica set "
-            "(one node is enough: start mongod with --replSet and run rs.initiate())"
-        )
-        raise ConfigError([problem])
+    async with answers():
+        defaults = await _told(client, "getDefaultRWConcern")
+        config = await _told(client, "replSetGetConfig")
+    problems = weaknesses(deployment_of(hello, defaults, config and config["config"]))
+    if problems:
+        raise ConfigError(problems)
+
+
+async def _told(client: AsyncMongoClient[Document], command: str) -> Document | None:
+    """Return the answer to a question that not every user may ask, and not every server knows."""
+    try:
+        answer: Document = await client.admin.command(command)
+    except OperationFailure as error:
+        if _is_outage(error):
+            raise
+        log.info("mongodb.not_told", extra={"command": command, "code": error.code})
+        return None
+    return answer
 
 
 async def ping(db: Database) -> None:

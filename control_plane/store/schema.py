@@ -10,10 +10,21 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, answers
 from events.errors import ConfigError
+from events.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.lifecycle import Status
 
 QUEUES: Final = ("runs", "ideation_requests")
 CLAIM_INDEX: Final = "claim"
+BUILD_S: Final = 600.0
+MEND: Final = "run `podfleet migrate` once, with a user that may create indexes"
+_OTHER_FORM: Final = "an index of this name or these keys has another form: drop it and migrate again"
+# What people can do about a refusal, by the server's code for it.
+ADVICE: Final[Mapping[int | None, str]] = {
+    13: "migrate with a user that may create indexes",
+    85: _OTHER_FORM,
+    86: _OTHER_FORM,
+    11000: "documents contradict each other: `podfleet verify` names them",
+}
 
 _UP, _DOWN = ASCENDING, DESCENDING
 
@@ -31,8 +42,7 @@ _CLAIMABLE: Final = (
         CLAIM_INDEX, ("status", _UP), ("classKey", _UP), ("priority", _DOWN), ("queuedAt", _UP), ("_id", _UP),
         **_partial(status=Status.QUEUED.value),
     ),
-    _index("token", ("lease.tokenHash", _UP), unique=True,
-           **_partial(**{"lease.tokenHash": {"$type": "string"}})),
+    _index(TOKEN_INDEX, *TOKEN_KEY, unique=True, **_partial(**TOKEN_CONDITION)),
     _index("lease", ("lease.until", _UP), **_partial(**{"lease.until": {"$type": "date"}})),
     _index("due", ("notBefore", _UP), **_partial(status=Status.DELAYED.value)),
     _index("overdue", ("queueDeadline", _UP),
@@ -85,28 +95,53 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
 
 @answers()
 async def migrate(db: Database) -> None:
-    """Create what is missing. Raises `ConfigError` where an index exists in another form."""
-    for name, models in INDEXES.items():
-        if not models:
-            continue
-        try:
-            await db[name].create_indexes(list(models), commitQuorum="majority")
-        except OperationFailure as error:
-            raise ConfigError([f"index of collection {name}: {error.details}"]) from error
+    """Create what is missing; again changes nothing. Raises `ConfigError` for what only people can mend."""
+    problems = [problem for name in INDEXES for problem in await _create(db, name)]
+    if problems:
+        raise ConfigError(problems)
+
+
+async def _create(db: Database, name: str) -> list[str]:
+    if not INDEXES[name]:
+        return []
+    try:
+        await db[name].create_indexes(
+            list(INDEXES[name]), commitQuorum="majority", maxTimeMS=int(BUILD_S * 1000)
+        )
+    except OperationFailure as error:
+        if error.code not in ADVICE:
+            raise
+        return [f"collection {name}: {(error.details or {}).get('errmsg', error)}; {ADVICE[error.code]}"]
+    return []
 
 
 @answers()
 async def verify(db: Database) -> None:
     """Refuse to run without an index: the unique ones are the correctness, the others the speed."""
-    problems = []
-    for name, models in INDEXES.items():
-        present = set(await db[name].index_information())
-        missing = [model.document["name"] for model in models if model.document["name"] not in present]
-        problems += [f"collection {name} lacks the index {index!r}" for index in missing]
+    problems = [problem for name in INDEXES for problem in await _lacks(db, name)]
     if problems:
-        raise ConfigError(
-            [
-                *problems,
-                "run `podfleet migrate` once with a user that may create indexes",
-            ]
-        )
+        raise ConfigError([*problems, MEND])
+
+
+async def _lacks(db: Database, name: str) -> list[str]:
+    if not INDEXES[name]:
+        return []
+    present = await db[name].index_information()
+    problems = []
+    for model in INDEXES[name]:
+        wanted = model.document
+        found = present.get(wanted["name"])
+        if found is None:
+            kind = "unique index" if wanted.get("unique") else "index"
+            problems.append(f"collection {name} lacks the {kind} {wanted['name']!r}")
+        elif _form(found) != _form(wanted):
+            problems.append(f"collection {name}: the index {wanted['name']!r} has another form: drop it")
+    return problems
+
+
+def _form(index: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what of an index decides what it does."""
+    key = index["key"]
+    pairs = key.items() if isinstance(key, Mapping) else key
+    options = ("unique", "sparse", "partialFilterExpression", "expireAfterSeconds")
+    return (tuple(tuple(pair) for pair in pairs), *(index.get(name) or None for name in options))

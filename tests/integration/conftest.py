@@ -191,7 +191,7 @@ def start_control_plane(
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
         port = choose(SystemIds())
-        command = [sys.executable, "-m", "control_plane", "serve", "--port", str(port)]
+        command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(port)]
         with (home / "control-plane.log").open("ab") as log:
             process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
         if is_ready(process, f"http://127.0.0.1:{port}"):

@@ -105,7 +105,7 @@ def plane(database_url: str, s3: Any, tmp_path: Path) -> Iterator[Plane]:
     ours = {"MONGODB_URL": url, "MINIO_ENDPOINT": f"127.0.0.1:{storage.port}"}
     address = choose(SystemIds())
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "control_plane", "serve", "--port", str(address)]
+    command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(address)]
     with log.open("wb") as stderr:
         process = subprocess.Popen(
             command, env={"PATH": os.defpath, **s3.environment, **ours}, stderr=stderr, cwd=tmp_path
