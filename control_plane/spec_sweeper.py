@@ -26,9 +26,10 @@ class SpecSweeper:
         """Return how many orphans were removed; whoever may still be submitting is left alone."""
         removed = 0
         for _ in range(PAGES_MAX):
-            checked, orphans = await self.queue.sweep_specs(self.grace_s)
-            removed += orphans
-            if checked < PAGE_MAX:
+            page = await self.queue.old_specs(self.grace_s)
+            if orphans := await self.queue.check_specs(page):
+                removed += await self.queue.drop_orphans(orphans, self.grace_s)
+            if len(page) < PAGE_MAX:
                 break
         if removed:
             log.info("spec.swept", extra={"removed": removed})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
@@ -71,27 +71,26 @@ class Submissions:
             await self.db.run_specs.delete_one({"_id": run_id})
 
     @answers()
-    async def sweep_specs(self, grace_s: float) -> tuple[int, int]:
-        """Check a page of snapshots older than `grace_s`; return how many, and how many were orphans.
+    async def old_specs(self, grace_s: float) -> set[str]:
+        """Return a page of snapshots older than `grace_s` that nobody has held against their runs yet."""
+        cursor = self.db.run_specs.find(_unchecked(grace_s), {"_id": 1}).sort("putAt").limit(PAGE_MAX)
+        return {document["_id"] for document in await cursor.to_list()}
 
-        One that has its run is never looked at again, one without is removed; unless somebody
-        puts it again meanwhile, who is about to create the run.
-        """
-        limit = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": int(grace_s)}}
-        old: Document = {"unchecked": True, "$expr": {"$lt": ["$putAt", limit]}}
-        cursor = self.db.run_specs.find(old, {"_id": 1}).sort("putAt").limit(PAGE_MAX)
-        page = {document["_id"] for document in await cursor.to_list()}
-        used: set[Any] = set()
+    @answers()
+    async def check_specs(self, run_ids: set[str]) -> set[str]:
+        """Note of each snapshot that has its run that it does; return those that have none."""
+        used: set[str] = set()
         for collection in QUEUES:
-            runs = self.db[collection].find({"_id": {"$in": list(page)}}, {"_id": 1})
+            runs = self.db[collection].find({"_id": {"$in": list(run_ids)}}, {"_id": 1})
             used |= {document["_id"] for document in await runs.to_list()}
-        if used:
-            await self.db.run_specs.update_many({"_id": {"$in": list(used)}}, {"$unset": {"unchecked": ""}})
-        removed = 0
-        if orphans := page - used:
-            result = await self.db.run_specs.delete_many({"_id": {"$in": list(orphans)}, **old})
-            removed = result.deleted_count
-        return len(page), removed
+        await self.db.run_specs.update_many({"_id": {"$in": list(used)}}, {"$unset": {"unchecked": ""}})
+        return run_ids - used
+
+    @answers()
+    async def drop_orphans(self, run_ids: set[str], grace_s: float) -> int:
+        """Remove snapshots; one that was put again meanwhile stays, its run is about to come."""
+        result = await self.db.run_specs.delete_many({"_id": {"$in": list(run_ids)}, **_unchecked(grace_s)})
+        return result.deleted_count
 
     async def wishes(self, run_id: str) -> Document | None:
         """Return what the submitter of a run wished beside its specification."""
@@ -104,3 +103,8 @@ class Submissions:
         """Return the run that was submitted under this key."""
         async with answers():
             return await self.db.runs.find_one({"idempotency.key": key})
+
+
+def _unchecked(grace_s: float) -> Document:
+    limit = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": int(grace_s)}}
+    return {"unchecked": True, "$expr": {"$lt": ["$putAt", limit]}}

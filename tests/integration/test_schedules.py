@@ -245,6 +245,29 @@ async def test_no_slot_fires_while_the_last_run_goes_on_where_that_is_wanted(dat
         assert await only.scheduler.run_once() == 1
 
 
+async def test_a_replica_that_comes_late_does_not_wake_a_schedule_that_was_paused(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add("nightly")
+        await only.make_due("nightly")
+        (late,) = await Schedules(only.db).due(10)
+        await only.agenda.pause("nightly", paused=True)
+        await only.scheduler._serve(late)
+        schedule = await only.schedule("nightly")
+        assert (schedule["paused"], schedule["nextAt"]) == (True, None)
+
+
+async def test_a_run_does_not_overlap_with_itself(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        await only.add("one-by-one", overlap="skip")
+        slot = await only.make_due("one-by-one")
+        (late,) = await Schedules(only.db).due(10)
+        assert await only.scheduler.run_once() == 1
+        await only.db.schedules.replace_one({"_id": "one-by-one"}, late)  # as if its cursor had not moved
+        assert await only.scheduler.run_once() == 0
+        last = (await only.schedule("one-by-one"))["last"]
+        assert last == {"slot": slot, "outcome": "fired", "runId": run_id("one-by-one", slot)}
+
+
 async def test_a_schedule_that_went_bad_says_so_and_keeps_no_other_from_firing(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         for name in ("bad-spec", "bad-zone", "broken", "good"):
@@ -320,6 +343,24 @@ async def test_a_specification_without_its_run_is_swept_after_its_grace_only(dat
         unchecked = {document["_id"] async for document in only.db.run_specs.find({"unchecked": True})}
         assert unchecked == {"young", "touched"}
         assert await SpecSweeper(queue).run_once() == 0
+
+
+async def test_a_specification_that_is_put_again_during_the_sweep_stays(database_url: str) -> None:
+    async with replicas(database_url, 1) as (only,):
+        spec = {"kind": "probe", "spec": {}, "requires": {}, "hypothesisId": None}
+
+        class Raced(Submissions):
+            async def drop_orphans(self, run_ids: set[str], grace_s: float) -> int:
+                await self.put_spec("raced", spec)
+                return await Submissions.drop_orphans(self, run_ids, grace_s)
+
+        queue = Raced(only.db)
+        for name in ("raced", "orphan"):
+            await queue.put_spec(name, spec)
+        long_ago = await Schedules(only.db).now() - timedelta(hours=2)
+        await only.db.run_specs.update_many({}, {"$set": {"putAt": long_ago}})
+        assert await SpecSweeper(queue).run_once() == 1
+        assert [document["_id"] async for document in only.db.run_specs.find({})] == ["raced"]
 
 
 async def test_a_submitter_that_slept_past_the_sweep_puts_its_specification_back(database_url: str) -> None:

@@ -207,6 +207,16 @@ async def test_a_run_that_worked_for_longer_than_its_queue_limit_waits_anew(
         await must_equal_its_log(deps, run_id)
 
 
+async def test_a_deadline_that_was_changed_by_hand_is_found(database_url: str) -> None:
+    async with control_plane(database_url) as deps:
+        run_id = await submit(deps)
+        await must_equal_its_log(deps, run_id)
+        moved = (await run(deps, run_id))["queueDeadline"] + WEEK
+        await deps.db.runs.update_one({"_id": run_id}, {"$set": {"queueDeadline": moved}})
+        findings = await Auditor(AuditReads(deps.db)).examine("runs", run_id)
+        assert any("queueDeadline" in finding.message for finding in findings)
+
+
 async def test_a_retry_waits_as_long_as_its_parent_would(database_url: str) -> None:
     async with control_plane(database_url) as deps:
         run_id = await submit(deps, queue_limit_s=77)
