@@ -139,7 +139,8 @@ DECIDE = Decision(
 )
 NEW_RUN = {
     "kind": "probe", "status": "QUEUED", "classKey": "c", "priority": 1, "queuedAt": Expression("$$NOW"),
-    "notBefore": None, "maxAttempts": 3, "labels": Expression({"$literal": {"a.b": "$c"}}),
+    "notBefore": None, "queueDeadline": None, "maxAttempts": 3,
+    "labels": Expression({"$literal": {"a.b": "$c"}}),
 }  # fmt: skip
 RENEWED = {"until": "$$NOW", "renewals": {"$add": ["$lease.renewals", 1]}}
 KEPT = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", 1]}}}
