@@ -18,7 +18,8 @@ from events.lifecycle import Cause, Illegal, Status, next_status
 
 TRIES_MAX: Final = 50
 
-Choose = Callable[[Run], Decision | Illegal]
+# None: the run stands as wished already.
+Choose = Callable[[Run], Decision | Illegal | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,13 @@ class Decider:
 
     async def cancel(self, run_id: str, *, by: str) -> Run:
         """Cancel a run: at once while it waits, else by an order to its owner; twice is the same."""
-        found = await self._find(run_id)
-        if found.run.status in (Status.CANCELING, Status.CANCELED):
-            return found.run
-        return await self._decide(run_id, lambda run: cancel_decision(run, by=by))
+
+        def choose(run: Run) -> Decision | Illegal | None:
+            # Somebody was faster, or it was we and the answer was lost: all the same.
+            is_done = run.status in (Status.CANCELING, Status.CANCELED)
+            return None if is_done else cancel_decision(run, by=by)
+
+        return await self._decide(run_id, choose)
 
     async def review(self, run_id: str, review: Review) -> Run:
         """Record a person's verdict on a run that waits for one."""
@@ -73,6 +77,8 @@ class Decider:
         for _ in range(TRIES_MAX):
             found = await self._find(run_id)
             decision = choose(found.run)
+            if decision is None:
+                return found.run
             if isinstance(decision, Illegal):
                 raise Conflict("illegal_transition", str(decision))
             decided = await self.runs.decide(found, decision)

@@ -25,7 +25,7 @@ from pymongo.errors import (
     ExecutionTimeout,
     OperationFailure,
     PyMongoError,
-    WTimeoutError,
+    WriteConcernError,
 )
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
@@ -313,7 +313,7 @@ def _calls() -> Iterator[None]:
 
 def _is_outage(error: PyMongoError) -> bool:
     """Say whether this is the store's or the network's trouble, and no refusal of what was asked."""
-    if isinstance(error, ConnectionFailure | ExecutionTimeout | WTimeoutError):
+    if isinstance(error, ConnectionFailure | ExecutionTimeout | WriteConcernError):
         return True
     if error.has_error_label("RetryableWriteError"):
         return True

@@ -19,7 +19,7 @@ from pymongo.errors import (
     ExecutionTimeout,
     OperationFailure,
     PyMongoError,
-    WTimeoutError,
+    WriteConcernError,
 )
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
@@ -127,7 +127,7 @@ async def answers() -> AsyncIterator[None]:
 
 
 def _is_outage(error: PyMongoError) -> bool:
-    if isinstance(error, ConnectionFailure | ExecutionTimeout | WTimeoutError):
+    if isinstance(error, ConnectionFailure | ExecutionTimeout | WriteConcernError):
         return True
     if error.has_error_label("RetryableWriteError"):
         return True

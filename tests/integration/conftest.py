@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,10 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
     server = prepare_mongod(
         find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
     )
-    with (
-        kept(server.port),
-        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
-    ):
+    part = server.part()
+    argv = (*part.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
+    part = replace(part, command=replace(part.command, argv=argv))
+    with kept(server.port), Supervisor([[part]], logs=home / "logs", clock=SystemClock(), say=_quiet):
         yield server
 
 

@@ -12,6 +12,7 @@ from pymongo.errors import (
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
+    WriteConcernError,
     WTimeoutError,
 )
 
@@ -27,7 +28,8 @@ async def query(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error",
     [AutoReconnect("x"), NetworkTimeout("x"), NotPrimaryError("x"), ServerSelectionTimeoutError("x"),
-     ExecutionTimeout("x", 50), WTimeoutError("x", 64), OperationFailure("cursor killed", 237)],
+     ExecutionTimeout("x", 50), WTimeoutError("x", 64), WriteConcernError("x", 100),
+     OperationFailure("cursor killed", 237)],
 )  # fmt: skip
 async def test_an_outage_is_transient(error: PyMongoError) -> None:
     with pytest.raises(Transient):

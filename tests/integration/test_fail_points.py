@@ -1,0 +1,263 @@
+"""What a driver sees when MongoDB fails in the middle, by the server's own fail points.
+
+Each act of the fleet is tried under each fault, and then again as its caller would: whatever
+became of the first try, it takes effect exactly once, and the log tells it exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+from pymongo import MongoClient
+
+from control_plane.audit import Auditor
+from control_plane.config import read_settings
+from control_plane.deps import Deps, wire
+from control_plane.embedded.mongod import Mongod
+from control_plane.ingest import Sender
+from control_plane.rescuer import Rescuer
+from control_plane.store import database as store
+from control_plane.store import schema
+from control_plane.store.audit import AuditReads
+from control_plane.submission import Submission
+from events import catalog as c
+from events.clock import SystemClock, SystemIds
+from events.codec import decode_ndjson
+from events.envelope import wire as line_of
+from events.errors import Transient
+from events.settlement import End
+from pod_worker.claim import Claim, WaitingClass
+from pod_worker.queue import MongoQueue, connect
+
+CONTROL_PLANE: Final = "podfleet-control-plane"
+WORKER: Final = "podfleet-worker"
+STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
+TRIES_MAX: Final = 5
+TOKEN: Final = "token-of-the-claim"
+POD: Final = Sender("pod", may_decide=False)
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Scene:
+    """Both sides of the fleet on one database, and one run."""
+
+    deps: Deps
+    queue: MongoQueue
+    run_id: str = ""
+    claim: Claim | None = None
+
+    async def run(self) -> Json:
+        found = await self.deps.db.runs.find_one({"_id": self.run_id})
+        assert found is not None
+        return found
+
+    async def submit(self, key: str | None = None) -> None:
+        wanted = Submission(kind="probe", spec={}, by="test", idempotency_key=key)
+        self.run_id = (await self.deps.submitter.submit(wanted)).run_id
+
+    async def take(self) -> None:
+        """Claim as a worker does: what may have been claimed before is looked for first."""
+
+        def claim() -> Claim | None:
+            known = self.queue.recover(["runs"], TOKEN)
+            return known or self.queue.claim(WaitingClass("runs", "probe/cpu/any", 0), token=TOKEN, pod="p/1")
+
+        self.claim = await asyncio.to_thread(claim)
+        assert self.claim is not None
+
+    async def renew(self) -> None:
+        assert self.claim is not None
+        await asyncio.to_thread(self.queue.renew, self.claim)
+
+    async def settle(self) -> None:
+        assert self.claim is not None
+        claim = self.claim
+        how = End("failed", "TIMEOUT", "too slow", None, retryable=True)
+        await asyncio.to_thread(lambda: self.queue.settle(claim, how, 0, jitter=0.5))
+
+    async def send(self) -> None:
+        facts: list[c.Fact] = [c.RunStarted(), c.StageStarted(stage="s"), c.RunCompleted(summary="done")]
+        name = {"source": "//pod/1", "run_id": self.run_id, "attempt": 1, "time": "2026-11-21T10:00:00Z"}
+        lines = [
+            line_of(fact, event_id=f"e{number}", sequence=number, **name)
+            for number, fact in enumerate(facts, 1)
+        ]  # fmt: skip
+        answer = await self.deps.ingestor.take(decode_ndjson(b"\n".join(lines)), POD)
+        assert (answer.accepted + answer.duplicates, answer.rejected) == (3, [])
+        stored = await self.deps.db.events.count_documents({"runId": self.run_id, "sequence": {"$gte": 1}})
+        assert stored == 3, "an answer says what is durable"
+
+    async def cancel(self) -> None:
+        await self.deps.decider.cancel(self.run_id, by="user:test")
+
+    async def rescue(self) -> None:
+        rescuer = Rescuer(self.deps.runs, SystemClock(), SystemIds(), ttl_s=0.0)
+        await rescuer.run_once()
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that a part of the fleet does: what must be before it, and what it leaves in the run."""
+
+    app: str
+    does: Callable[[Scene], Awaitable[None]]
+    before: tuple[Callable[[Scene], Awaitable[None]], ...]
+    leaves: Callable[[Json], object]
+    causes: tuple[str, ...]
+
+
+async def let_expire(scene: Scene) -> None:
+    await scene.deps.db.runs.update_one(
+        {"_id": scene.run_id}, [{"$set": {"lease.until": {"$subtract": ["$$NOW", 1000]}}}]
+    )
+
+
+def held_by(*status: object) -> Callable[[Json], bool]:
+    """Say that a run ends with this status, attempt, and charged failures (application, infrastructure)."""
+    return lambda run: (
+        run["status"], run["attempt"], run["failures"]["app"], run["failures"]["infra"],
+    ) == status  # fmt: skip
+
+
+BEGUN: Final = ("submit", "claim")
+CLAIMED: Final = (Scene.submit, Scene.take)
+ACTS: Final[Mapping[str, Act]] = {
+    "submit": Act(
+        CONTROL_PLANE, lambda scene: scene.submit("key"), (), held_by("QUEUED", 0, 0, 0), ("submit",)
+    ),
+    "claim": Act(WORKER, Scene.take, (Scene.submit,), held_by("SCHEDULED", 1, 0, 0), BEGUN),
+    "renew": Act(WORKER, Scene.renew, CLAIMED, lambda run: run["lease"]["renewals"] >= 1, BEGUN),
+    "settle": Act(
+        WORKER, Scene.settle, CLAIMED, held_by("DELAYED", 1, 1, 0), (*BEGUN, "end: failed")
+    ),
+    "ingest": Act(
+        CONTROL_PLANE, Scene.send, CLAIMED, held_by("COMPLETED", 1, 0, 0), (*BEGUN, "end: completed")
+    ),
+    "cancel": Act(
+        CONTROL_PLANE, Scene.cancel, CLAIMED, held_by("CANCELING", 1, 0, 0), (*BEGUN, "cancel")
+    ),
+    "rescue": Act(
+        CONTROL_PLANE, Scene.rescue, (*CLAIMED, let_expire), held_by("DELAYED", 1, 0, 1),
+        (*BEGUN, "rescue"),
+    ),
+}  # fmt: skip
+
+COMMANDS: Final = ["findAndModify", "update", "insert"]
+FAULTS: Final[Mapping[str, tuple[tuple[str, Any, Json], ...]]] = {
+    "the connection is cut twice before the write": (
+        ("failCommand", {"times": 2}, {"failCommands": COMMANDS, "closeConnection": True}),
+    ),
+    "the answer is lost, and so is the answer to the driver's own retry": (
+        ("onPrimaryTransactionalWrite", {"times": 1}, {"closeConnection": True}),
+        ("failCommand", {"skip": 1}, {"failCommands": COMMANDS, "closeConnection": True}),
+    ),
+    "the primary says twice that it is none": (
+        ("failCommand", {"times": 2}, {"failCommands": COMMANDS, "errorCode": 10107}),
+    ),
+    "the primary steps down after the write": (
+        ("failCommand", {"times": 2}, {
+            "failCommands": COMMANDS,
+            "writeConcernError": {"code": 91, "errmsg": "shutting down"},
+            "errorLabels": ["RetryableWriteError"],
+        }),
+    ),
+    "the majority was not reached in time": (
+        ("failCommand", {"times": 1}, {
+            "failCommands": COMMANDS, "writeConcernError": {"code": 64, "errmsg": "waiting timed out"},
+        }),
+    ),
+    "the majority cannot be reached": (
+        ("failCommand", {"times": 1}, {
+            "failCommands": COMMANDS, "writeConcernError": {"code": 100, "errmsg": "not enough members"},
+        }),
+    ),
+}  # fmt: skip
+
+
+@contextmanager
+def fault(admin: MongoClient[Json], app: str, points: tuple[tuple[str, Any, Json], ...]) -> Iterator[None]:
+    """Switch fail points on for the connections of one program, and off again."""
+    for name, mode, data in points:
+        named = {**data, "appName": app} if name == "failCommand" else data
+        admin.admin.command("configureFailPoint", name, mode=mode, data=named)
+    try:
+        yield
+    finally:
+        for name, _, _ in points:
+            admin.admin.command("configureFailPoint", name, mode="off")
+
+
+@asynccontextmanager
+async def fleet(url: str) -> AsyncIterator[Scene]:
+    url += "&heartbeatFrequencyMS=500"  # so soon a driver looks again at a server that said it was going
+    client = store.connect(url)
+    worker = connect(url)
+    db = store.database(client, url)
+    await schema.migrate(db)
+    values = {"MONGODB_URL": url, **dict.fromkeys(STORAGE, "127.0.0.1:1")}
+    settings = read_settings(values, host="127.0.0.1", port=8700)
+    try:
+        yield Scene(wire(settings, db, SystemClock(), SystemIds()), MongoQueue(worker))
+    finally:
+        worker.client.close()
+        await client.close()
+
+
+async def insist(act: Callable[[], Awaitable[None]]) -> int:
+    """Do it again until it works, as every caller in the fleet does; return how often it failed."""
+    for failures in range(TRIES_MAX):
+        try:
+            await act()
+        except Transient:
+            continue
+        return failures
+    raise AssertionError("it never worked")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("act", ACTS)
+async def test_what_is_tried_again_takes_effect_once(
+    mongod: Mongod, database_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
+) -> None:
+    monkeypatch.setattr("pod_worker.queue.CALL_S", 1.0)  # within it the driver tries again by itself
+    wanted = ACTS[act]
+    async with fleet(database_url) as scene:
+        for step in wanted.before:
+            await step(scene)
+        with MongoClient[Json](mongod.url("admin")) as admin:
+            with fault(admin, wanted.app, FAULTS[name]), suppress(Transient):
+                await wanted.does(scene)  # after a failure nobody knows whether it happened
+            await insist(lambda: wanted.does(scene))
+        run = await scene.run()
+        assert wanted.leaves(run), run
+        assert await scene.deps.db.runs.count_documents({}) == 1
+        await scene.deps.sweeper.run_once()
+        decisions = scene.deps.db.events.find({"runId": scene.run_id, "revision": {"$gte": 1}}).sort(
+            "revision"
+        )
+        assert [each["data"]["cause"] async for each in decisions] == list(wanted.causes)
+        assert await Auditor(AuditReads(scene.deps.db)).examine("runs", scene.run_id) == []
+
+
+@pytest.mark.parametrize("code", [64, 91, 100])
+async def test_nothing_is_acknowledged_that_no_majority_has(
+    mongod: Mongod, database_url: str, code: int
+) -> None:
+    refusal = {"failCommands": ["insert"], "writeConcernError": {"code": code, "errmsg": "no majority"}}
+    async with fleet(database_url) as scene:
+        await scene.submit()
+        await scene.take()
+        with MongoClient[Json](mongod.url("admin")) as admin:
+            with fault(admin, CONTROL_PLANE, (("failCommand", "alwaysOn", refusal),)):
+                with pytest.raises(Transient):
+                    await scene.send()
+                assert (await scene.run())["lastEventSeq"] == 0, "nothing is applied that may be rolled back"
+            await scene.send()
+        assert (await scene.run())["lastEventSeq"] == 3
