@@ -55,6 +55,7 @@ class World:
     threads: Threads = start_thread
     lease_ttl_s: float = LEASE_TTL_S
     renew_every_s: float = RENEW_EVERY_S
+    kinds: tuple[str, ...] = ()  # empty: every kind that is installed
     queue: Callable[[Queue], Queue] = lambda queue: queue
     child: Callable[[WarmProcess], WarmProcess] = lambda child: child
     leave: Callable[[int], object] = os._exit
@@ -103,7 +104,7 @@ def serve(settings: Settings, world: World) -> None:
 
         uploads = Uploader(control_plane, httpx.Client(trust_env=False), register, clock, ids)
         ports = Ports(queue, outbox, uploads, clock, ids, world.threads, settings.data / "work", world.stop)
-        options = ChildOptions(environ=settings.environ)
+        options = ChildOptions(environ=settings.environ, kinds=world.kinds)
         intent = Intent(settings.data / "claim.token")
         worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)))
 
