@@ -1,0 +1,231 @@
+"""Everything that runs in a campaign: the replica set, the object storage, control planes, pods."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final, Self
+
+import httpx
+
+from control_plane.embedded.mongod import find_mongod
+from control_plane.embedded.ports import choose
+from events.clock import Clock, Ids
+from scripts.chaos.balancer import Balancer
+from scripts.chaos.cluster import Cluster, NotReady, prepare_cluster
+from scripts.chaos.disk import Disk
+from scripts.chaos.links import LOOPBACK
+from scripts.chaos.network import Network
+from scripts.chaos.programs import Program
+from scripts.chaos.storage import ObjectStorage, prepare_storage
+
+READY_S: Final = 60.0
+READY_TURN_S: Final = 0.1
+ASK_S: Final = 2.0
+TTL_S: Final = 6.0
+RENEW_S: Final = 1.0
+LEAVE_S: Final = 15.0
+SMALL_DISK_BYTES: Final = 48 << 20
+# What a process of ours may not take over from whoever runs the campaign.
+NOT_PASSED: Final = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_", "HTTP_PROXY")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a fleet is. `studios` of the pods serve experiments too, the others only probes."""
+
+    pods: int = 6
+    studios: int = 1
+    replicas: int = 2
+
+
+@dataclass(slots=True)
+class Pod:
+    """One pod: its program, its disk, and how its clock goes wrong."""
+
+    name: str
+    home: Path
+    kinds: tuple[str, ...]
+    program: Program
+    disk: Disk
+    lost: int = 0
+    skew: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def journal(self) -> Path:
+        return self.home / "journal"
+
+    @property
+    def outbox(self) -> Path:
+        return self.disk.folder / "outbox.db"
+
+    def start(self) -> None:
+        """Start the worker, with the clock that the pod has now."""
+        offset_s, rate = self.skew
+        self.program.argv = (*self.program.argv[:-4], "--offset", str(offset_s), "--rate", str(rate))
+        self.program.start()
+
+    def lose_disk(self) -> None:
+        """Put an empty disk in the place of the worker's; the old one is kept for the checker alone."""
+        self.lost += 1
+        old = self.home / f"lost-{self.lost}"
+        shutil.copytree(self.disk.folder, old, ignore=shutil.ignore_patterns("work", "ballast"))
+        self.disk.empty()
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The running parts; as a context manager it is ready inside and gone, to the last process, after."""
+
+    home: Path
+    size: Size
+    seed: int
+    bug: str
+    clock: Clock
+    ids: Ids
+    network: Network = field(default_factory=Network)
+    replicas: list[Program] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    address: int = 0
+    _held: ExitStack = field(default_factory=ExitStack)
+    _cluster: Cluster | None = None
+    _storage: ObjectStorage | None = None
+    _balancer: Balancer | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        assert self._cluster is not None, "inside the context"
+        return self._cluster
+
+    @property
+    def storage(self) -> ObjectStorage:
+        assert self._storage is not None, "inside the context"
+        return self._storage
+
+    @property
+    def balancer(self) -> Balancer:
+        assert self._balancer is not None, "inside the context"
+        return self._balancer
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def heal(self) -> None:
+        """End every fault and bring everything back."""
+        self.balancer.rate = 0.0
+        self.cluster.heal()
+        self.storage.start()
+        for replica in self.replicas:
+            replica.signal(signal.SIGCONT)
+            replica.start()
+        self._await_replicas()
+        for pod in self.pods:
+            pod.disk.free()
+            for pid in pod.program.children():
+                os.kill(pid, signal.SIGCONT)
+            pod.program.signal(signal.SIGCONT)
+            pod.skew = (0.0, 1.0)
+            pod.start()
+
+    def dismiss_pods(self) -> list[str]:
+        """Stop every worker in order; return the names of those that had to be killed."""
+        for pod in self.pods:
+            pod.program.signal(signal.SIGTERM)
+        return [pod.name for pod in self.pods if pod.program.wait(LEAVE_S) is None]
+
+    def _start(self) -> None:
+        self._held.enter_context(self.network)
+        path = os.environ.get("PATH")
+        self._cluster = prepare_cluster(find_mongod(path), self.home, self.network, self.clock, self.ids)
+        self._held.callback(self._cluster.stop)
+        self._held.callback(self._cluster.links.close)
+        self._cluster.start()
+        self._storage = prepare_storage(self.home, path, self.clock, self.ids)
+        self._held.callback(self._storage.program.reap)
+        self._storage.start()
+        self._start_replicas()
+        self._start_pods()
+
+    def _start_replicas(self) -> None:
+        ports = [choose(self.ids) for _ in range(self.size.replicas)]
+        self._balancer = Balancer(self.network, Random(f"{self.seed}/balancer"), ports)
+        self.address = choose(self.ids)
+        self._balancer.open(self.address)
+        self._held.callback(self._balancer.close)
+        environment = {
+            **self._environment(),
+            **self.storage.server.environment(),
+        }
+        for number, port in enumerate(ports):
+            argv = (sys.executable, "-m", "scripts.chaos.replica", "--port", str(port), "--ttl", str(TTL_S))
+            log = self.home / f"replica-{number}.log"
+            replica = Program(f"replica-{number}", (*argv, "--bug", self.bug), environment, log, self.clock)
+            self._held.callback(replica.reap)
+            self.replicas.append(replica)
+            replica.start()
+        self._await_replicas()
+
+    def _start_pods(self) -> None:
+        for number in range(self.size.pods):
+            name = f"pod-{number}"
+            home = self.home / name
+            home.mkdir()
+            # One small disk of its own for the first pod: only a disk with an end can be full.
+            disk = Disk(home / "data", SMALL_DISK_BYTES if number == 0 else None)
+            self._held.enter_context(disk)
+            kinds = () if number >= self.size.pods - self.size.studios else ("probe",)
+            argv = (
+                *(sys.executable, "-m", "scripts.chaos.pod", "--name", name),
+                *("--data", str(disk.folder), "--journal", str(home / "journal"), "--kinds", *kinds),
+                *("--ttl", str(TTL_S), "--renew", str(RENEW_S), "--bug", self.bug),
+                *("--offset", "0.0", "--rate", "1.0"),
+            )
+            environment = {**self._environment(), "PODFLEET_POD_ID": name}
+            program = Program(name, argv, environment, self.home / f"{name}.log", self.clock)
+            self._held.callback(program.reap)
+            pod = Pod(name, home, kinds, program, disk)
+            self.pods.append(pod)
+            pod.start()
+
+    def _environment(self) -> dict[str, str]:
+        passed = {name: value for name, value in os.environ.items() if not name.startswith(NOT_PASSED)}
+        return {
+            **passed,
+            "MONGODB_URL": self.cluster.url,
+            "CONTROL_PLANE_URL": f"http://{LOOPBACK}:{self.address}",
+            # Many interpreters share few cores here.
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def _await_replicas(self) -> None:
+        deadline_s = self.clock.monotonic_s() + READY_S
+        never = threading.Event()
+        for replica, port in zip(self.replicas, self.balancer.replicas, strict=True):
+            while not _serves(port):
+                if self.clock.monotonic_s() > deadline_s:
+                    raise NotReady(f"{replica.name} did not come up: {replica.last_words()}")
+                replica.start()
+                self.clock.wait(never, READY_TURN_S)
+
+
+def _serves(port: int) -> bool:
+    try:
+        answer = httpx.get(f"http://{LOOPBACK}:{port}/readyz", timeout=ASK_S, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == httpx.codes.OK

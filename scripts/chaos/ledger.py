@@ -1,0 +1,71 @@
+"""What an outbox was given, written into the outbox itself by triggers.
+
+The rows of an outbox leave with their verdicts; the ledger's stay. They are written in the
+very transaction that gives an event its sequence, so that neither can be without the other.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from events.clock import Clock, Ids
+from events.outbox import Outbox
+
+TRIGGERS: Final = """
+CREATE TABLE IF NOT EXISTS ledger (
+  run_id TEXT NOT NULL, attempt INTEGER NOT NULL, sequence INTEGER NOT NULL, id TEXT NOT NULL,
+  type TEXT NOT NULL, is_refusal INTEGER NOT NULL);
+CREATE TRIGGER IF NOT EXISTS given AFTER INSERT ON events BEGIN
+  INSERT INTO ledger SELECT run_id, attempt, NEW.sequence, NEW.id, NEW.type, 0
+  FROM attempts WHERE key = NEW.attempt_key; END;
+CREATE TRIGGER IF NOT EXISTS replaced AFTER UPDATE ON events BEGIN
+  INSERT INTO ledger SELECT run_id, attempt, NEW.sequence, NEW.id, NEW.type, 1
+  FROM attempts WHERE key = NEW.attempt_key; END;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One event that an outbox took; `is_refusal` where it stands for one that ingest refused."""
+
+    run_id: str
+    attempt: int
+    sequence: int
+    id: str
+    type: str
+    is_refusal: bool
+
+
+def install(outbox: Path, clock: Clock, ids: Ids) -> None:
+    """Create the outbox where it is missing, and let it keep a ledger."""
+    with Outbox(outbox, clock=clock, ids=ids):
+        pass
+    with sqlite3.connect(outbox) as db:
+        db.executescript(TRIGGERS)
+    db.close()
+
+
+def given(outbox: Path) -> Iterator[Given]:
+    """Yield what an outbox was given, oldest first."""
+    yield from (Given(*row[:5], bool(row[5])) for row in _rows(outbox, "SELECT * FROM ledger ORDER BY rowid"))
+
+
+def waiting(outbox: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield run, attempt and sequence of the events that are still in an outbox."""
+    query = (
+        "SELECT a.run_id, a.attempt, e.sequence FROM events AS e JOIN attempts AS a ON a.key = e.attempt_key"
+    )
+    yield from _rows(outbox, query)
+
+
+def _rows(outbox: Path, query: str) -> list[Any]:
+    # Not read-only: a write-ahead log that a kill left behind is taken in first.
+    db = sqlite3.connect(outbox)
+    try:
+        return db.execute(query).fetchall()
+    finally:
+        db.close()

@@ -1,0 +1,53 @@
+"""The thread in which every proxy of the campaign lives."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, Self, TypeVar
+
+T = TypeVar("T")
+
+CALL_S: Final = 10.0
+# Linger for no time at all: closing sends a reset instead of an orderly end.
+AT_ONCE: Final = struct.pack("ii", 1, 0)
+
+
+class Network:
+    """An event loop in a thread of its own; as a context manager it is gone after."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="network", daemon=True)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` in the network's thread and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(CALL_S)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.call(_cancel_the_rest())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+async def _cancel_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Break a connection off in the way of a host that knows nothing of it."""
+    connection = writer.get_extra_info("socket")
+    if connection is not None and connection.fileno() >= 0:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    writer.transport.abort()

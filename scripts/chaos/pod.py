@@ -1,0 +1,89 @@
+"""The worker of the campaign: the product's own, with a short lease, a recorder and a wrong clock."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+
+from events.clock import SystemClock, SystemIds
+from events.errors import ConfigError
+from events.logs import LogOptions, configure_logs
+from pod_worker.__main__ import EXIT_CONFIG, stop_on_signals
+from pod_worker.config import Wishes, read_settings
+from pod_worker.program import World, serve
+from scripts.chaos import ledger
+from scripts.chaos.bugs import WORKER_BUGS, faithful
+from scripts.chaos.journal import Journal
+from scripts.chaos.recorder import RecordedChild, RecordedQueue
+from scripts.chaos.skew import skewed
+
+BEAT_S = 0.25
+
+
+def main() -> int:
+    """Run one worker until it is told to stop."""
+    arguments = _arguments()
+    clock, ids = SystemClock(), SystemIds()
+    data = arguments.data.absolute()
+    journal = Journal.open(arguments.journal, arguments.name, clock)
+    try:
+        settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(os.devnull))
+        configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ledger.install(data / "outbox.db", clock, ids)
+        journal.note("begun", pid=os.getpid(), rate=arguments.rate, offset_s=arguments.offset)
+        _beat(journal)
+        bug = WORKER_BUGS.get(arguments.bug, faithful)
+        world = World(
+            stop=stop_on_signals(),
+            clock=skewed(clock, offset_s=arguments.offset, rate=arguments.rate),
+            lease_ttl_s=arguments.ttl,
+            renew_every_s=arguments.renew,
+            kinds=tuple(arguments.kinds),
+            queue=lambda queue: RecordedQueue(bug(queue), journal, arguments.ttl),
+            child=lambda child: RecordedChild(child, journal),
+        )
+        serve(settings, world)
+    except ConfigError as error:
+        sys.stderr.write(f"{error.message}\n")
+        return EXIT_CONFIG
+    except Exception as error:
+        # What ends a worker by itself is a finding, and the checker reads only journals.
+        journal.note("died", error=f"{type(error).__name__}: {error}")
+        logging.getLogger(__name__).exception("worker.died")
+        raise
+    journal.note("ended")
+    return 0
+
+
+def _beat(journal: Journal) -> None:
+    """Note that the process runs, so that a frozen one can be told from one that is late."""
+    never = threading.Event()
+
+    def beat() -> None:
+        while not journal.clock.wait(never, BEAT_S):
+            journal.note("beat")
+
+    threading.Thread(target=beat, name="beat", daemon=True).start()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts.chaos.pod", description=__doc__)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--ttl", type=float, required=True)
+    parser.add_argument("--renew", type=float, required=True)
+    parser.add_argument("--kinds", nargs="*", default=[])
+    parser.add_argument("--offset", type=float, default=0.0, help="seconds that the wall clock is ahead")
+    parser.add_argument("--rate", type=float, default=1.0, help="how fast the clock runs")
+    parser.add_argument("--bug", default="none")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
