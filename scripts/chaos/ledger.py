@@ -51,7 +51,9 @@ def install(outbox: Path, clock: Clock, ids: Ids) -> None:
 
 def given(outbox: Path) -> Iterator[Given]:
     """Yield what an outbox was given, oldest first."""
-    yield from (Given(*row[:5], bool(row[5])) for row in _rows(outbox, "SELECT * FROM ledger ORDER BY rowid"))
+    query = "SELECT run_id, attempt, sequence, id, type, is_refusal FROM ledger ORDER BY rowid"
+    for run_id, attempt, sequence, identity, name, is_refusal in _rows(outbox, query):
+        yield Given(run_id, attempt, sequence, identity, name, bool(is_refusal))
 
 
 def waiting(outbox: Path) -> Iterator[tuple[str, int, int]]:

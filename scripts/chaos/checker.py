@@ -1,0 +1,38 @@
+"""Holds what a campaign left behind against every invariant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from scripts.chaos.checks import artifacts, log, owners, runs
+from scripts.chaos.evidence import Evidence, Violation
+
+INVARIANTS: Final[tuple[Callable[[Evidence], Iterator[Violation]], ...]] = (
+    runs.final_status,
+    runs.submissions,
+    runs.cancels,
+    runs.leases,
+    runs.journals,
+    runs.numbers,
+    runs.budgets,
+    log.stored,
+    log.applied,
+    log.delivered,
+    log.refused,
+    log.complete,
+    log.replayed,
+    owners.live_owners,
+    owners.suspended,
+    owners.claims,
+    owners.settlements,
+    owners.fenced,
+    owners.alive,
+    artifacts.present,
+    artifacts.own_place,
+)
+
+
+def check(evidence: Evidence) -> list[Violation]:
+    """Return everything that is not as it has to be."""
+    return [violation for invariant in INVARIANTS for violation in invariant(evidence)]

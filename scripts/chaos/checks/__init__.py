@@ -1,0 +1,1 @@
+"""The invariants, a module for each subject, pure."""
