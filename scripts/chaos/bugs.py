@@ -1,22 +1,194 @@
-"""Known bugs, composed of the product's own parts: the controls of the checker."""
+"""Known bugs, composed of the product's own parts: what the checker has to be able to see.
+
+Law: a bug is a part that stands in for the product's; the product has no switch for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from control_plane.deps import Deps
-from pod_worker.claim import Queue
+from pymongo import WriteConcern
 
-WORKER_BUGS: Final[Mapping[str, Callable[[Queue], Queue]]] = {}
-CONTROL_PLANE_BUGS: Final[Mapping[str, Callable[[Deps], Deps]]] = {}
+from control_plane.projection import fold
+from control_plane.projector import TRIES_MAX, Projector, _view_of
+from control_plane.run import Run
+from control_plane.store.database import Database
+from control_plane.store.events import STRETCH_MAX, Events, decode
+from control_plane.store.runs import Found, Runs
+from events import journal
+from events.delivery import Declined, Ingest, Taken
+from events.envelope import Event
+from events.errors import LeaseLost, Transient
+from events.lifecycle import Failures, Standing, Status
+from events.settlement import End, settle_decision
+from pod_worker.claim import Claim
+from pod_worker.queue import MongoQueue
 
 
-def faithful(queue: Queue) -> Queue:
-    """Return the queue as it is."""
-    return queue
+class UnfencedQueue(MongoQueue):
+    """Settles by the run's id alone, whoever owns it by now."""
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+        runs = self.db[claim.collection]
+        while True:
+            run = runs.find_one({"_id": claim.run_id})
+            if run is None:
+                raise LeaseLost(claim.run_id, claim.attempt)
+            if run["settled"] is not None:
+                return
+            standing = Standing(
+                Status(run["status"]),
+                Failures(**run["failures"]),
+                run["maxAttempts"],
+                run["review"] == "human",
+            )
+            by = f"{run['claimedBy'] or 'worker'}#a{claim.attempt}"
+            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter)
+            moved = runs.update_one(
+                {"_id": claim.run_id, "revision": run["revision"]}, journal.update(decision)
+            )
+            if moved.matched_count:
+                return
 
 
-def unchanged(deps: Deps) -> Deps:
-    """Return the control plane as it is."""
-    return deps
+class BlindRescueRuns(Runs):
+    """Takes a run from whoever has it, also when the lease was renewed since it was read."""
+
+    async def rescue(self, found: Found, decision: journal.Decision) -> Found | None:
+        return await self.decide(found, decision)
+
+
+class BlindApplyRuns(Runs):
+    """Moves a run's cursor wherever the applier believes it to be."""
+
+    async def advance(
+        self, found: Found, *, view: Mapping[str, Any], flushed: int, decision: journal.Decision | None
+    ) -> bool:
+        kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", flushed]}}}
+        pipeline: list[dict[str, Any]] = [{"$set": {"journal": kept}}]
+        if decision is not None:
+            pipeline += journal.update(decision)
+        pipeline.append({"$set": {name: journal.expression(value) for name, value in view.items()}})
+        result = await self.db[found.collection].update_one({"_id": found.run.id}, pipeline)
+        return result.matched_count == 1
+
+
+class LeapingEvents(Events):
+    """Returns what is stored after a position, whether or not something is missing before it."""
+
+    async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
+        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
+        cursor = self.db.events.find(query).sort("sequence").limit(STRETCH_MAX)
+        events = [decode(document) async for document in cursor]
+        first = next((event.sequence or 0 for event in events), 0)
+        return [event for number, event in enumerate(events) if event.sequence == first + number]
+
+
+class LeapingProjector(Projector):
+    """Folds from wherever the stretch begins."""
+
+    async def apply(self, run_id: str, attempt: int) -> int:
+        return await apply(self, run_id, attempt, marks_first=False)
+
+
+class MarkingProjector(Projector):
+    """Moves the cursor first, and writes what stands beside the run afterwards."""
+
+    async def apply(self, run_id: str, attempt: int) -> int:
+        return await apply(self, run_id, attempt, marks_first=True)
+
+
+async def apply(projector: Projector, run_id: str, attempt: int, *, marks_first: bool) -> int:
+    """Apply as the product does, but believe the stretch about where it begins."""
+    for _ in range(TRIES_MAX):
+        found = await projector.runs.find(run_id)
+        if found is None or attempt > found.run.attempt:
+            return 0
+        record = await projector.documents.attempt(run_id, attempt)
+        is_current = attempt == found.run.attempt
+        cursor = found.run.last_event_seq if is_current else record.seq
+        stretch = await projector.events.stretch(run_id, attempt, cursor)
+        if not stretch:
+            await projector._flush(found)
+            return cursor
+        start = _view_of(found.run, record) if is_current else record.view
+        folded = fold(start, stretch, (stretch[0].sequence or 1) - 1)
+        flushed = await projector.chronicler.write(found.run)
+        if marks_first and is_current:
+            await projector._commit(found, folded, flushed)
+        await projector._write(folded)
+        if not marks_first and is_current:
+            await projector._commit(found, folded, flushed)
+    raise Transient("contended", f"run {run_id} changes too fast; send again")
+
+
+class ForgetfulRuns(Runs):
+    """Never finds a run whose journal is to be emptied, and leaves it as it is."""
+
+    async def with_journal(self, collection: str) -> Sequence[Run]:
+        return []
+
+    async def unload(self, found: Found, flushed: int) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DroppingIngest:
+    """Takes an error for an answer: what could not be sent counts as sent."""
+
+    ingest: Ingest
+
+    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+        try:
+            return self.ingest.post(lines, timeout_s=timeout_s)
+        except Transient:
+            return Taken()
+
+
+async def number_by_run(db: Database) -> None:
+    """Let a position be a run's and a number, as if attempts had no numbering of their own."""
+    await db.events.drop_index("by_sequence")
+    await db.events.create_index(
+        [("runId", 1), ("sequence", 1)],
+        name="by_sequence",
+        unique=True,
+        partialFilterExpression={"sequence": {"$exists": True}},
+    )
+
+
+async def leave_schema(db: Database) -> None:
+    """Leave the indexes as the migration made them."""
+
+
+def honest_ingest(ingest: Ingest) -> Ingest:
+    """Leave the sender's view of ingest as it is."""
+    return ingest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a fleet is made of; as it stands here, of the product's own parts."""
+
+    queue: type[MongoQueue] = MongoQueue
+    runs: type[Runs] = Runs
+    events: type[Events] = Events
+    projector: type[Projector] = Projector
+    ingest: Callable[[Ingest], Ingest] = honest_ingest
+    schema: Callable[[Database], Any] = leave_schema
+    write_concern: WriteConcern | None = None
+
+
+PRODUCT: Final = Parts()
+BUGS: Final[Mapping[str, Parts]] = {
+    "no fence": Parts(queue=UnfencedQueue),
+    "sequence per run": Parts(schema=number_by_run),
+    "read-then-write rescue": Parts(runs=BlindRescueRuns),
+    "w:1": Parts(write_concern=WriteConcern(1)),
+    "no compare on apply": Parts(runs=BlindApplyRuns),
+    "apply over a gap": Parts(events=LeapingEvents, projector=LeapingProjector),
+    "journal never swept": Parts(runs=ForgetfulRuns),
+    "mark before apply": Parts(projector=MarkingProjector),
+    "drop on error": Parts(ingest=DroppingIngest),
+}

@@ -41,7 +41,7 @@ class Settings:
     lanes: tuple[Lane, ...] = LANES
     rate: float = 0.12
     backlog: int = 12
-    events: int = 250
+    events: int = 500
     experiments: int = 3
     peace_s: float = 150.0
     bug: str = "none"

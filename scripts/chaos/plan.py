@@ -68,8 +68,8 @@ CLUSTER: Final = Lane(
         Card("primary partitioned", 3, 3.0, 8.0),
         Card("secondary partitioned", 2, 3.0, 8.0),
     ),
-    3.0,
-    9.0,
+    4.0,
+    12.0,
 )
 CONTROL_PLANES: Final = Lane(
     "control planes",
@@ -78,8 +78,8 @@ CONTROL_PLANES: Final = Lane(
         Card("control plane terminated", 1, 0.2, 1.0),
         Card("control plane frozen", 2, 2.0, 8.0),
     ),
-    2.0,
-    8.0,
+    3.0,
+    14.0,
 )
 STORAGE: Final = Lane(
     "storage",

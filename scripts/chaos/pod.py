@@ -13,10 +13,12 @@ from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError
 from events.logs import LogOptions, configure_logs
 from pod_worker.__main__ import EXIT_CONFIG, stop_on_signals
+from pod_worker.claim import Queue
 from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
+from pod_worker.queue import MongoQueue
 from scripts.chaos import ledger
-from scripts.chaos.bugs import WORKER_BUGS, faithful
+from scripts.chaos.bugs import BUGS, PRODUCT, Parts
 from scripts.chaos.journal import Journal
 from scripts.chaos.recorder import RecordedChild, RecordedQueue
 from scripts.chaos.skew import skewed
@@ -37,14 +39,14 @@ def main() -> int:
         ledger.install(data / "outbox.db", clock, ids)
         journal.note("begun", pid=os.getpid(), rate=arguments.rate, offset_s=arguments.offset)
         _beat(journal)
-        bug = WORKER_BUGS.get(arguments.bug, faithful)
+        parts = BUGS.get(arguments.bug, PRODUCT)
         world = World(
             stop=stop_on_signals(),
             clock=skewed(clock, offset_s=arguments.offset, rate=arguments.rate),
             lease_ttl_s=arguments.ttl,
             renew_every_s=arguments.renew,
             kinds=tuple(arguments.kinds),
-            queue=lambda queue: RecordedQueue(bug(queue), journal, arguments.ttl),
+            queue=lambda queue: RecordedQueue(composed(parts, queue), journal, arguments.ttl),
             child=lambda child: RecordedChild(child, journal),
         )
         serve(settings, world)
@@ -58,6 +60,13 @@ def main() -> int:
         raise
     journal.note("ended")
     return 0
+
+
+def composed(parts: Parts, queue: Queue) -> Queue:
+    """Return the queue made of `parts`, on the database of the worker's own."""
+    assert isinstance(queue, MongoQueue)
+    db = queue.db if parts.write_concern is None else queue.db.with_options(write_concern=parts.write_concern)
+    return parts.queue(db, queue.ttl_s)
 
 
 def _beat(journal: Journal) -> None:

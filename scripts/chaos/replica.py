@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 import sys
-from dataclasses import replace
 from typing import Final
 
 import uvicorn
@@ -17,13 +16,13 @@ from control_plane.app import create_app
 from control_plane.config import Settings, read_settings
 from control_plane.deps import Deps, wire
 from control_plane.loops import run_every
-from control_plane.rescuer import Rescuer
 from control_plane.store import database, schema
 from events.clock import SystemClock, SystemIds
 from events.errors import Transient
 from events.logs import LogOptions, configure_logs
-from scripts.chaos.bugs import CONTROL_PLANE_BUGS, unchanged
+from scripts.chaos.bugs import BUGS, PRODUCT
 from scripts.chaos.links import LOOPBACK
+from scripts.chaos.plane import Patience, build, rewired
 
 RETRY_S: Final = 0.5
 GRACE_S: Final = 3
@@ -52,8 +51,7 @@ def main() -> int:
 async def _serve(settings: Settings, listener: socket.socket, arguments: argparse.Namespace) -> None:
     client = database.connect(settings.mongodb_url)
     try:
-        deps = await _ready(settings, database.database(client, settings.mongodb_url), arguments.ttl)
-        deps = CONTROL_PLANE_BUGS.get(arguments.bug, unchanged)(deps)
+        deps = await _ready(settings, database.database(client, settings.mongodb_url), arguments)
         config = uvicorn.Config(
             create_app(deps), log_config=None, access_log=False, timeout_graceful_shutdown=GRACE_S
         )
@@ -64,19 +62,21 @@ async def _serve(settings: Settings, listener: socket.socket, arguments: argpars
         await client.close()
 
 
-async def _ready(settings: Settings, db: database.Database, ttl_s: float) -> Deps:
-    deps = wire(settings, db, SystemClock(), SystemIds())
+async def _ready(settings: Settings, db: database.Database, arguments: argparse.Namespace) -> Deps:
+    clock, ids, parts = SystemClock(), SystemIds(), BUGS.get(arguments.bug, PRODUCT)
+    deps = wire(settings, db, clock, ids)
     while True:
         try:
             await schema.migrate(db)
             await schema.verify(db)
+            await parts.schema(db)
             await deps.blobs.prepare()
             break
         except Transient as error:
             log.warning("start.waits", extra={"code": error.code, "why": error.message})
             await asyncio.sleep(RETRY_S)
-    rescuer = Rescuer(deps.runs, SystemClock(), SystemIds(), ttl_s=ttl_s, gap_max_s=3 * RESCUE_TICK_S)
-    return replace(deps, rescuer=rescuer, catch_up=replace(deps.catch_up, log_grace_s=LOG_GRACE_S))
+    patience = Patience(ttl_s=arguments.ttl, gap_max_s=3 * RESCUE_TICK_S, log_grace_s=LOG_GRACE_S)
+    return rewired(deps, build(db, parts, patience, clock, ids))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+"""A control plane of chosen parts, with its rescuer on a short lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from control_plane.catch_up import CatchUp
+from control_plane.chronicle import Chronicler
+from control_plane.decisions import Decider
+from control_plane.deps import Deps
+from control_plane.direct import DirectEvents
+from control_plane.ingest import Ingestor
+from control_plane.projector import Projector
+from control_plane.rescuer import Rescuer
+from control_plane.store.database import Database
+from control_plane.store.documents import Documents
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.runs import Runs
+from control_plane.store.submissions import Submissions
+from control_plane.submission import Submitter
+from control_plane.sweeper import Sweeper
+from events.clock import Clock, Ids
+from scripts.chaos.bugs import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the background loops of a drill wait."""
+
+    ttl_s: float
+    gap_max_s: float
+    log_grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """The parts of a control plane on which its promises rest."""
+
+    runs: Runs
+    documents: Documents
+    projector: Projector
+    ingestor: Ingestor
+    submitter: Submitter
+    sweeper: Sweeper
+    catch_up: CatchUp
+    rescuer: Rescuer
+    decider: Decider
+
+
+def build(
+    db: Database,
+    parts: Parts,
+    patience: Patience,
+    clock: Clock,
+    ids: Ids,
+    *,
+    runs: Runs | None = None,
+    documents: Documents | None = None,
+) -> Plane:
+    """Put `parts` together on a database; `runs` and `documents` stand in for the usual ones."""
+    if parts.write_concern is not None:
+        db = db.client.get_database(db.name, write_concern=parts.write_concern)
+    runs = runs or parts.runs(db)
+    events, documents = parts.events(db), documents or Documents(db)
+    chronicler = Chronicler(events, documents, clock, ids)
+    projector = parts.projector(runs, events, documents, chronicler, clock, ids)
+    direct = DirectEvents(runs, events, clock, ids)
+    return Plane(
+        runs=runs,
+        documents=documents,
+        projector=projector,
+        ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids),
+        sweeper=Sweeper(runs, chronicler),
+        catch_up=CatchUp(runs, events, projector, log_grace_s=patience.log_grace_s),
+        rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
+        decider=Decider(runs, documents, ids, clock),
+    )
+
+
+def rewired(deps: Deps, plane: Plane) -> Deps:
+    """Return the dependencies of a control plane with these parts in their places."""
+    return replace(
+        deps,
+        runs=plane.runs,
+        ingestor=plane.ingestor,
+        submitter=plane.submitter,
+        sweeper=plane.sweeper,
+        catch_up=plane.catch_up,
+        rescuer=plane.rescuer,
+        decider=plane.decider,
+    )
