@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from minio import Minio
 
 from control_plane.embedded.s3 import BUCKET
-from events.clock import SystemClock, SystemIds
+from events.clock import Ids, SystemClock, SystemIds
 from scripts.chaos import report
-from scripts.chaos.campaign import Settings, Trouble, World, run
+from scripts.chaos.bugs import COMPOSABLE, NO_BUG
+from scripts.chaos.campaign import Settings, Trouble, World, run, short
 from scripts.chaos.checker import check
+from scripts.chaos.controls import NAMES, run_control
 from scripts.chaos.evidence import Violation
+from scripts.chaos.failover import running_cluster
 from scripts.chaos.figures import figures
 from scripts.chaos.fleet import Fleet
 from scripts.chaos.gathering import Bucket, gather
 
 SEED_MAX: Final = 1_000_000
 EXIT_RED: Final = 1
+ALL: Final = "all"
 
 
 def main() -> int:
@@ -31,10 +37,17 @@ def main() -> int:
     if arguments.sum is not None:
         return _show(report.read(arguments.sum))
     ids = SystemIds()
+    if arguments.controls:
+        return _controls(arguments.controls, ids)
     seed = int(ids.fraction() * SEED_MAX) if arguments.seed is None else arguments.seed
     home = arguments.home or Path(tempfile.mkdtemp(prefix="podfleet-chaos-"))
     settings = Settings(seed=seed, seconds=arguments.seconds, home=home, bug=arguments.bug)
-    print(f"seed {seed}; again: python -m scripts.chaos --seconds {arguments.seconds:g} --seed {seed}")
+    form = f"--seconds {arguments.seconds:g}"
+    if arguments.short:
+        settings, form = replace(short(seed, home), bug=arguments.bug), "--short"
+    if arguments.bug != NO_BUG:
+        form += f" --bug '{arguments.bug}'"
+    _say(f"seed {seed}; again: python -m scripts.chaos {form} --seed {seed}")
     results: list[report.Result] = []
 
     def examine(fleet: Fleet, trouble: Trouble) -> None:
@@ -65,7 +78,7 @@ def examined(settings: Settings, fleet: Fleet, trouble: Trouble) -> tuple[report
     client = Minio(
         server.endpoint, access_key=keys.s3_access_key, secret_key=keys.s3_secret_key, secure=False
     )
-    evidence = gather(fleet.cluster.url, journals, outboxes, Bucket(client, BUCKET))
+    evidence = gather(fleet.cluster.url(), journals, outboxes, Bucket(client, BUCKET))
     violations = check(evidence)
     return report.result(settings, trouble, figures(evidence), violations), violations
 
@@ -78,6 +91,25 @@ def _show(results: list[report.Result]) -> int:
     return EXIT_RED if is_red else 0
 
 
+def _controls(names: list[str], ids: Ids) -> int:
+    """Run the race of each known bug, with it and without it."""
+    wrong = 0
+    wanted = NAMES if names == [ALL] else tuple(names)
+    with (
+        tempfile.TemporaryDirectory(prefix="podfleet-chaos-") as home,
+        running_cluster(Path(home), os.environ.get("PATH"), SystemClock(), ids) as cluster,
+    ):
+        for name in wanted:
+            verdict = run_control(name, cluster, Path(home, "races"))
+            wrong += not verdict.is_right
+            for line in verdict.lines():
+                _say(line)
+    print(
+        f"{len(wanted) - wrong} of {len(wanted)} known bugs were caught; without its bug each race is green"
+    )
+    return EXIT_RED if wrong else 0
+
+
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -85,10 +117,21 @@ def _say(line: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long faults strike")
+    parser.add_argument("--short", action="store_true", help="the short form, as in the test suite")
     parser.add_argument("--seed", type=int, help="which faults strike; a fresh one is printed")
     parser.add_argument("--home", type=Path, help="where everything lies while it runs")
     parser.add_argument("--keep", action="store_true", help="keep what a green campaign leaves behind")
-    parser.add_argument("--bug", default="none", help="compose a known bug into the fleet")
+    parser.add_argument(
+        "--bug", choices=sorted(COMPOSABLE), default=NO_BUG, help="compose a known bug into the fleet"
+    )
+    parser.add_argument(
+        "--control",
+        action="append",
+        dest="controls",
+        metavar="NAME",
+        choices=[ALL, *NAMES],
+        help=f"run the race of a known bug instead: {ALL}, or one of {', '.join(NAMES)}",
+    )
     parser.add_argument("--append", type=Path, metavar="FILE", help="add the result to a file of results")
     parser.add_argument("--sum", type=Path, metavar="FILE", help="only add up a file of results")
     return parser.parse_args()

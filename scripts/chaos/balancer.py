@@ -60,7 +60,8 @@ class Balancer:
             if request:
                 self.requests += 1
                 await self._answer(request, writer)
-        except (Broken, OSError):
+        except (Broken, OSError, asyncio.CancelledError):
+            # Canceled: the network ends. The loop would report a task that says so.
             reset(writer)
         finally:
             writer.close()

@@ -192,3 +192,10 @@ BUGS: Final[Mapping[str, Parts]] = {
     "mark before apply": Parts(projector=MarkingProjector),
     "drop on error": Parts(ingest=DroppingIngest),
 }
+
+NO_BUG: Final = "none"
+# The sender of a worker takes no other ingest than the product's: that bug has its race alone.
+COMPOSABLE: Final[Mapping[str, Parts]] = {
+    NO_BUG: PRODUCT,
+    **{name: parts for name, parts in BUGS.items() if name != "drop on error"},
+}

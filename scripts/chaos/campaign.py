@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -17,17 +17,20 @@ from pymongo.errors import PyMongoError
 from events.clock import Clock, Ids
 from events.lifecycle import FINAL
 from scripts.chaos import ledger
+from scripts.chaos.bugs import NO_BUG
 from scripts.chaos.faults import Injector
 from scripts.chaos.fleet import Fleet, Size
 from scripts.chaos.journal import Journal
 from scripts.chaos.links import LOOPBACK
 from scripts.chaos.load import User
-from scripts.chaos.plan import LANES, Fault, Lane, plan
+from scripts.chaos.plan import LANES, Fault, Lane, hurried, plan
 
 TURN_S: Final = 0.05
 LATE_S: Final = 12.0  # how long a fault waits for somebody whom it can strike
 PEACE_TURN_S: Final = 0.5
 ASK_MS: Final = 5_000
+DISK_FULL: Final = "disk full"
+HURRY: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +46,25 @@ class Settings:
     backlog: int = 12
     events: int = 500
     experiments: int = 3
+    longest_run_s: float = 4.0
     peace_s: float = 150.0
-    bug: str = "none"
+    bug: str = NO_BUG
+
+
+def short(seed: int, home: Path) -> Settings:
+    """Return the form that a test suite has time for: fewer pods, shorter runs, each kind of fault."""
+    return Settings(
+        seed=seed,
+        seconds=36.0,
+        home=home,
+        size=Size(pods=4, studios=0),
+        lanes=tuple(hurried(lane, HURRY) for lane in LANES),
+        backlog=4,
+        events=100,
+        experiments=0,
+        longest_run_s=1.0,
+        peace_s=60.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +100,14 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
     ):
         user = User(
             client,
-            fleet.cluster.url,
+            fleet.cluster.url(),
             Journal.open(settings.home / "user.journal", "user", world.clock),
             world.clock,
             Random(f"{settings.seed}/user"),
             backlog=settings.backlog,
             events=settings.events,
             experiments=settings.experiments,
+            longest_run_s=settings.longest_run_s,
         )
         injector = Injector(fleet, user, journal)
         possible = possible_lanes(settings.lanes, fleet)
@@ -118,13 +139,7 @@ def possible_lanes(lanes: Sequence[Lane], fleet: Fleet) -> tuple[Lane, ...]:
     if any(pod.disk.can_be_full for pod in fleet.pods):
         return tuple(lanes)
     return tuple(
-        Lane(
-            lane.name,
-            tuple(card for card in lane.cards if card.kind != "disk full"),
-            lane.shortest_pause_s,
-            lane.longest_pause_s,
-        )
-        for lane in lanes
+        replace(lane, cards=tuple(card for card in lane.cards if card.kind != DISK_FULL)) for lane in lanes
     )
 
 
@@ -154,7 +169,7 @@ def _await_peace(settings: Settings, world: World, fleet: Fleet) -> float | None
     """Wait until every run is final and every outbox empty; None where that does not come in time."""
     begun_s = world.clock.monotonic_s()
     never = threading.Event()
-    with MongoClient[dict[str, Any]](fleet.cluster.url, serverSelectionTimeoutMS=ASK_MS) as mongo:
+    with MongoClient[dict[str, Any]](fleet.cluster.url(), serverSelectionTimeoutMS=ASK_MS) as mongo:
         runs = mongo.get_default_database().runs
         while (waited_s := world.clock.monotonic_s() - begun_s) < settings.peace_s:
             try:

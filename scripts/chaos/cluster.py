@@ -21,6 +21,7 @@ from scripts.chaos.programs import Program
 
 REPLICA_SET: Final = "chaos"
 MEMBERS: Final = 3
+DATABASE: Final = "podfleet"
 ELECTION_TIMEOUT_MS: Final = 2_000
 HEARTBEAT_MS: Final = 500
 START_S: Final = 60.0
@@ -44,11 +45,10 @@ class Cluster:
     addresses: list[int]
     programs: list[Program] = field(default_factory=list)
 
-    @property
-    def url(self) -> str:
-        """The connection string, with the database in its path."""
+    def url(self, database: str = DATABASE) -> str:
+        """Return the connection string, with `database` in its path."""
         hosts = ",".join(f"{LOOPBACK}:{address}" for address in self.addresses)
-        return f"mongodb://{hosts}/podfleet?replicaSet={REPLICA_SET}"
+        return f"mongodb://{hosts}/{database}?replicaSet={REPLICA_SET}"
 
     def start(self) -> None:
         """Start every member and return when the set has a primary."""
@@ -85,11 +85,6 @@ class Cluster:
         except PyMongoError:
             return False
         return True
-
-    def set_fail_point(self, member: int, name: str, mode: str) -> None:
-        """Switch a fail point of a member, past its link."""
-        with self._client(member) as client:
-            client.admin.command("configureFailPoint", name, mode=mode)
 
     def heal(self) -> None:
         """Bring every member back: links, processes, and a primary."""
@@ -145,8 +140,7 @@ class Cluster:
 
 def prepare_cluster(binary: Path, home: Path, network: Network, clock: Clock, ids: Ids) -> Cluster:
     """Make ready the folders, the links and the programs of a set below `home`."""
-    ports = [choose(ids) for _ in range(MEMBERS)]
-    addresses = [choose(ids) for _ in range(MEMBERS)]
+    ports, addresses = _distinct_ports(MEMBERS, ids), _distinct_ports(MEMBERS, ids)
     cluster = Cluster(clock, Links(network, lambda member: cluster.programs[member].pid), ports, addresses)
     for member, (port, address) in enumerate(zip(ports, addresses, strict=True)):
         data = home / f"mongod-{member}"
@@ -158,12 +152,20 @@ def prepare_cluster(binary: Path, home: Path, network: Network, clock: Clock, id
     return cluster
 
 
+def _distinct_ports(count: int, ids: Ids) -> list[int]:
+    """Return free ports; none of them listens yet, so that one may be chosen twice."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(choose(ids))
+    return list(found)
+
+
 def _argv(binary: Path, data: Path, port: int) -> tuple[str, ...]:
     return (
         str(binary),
         *("--dbpath", str(data), "--bind_ip", LOOPBACK, "--port", str(port), "--nounixsocket"),
         *("--replSet", REPLICA_SET, "--oplogSize", "256", "--wiredTigerCacheSizeGB", "0.25", "--quiet"),
-        *("--networkMessageCompressors", "snappy", "--setParameter", "enableTestCommands=1"),
+        *("--networkMessageCompressors", "snappy"),
         *("--setParameter", "diagnosticDataCollectionEnabled=false"),
         *("--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100"),
     )

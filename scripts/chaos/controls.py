@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from scripts.chaos.bugs import BUGS, PRODUCT, Parts
+from scripts.chaos.bugs import BUGS, PRODUCT
+from scripts.chaos.cluster import Cluster
 from scripts.chaos.evidence import Violation
+from scripts.chaos.failover import claimed_on_a_minority
 from scripts.chaos.races import RACES, Race
 from scripts.chaos.scene import Scene
+
+W1: Final = "w:1"
+NAMES: Final = tuple(BUGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +37,27 @@ class Verdict:
         """The invariants that saw the bug."""
         return tuple(dict.fromkeys(each.invariant for each in self.with_bug))
 
+    def lines(self) -> Iterator[str]:
+        """Yield the verdict for people."""
+        yield f"{self.name}: {'caught' if self.is_right else 'NOT AS IT SHOULD BE'}"
+        yield from (f"    by: {invariant}" for invariant in self.caught_by)
+        yield from (f"    without the bug: {each.invariant} | {each.message}" for each in self.without)
 
-def run_control(name: str, url_of: Callable[[str], str], home: Path) -> Verdict:
+
+def run_control(name: str, cluster: Cluster, home: Path) -> Verdict:
     """Run the race of a bug twice, each on a database of its own."""
-    outcomes = [
-        asyncio.run(run_race(RACES[name], url_of(kind), home / kind, parts))
-        for kind, parts in (("with", BUGS[name]), ("without", PRODUCT))
-    ]
-    return Verdict(name, *(tuple(each) for each in outcomes))
+    race = claimed_on_a_minority(cluster) if name == W1 else RACES[name]
+    place = name.replace(" ", "_").replace(":", "_").replace("-", "_")
+    outcomes: list[tuple[Violation, ...]] = []
+    for kind, parts in (("with", BUGS[name]), ("without", PRODUCT)):
+        scene = Scene(cluster.url(f"{place}_{kind}"), home / place / kind, parts)
+        outcomes.append(tuple(asyncio.run(run_race(race, scene))))
+    return Verdict(name, *outcomes)
 
 
-async def run_race(race: Race, url: str, home: Path, parts: Parts) -> list[Violation]:
+async def run_race(race: Race, scene: Scene) -> list[Violation]:
     """Run a race to its rest, and check what it leaves."""
-    async with Scene(url, home, parts) as scene:
+    async with scene:
         await race(scene)
         await scene.rest()
         return await scene.violations()

@@ -206,7 +206,7 @@ class Fleet:
         passed = {name: value for name, value in os.environ.items() if not name.startswith(NOT_PASSED)}
         return {
             **passed,
-            "MONGODB_URL": self.cluster.url,
+            "MONGODB_URL": self.cluster.url(),
             "CONTROL_PLANE_URL": f"http://{LOOPBACK}:{self.address}",
             # Many interpreters share few cores here.
             "OMP_NUM_THREADS": "1",

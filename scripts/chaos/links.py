@@ -101,7 +101,9 @@ class Links:
 
     async def _listen(self, member: int, address: int) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._relay(member, reader, writer)
+            # A task that ends as canceled would be reported by the loop; ours end with the network.
+            with suppress(asyncio.CancelledError):
+                await self._relay(member, reader, writer)
 
         self._servers.append(await asyncio.start_server(serve, LOOPBACK, address))
 

@@ -43,10 +43,10 @@ class Wish:
     spec: dict[str, Any]
 
 
-def wish(chance: Random, *, events: int) -> Wish:
+def wish(chance: Random, *, events: int, longest_s: float) -> Wish:
     """Draw a probe: mostly short, sometimes long, ending in every way there is; about `events` said."""
     end = chance.choices(list(ENDS), weights=list(ENDS.values()))[0]
-    seconds = chance.choice([0.1, 0.3, 0.6, 1.0, 1.5, 4.0])
+    seconds = min(longest_s, chance.choice([0.1, 0.3, 0.6, 1.0, 1.5, 4.0]))
     spec: dict[str, Any] = {
         "seconds": seconds,
         "events": chance.randrange(max(1, events // 4), events * 2),
@@ -55,7 +55,7 @@ def wish(chance: Random, *, events: int) -> Wish:
         "time_limit_s": 30.0,
     }
     if end in ("hang", "deaf"):
-        spec["time_limit_s"] = seconds + chance.uniform(1.0, 5.0)
+        spec["time_limit_s"] = seconds + chance.uniform(0.5, longest_s + 0.5)
     return Wish("probe", spec)
 
 
@@ -78,6 +78,7 @@ class User:
     backlog: int
     events: int
     experiments: int
+    longest_run_s: float
     stop: threading.Event = field(default_factory=threading.Event)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT))
     submitted: int = 0
@@ -122,7 +123,7 @@ class User:
         if self.experiments > 0:
             self.experiments -= 1
             return experiment(self.experiments)
-        return wish(self.chance, events=self.events)
+        return wish(self.chance, events=self.events, longest_s=self.longest_run_s)
 
     def _submit(self, wanted: Wish) -> None:
         self.submitted += 1

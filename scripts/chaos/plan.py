@@ -7,8 +7,8 @@ shuffled deck: every kind comes, and none comes by luck alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -126,12 +126,15 @@ def _deck(lane: Lane, chance: Random, *, one_of_each: bool) -> list[Card]:
     return ahead + rest
 
 
-def faster(lane: Lane, factor: float, copies: Mapping[str, int]) -> Lane:
-    """Return a lane for a short campaign: pauses shortened, the deck as `copies` says."""
+def hurried(lane: Lane, factor: float) -> Lane:
+    """Return a lane for a short campaign: pauses, and what a fault may last beyond its least, cut down."""
     cards = tuple(
-        Card(
-            card.kind, copies.get(card.kind, 1), card.shortest_s, card.longest_s * 0.8 + 0.2 * card.shortest_s
-        )
+        replace(card, longest_s=card.shortest_s + (card.longest_s - card.shortest_s) * factor)
         for card in lane.cards
     )
-    return Lane(lane.name, cards, lane.shortest_pause_s / factor, lane.longest_pause_s / factor)
+    return replace(
+        lane,
+        cards=cards,
+        shortest_pause_s=lane.shortest_pause_s * factor,
+        longest_pause_s=lane.longest_pause_s * factor,
+    )

@@ -18,7 +18,7 @@ from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
 from pod_worker.queue import MongoQueue
 from scripts.chaos import ledger
-from scripts.chaos.bugs import BUGS, PRODUCT, Parts
+from scripts.chaos.bugs import COMPOSABLE, NO_BUG, Parts
 from scripts.chaos.journal import Journal
 from scripts.chaos.recorder import RecordedChild, RecordedQueue
 from scripts.chaos.skew import skewed
@@ -39,7 +39,7 @@ def main() -> int:
         ledger.install(data / "outbox.db", clock, ids)
         journal.note("begun", pid=os.getpid(), rate=arguments.rate, offset_s=arguments.offset)
         _beat(journal)
-        parts = BUGS.get(arguments.bug, PRODUCT)
+        parts = COMPOSABLE[arguments.bug]
         world = World(
             stop=stop_on_signals(),
             clock=skewed(clock, offset_s=arguments.offset, rate=arguments.rate),
@@ -90,7 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--offset", type=float, default=0.0, help="seconds that the wall clock is ahead")
     parser.add_argument("--rate", type=float, default=1.0, help="how fast the clock runs")
-    parser.add_argument("--bug", default="none")
+    parser.add_argument("--bug", default=NO_BUG)
     return parser.parse_args()
 
 

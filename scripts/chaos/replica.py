@@ -20,7 +20,7 @@ from control_plane.store import database, schema
 from events.clock import SystemClock, SystemIds
 from events.errors import Transient
 from events.logs import LogOptions, configure_logs
-from scripts.chaos.bugs import BUGS, PRODUCT
+from scripts.chaos.bugs import COMPOSABLE, NO_BUG
 from scripts.chaos.links import LOOPBACK
 from scripts.chaos.plane import Patience, build, rewired
 
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts.chaos.replica", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--ttl", type=float, required=True)
-    parser.add_argument("--bug", default="none")
+    parser.add_argument("--bug", default=NO_BUG)
     arguments = parser.parse_args()
     settings = read_settings(os.environ, host=LOOPBACK, port=arguments.port)
     configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
@@ -63,7 +63,7 @@ async def _serve(settings: Settings, listener: socket.socket, arguments: argpars
 
 
 async def _ready(settings: Settings, db: database.Database, arguments: argparse.Namespace) -> Deps:
-    clock, ids, parts = SystemClock(), SystemIds(), BUGS.get(arguments.bug, PRODUCT)
+    clock, ids, parts = SystemClock(), SystemIds(), COMPOSABLE[arguments.bug]
     deps = wire(settings, db, clock, ids)
     while True:
         try:
