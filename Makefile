@@ -5,11 +5,12 @@ PYTEST_WORKERS ?= auto
 PACKAGES := control_plane pod_worker events stages
 BIN := .venv/bin/python -m
 
-.PHONY: help setup demo test lint format
+.PHONY: help setup demo test chaos lint format
 
 help:
 	@echo 'make demo    start the whole fleet on this machine and run one real experiment'
 	@echo 'make test    the gate: format, lint, types, import contracts, tests'
+	@echo 'make chaos   ten minutes of faults against real processes, and every known bug caught'
 	@echo 'make lint    the gate without the tests'
 	@echo 'make format  write the format that the gate asks for'
 	@echo 'make setup   only install, into .venv'
@@ -25,6 +26,10 @@ demo:
 test: lint
 	@scripts/setup.sh browser
 	$(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadgroup
+
+chaos: setup
+	$(BIN) scripts.chaos --seconds 600
+	$(BIN) scripts.chaos --control all
 
 lint: setup
 	$(BIN) ruff format --check .

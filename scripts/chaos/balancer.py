@@ -39,6 +39,7 @@ class Balancer:
     rate: float = 0.0
     requests: int = 0
     mishaps: Counter[Mishap] = field(default_factory=Counter)
+    _deck: list[Mishap] = field(default_factory=list)
     _turn: itertools.count[int] = field(default_factory=itertools.count)
     _server: asyncio.Server | None = None
 
@@ -67,9 +68,7 @@ class Balancer:
             writer.close()
 
     async def _answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
-        mishap = self.chance.choice(MISHAPS) if self.chance.random() < self.rate else None
-        if mishap is not None:
-            self.mishaps[mishap] += 1
+        mishap = self._deal() if self.chance.random() < self.rate else None
         match mishap:
             case "dropped":
                 return
@@ -94,6 +93,15 @@ class Balancer:
             case None:
                 writer.write(await self._forward(request))
         await writer.drain()
+
+    def _deal(self) -> Mishap:
+        """Return the next mishap of a shuffled deck, so that each kind comes."""
+        if not self._deck:
+            self._deck = list(MISHAPS)
+            self.chance.shuffle(self._deck)
+        mishap = self._deck.pop()
+        self.mishaps[mishap] += 1
+        return mishap
 
     async def _forward(self, request: bytes) -> bytes:
         """Return the whole answer of the first replica that accepts the connection."""

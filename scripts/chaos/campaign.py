@@ -17,6 +17,7 @@ from pymongo.errors import PyMongoError
 from events.clock import Clock, Ids
 from events.lifecycle import FINAL
 from scripts.chaos import ledger
+from scripts.chaos.balancer import MISHAPS
 from scripts.chaos.bugs import NO_BUG
 from scripts.chaos.faults import Injector
 from scripts.chaos.fleet import Fleet, Size
@@ -59,6 +60,7 @@ def short(seed: int, home: Path) -> Settings:
         home=home,
         size=Size(pods=4, studios=0),
         lanes=tuple(hurried(lane, HURRY) for lane in LANES),
+        rate=0.25,
         backlog=4,
         events=100,
         experiments=0,
@@ -125,7 +127,7 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
         late = fleet.dismiss_pods()
         trouble = Trouble(
             faults=injector.struck,
-            mishaps=Counter({f"request {kind}": count for kind, count in fleet.balancer.mishaps.items()}),
+            mishaps=Counter({f"request {kind}": fleet.balancer.mishaps[kind] for kind in MISHAPS}),
             requests=fleet.balancer.requests,
             unplanned=(*injector.unplanned, *(f"{name} did not leave" for name in late)),
             impossible=_impossible(settings.lanes, possible),

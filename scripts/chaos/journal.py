@@ -70,6 +70,10 @@ class Journal:
         os.write(self.descriptor, msgspec.json.encode(line) + b"\n")
         return at_s
 
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self.descriptor)
+
     def begin(self, what: str, *, run: str | None = None, attempt: int | None = None, **data: Any) -> int:
         """Write that a call begins; return its number."""
         with _COUNTING:

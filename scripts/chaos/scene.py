@@ -230,6 +230,8 @@ class Scene:
     async def __aexit__(self, *_: object) -> None:
         for hand in self.hands:
             hand.outbox.close()
+            hand.mongo.db.client.close()
+            hand.journal.close()
         await self._client.close()
 
     @property

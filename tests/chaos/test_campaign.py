@@ -1,0 +1,36 @@
+"""The fault campaign in its short form: real processes, real faults, nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from events.clock import SystemClock, SystemIds
+from scripts.chaos import report
+from scripts.chaos.__main__ import examined
+from scripts.chaos.campaign import Trouble, World, run, short
+from scripts.chaos.fleet import Fleet
+
+SEED = 7
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.xdist_group("campaign")
+def test_nothing_is_lost_and_nothing_happens_twice_under_every_kind_of_fault(tmp_path: Path) -> None:
+    settings = short(SEED, tmp_path / "home")
+    found: list[str] = []
+    results: list[report.Result] = []
+
+    def examine(fleet: Fleet, trouble: Trouble) -> None:
+        one, violations = examined(settings, fleet, trouble)
+        results.append(one)
+        found.extend(report.violations_shown(violations))
+
+    run(settings, World(clock=SystemClock(), ids=SystemIds(), say=print), examine)
+
+    again = f"python -m scripts.chaos --short --seed {SEED}"
+    assert found == [], again
+    assert results[0].troubles == [], again
+    assert results[0].figures.events > 0

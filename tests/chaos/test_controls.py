@@ -1,0 +1,36 @@
+"""A checker that cannot fail is worthless: each known bug turns it red, and only the bug does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.chaos.checks import log, owners, runs
+from scripts.chaos.cluster import Cluster
+from scripts.chaos.controls import NAMES, run_control
+
+# what has to see the bug, whatever else sees it too
+SEEN_BY = {
+    "no fence": owners.FENCED,
+    "sequence per run": log.REFUSED,
+    "read-then-write rescue": owners.OWNER,
+    "w:1": owners.CLAIM,
+    "no compare on apply": runs.FINAL_STATUS,
+    "apply over a gap": log.REPLAYED,
+    "journal never swept": runs.SWEPT,
+    "mark before apply": log.REPLAYED,
+    "drop on error": log.STORED,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("races")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_known_bug_is_seen_and_its_race_is_green_without_it(
+    name: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    verdict = run_control(name, cluster, tmp_path)
+
+    assert verdict.without == ()
+    assert SEEN_BY[name] in verdict.caught_by
