@@ -24,6 +24,7 @@ from scripts.chaos.programs import Program
 SKEW_S: Final = 3600.0
 DRIFT: Final = 0.03
 LEAVE_S: Final = 5.5  # what a preempted worker may take, with the campaign's own reaction time
+REFUSED_TO_START: Final = "exited with status 2"
 
 Undo = Callable[[], None]
 
@@ -73,15 +74,20 @@ class Injector:
 
     def restart_the_fallen(self) -> None:
         """Start again what ended without a fault of ours, as a supervisor does, and note it."""
-        programs = [*self.fleet.replicas, *self.fleet.cluster.programs, self.fleet.storage.program]
-        starts: list[tuple[Program, Callable[[], None]]] = [(each, each.start) for each in programs]
-        starts += [(pod.program, pod.start) for pod in self.fleet.pods]
-        for program, start in starts:
-            if program.name not in self._busy and program.pid is None:
-                end = program.wait(0.0)
-                self.unplanned.append(f"{program.name} {end}")
-                self.journal.note("unplanned end", victim=program.name, end=end)
-                start()
+        for program in (*self.fleet.replicas, *self.fleet.cluster.programs, self.fleet.storage.program):
+            self._restart(program, program.start)
+        for pod in self.fleet.pods:
+            # A worker that cannot open its outbox says so and refuses to start: that is its promise.
+            self._restart(pod.program, pod.start, excused=REFUSED_TO_START if pod.disk.is_full else None)
+
+    def _restart(self, program: Program, start: Undo, excused: str | None = None) -> None:
+        if program.name in self._busy or program.pid is not None:
+            return
+        end = program.wait(0.0)
+        if end != excused:
+            self.unplanned.append(f"{program.name} {end}")
+        self.journal.note("unplanned end", victim=program.name, end=end)
+        start()
 
     def _later(self, name: str, seconds: float, undo: Undo) -> str:
         def finish() -> None:

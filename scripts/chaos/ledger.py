@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from events.clock import Clock, Ids
+from events.errors import ConfigError
 from events.outbox import Outbox
 
 TRIGGERS: Final = """
@@ -41,12 +42,16 @@ class Given:
 
 
 def install(outbox: Path, clock: Clock, ids: Ids) -> None:
-    """Create the outbox where it is missing, and let it keep a ledger."""
+    """Create the outbox where it is missing, and let it keep a ledger. Raises `ConfigError`."""
     with Outbox(outbox, clock=clock, ids=ids):
         pass
-    with sqlite3.connect(outbox) as db:
-        db.executescript(TRIGGERS)
-    db.close()
+    db = sqlite3.connect(outbox)
+    try:
+        db.executescript(f"BEGIN; {TRIGGERS} COMMIT")
+    except sqlite3.Error as error:
+        raise ConfigError([f"{outbox} cannot keep a ledger: {error}"]) from error
+    finally:
+        db.close()
 
 
 def given(outbox: Path) -> Iterator[Given]:

@@ -67,9 +67,9 @@ async def _ready(settings: Settings, db: database.Database, arguments: argparse.
     deps = wire(settings, db, clock, ids)
     while True:
         try:
+            await database.require_guarantees(db.client)
             await schema.migrate(db)
             await schema.verify(db)
-            await parts.schema(db)
             await deps.blobs.prepare()
             break
         except Transient as error:
