@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from control_plane import paging, tree
+from control_plane.checkpoints import Candidate, candidates
 from control_plane.presentation import event, plain, shown
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.pages import Slice
@@ -158,6 +159,10 @@ class Reading:
             last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
             page["tail"] = page["next"] or (last[0] if last else after)
         return page
+
+    async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:
+        """Return what attempts before `before` left to go on from, the latest of each name first."""
+        return candidates(await self.run_reads.checkpoints(run_id, before))
 
     async def artifacts(
         self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None

@@ -12,8 +12,9 @@ CREATED: Final = type_of(c.NodeCreated)
 CODE_GENERATED: Final = type_of(c.NodeCodeGenerated)
 EXECUTING: Final = type_of(c.NodeExecuting)
 COMPLETED: Final = type_of(c.NodeCompleted)
+RESTORED: Final = type_of(c.NodeRestored)
 SELECTED_BEST: Final = type_of(c.NodeSelectedBest)
-NODE_TYPES: Final = (CREATED, CODE_GENERATED, EXECUTING, COMPLETED, SELECTED_BEST)
+NODE_TYPES: Final = (CREATED, CODE_GENERATED, EXECUTING, COMPLETED, RESTORED, SELECTED_BEST)
 
 
 def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -65,12 +66,15 @@ def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:
 
 
 def _changes(event_type: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    planned = {name: data[name] for name in ("parent", "plan", "params") if name in data}
     if event_type == CREATED:
-        return {name: data[name] for name in ("parent", "plan", "params") if name in data}
+        return planned
     if event_type == EXECUTING:
         return {"status": "executing"}
-    if event_type == COMPLETED:
+    if event_type in (COMPLETED, RESTORED):
         return {
+            **planned,
+            **({"attempt": data["from_attempt"]} if event_type == RESTORED else {}),
             "status": "buggy" if data["buggy"] else "good",
             "buggy": data["buggy"],
             "seconds": data["seconds"],

@@ -173,6 +173,22 @@ class NodeCompleted(Fact, frozen=True):
     error: str | None = None
 
 
+class NodeRestored(Fact, frozen=True):
+    """A node that an earlier attempt has tried: its result was taken from the checkpoint."""
+
+    stage: Name
+    node: Name
+    from_attempt: int
+    plan: str
+    buggy: bool
+    seconds: float
+    parent: str | None = None
+    params: dict[str, Any] = {}
+    metric: float | None = None
+    metric_name: str | None = None
+    error: str | None = None
+
+
 class NodeSelectedBest(Fact, frozen=True):
     """The node that a stage hands on, and why."""
 
@@ -281,6 +297,7 @@ TYPES: Final[Mapping[str, type[Fact]]] = {
     "ai.node.code_generated": NodeCodeGenerated,
     "ai.node.executing": NodeExecuting,
     "ai.node.completed": NodeCompleted,
+    "ai.node.restored": NodeRestored,
     "ai.node.selected_best": NodeSelectedBest,
     "ai.ideation.started": IdeationStarted,
     "ai.ideation.generated": IdeationGenerated,

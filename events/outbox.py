@@ -250,12 +250,12 @@ class Outbox:
         )
         return int(count)
 
-    def is_drained(self, run_id: str, attempt: int) -> bool:
-        """Tell whether each event that was kept for the attempt has left."""
+    def has_left(self, run_id: str, attempt: int, sequence: int) -> bool:
+        """Tell whether every event of the attempt up to `sequence` has left."""
         waiting = self._read(
-            "SELECT 1 FROM events WHERE attempt_key ="
+            "SELECT 1 FROM events WHERE sequence <= ? AND attempt_key ="
             " (SELECT key FROM attempts WHERE run_id = ? AND attempt = ?) LIMIT 1",
-            (run_id, attempt),
+            (sequence, run_id, attempt),
         )
         return not waiting
 

@@ -36,23 +36,40 @@ class Made(msgspec.Struct, frozen=True, tag_field="frame", tag="made"):
     stage: str | None = None
 
 
+class Checkpoint(msgspec.Struct, frozen=True, tag_field="frame", tag="checkpoint"):
+    """Child: these files make a checkpoint, the manifest last; `number` is what its answer will name."""
+
+    number: int
+    name: str
+    files: list[Made]
+
+
 class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
-    """Parent: run this now."""
+    """Parent: run this now; `restored` is the folder of the checkpoints of earlier attempts."""
 
     run_id: str
     attempt: int
     kind: str
     spec: dict[str, Any]
     workspace: str
+    restored: str
     hypothesis_id: str | None = None
 
 
-FromChild = Ready | Said | Made
+class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):
+    """Parent: the checkpoint of this number is safe, or why it will never be."""
+
+    number: int
+    problem: str | None = None
+
+
+FromChild = Ready | Said | Made | Checkpoint
+FromParent = Start | Kept
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
-_start_decoder: Final = msgspec.json.Decoder(Start)
+_parent_decoder: Final = msgspec.json.Decoder(FromParent)
 
 
-def encode(frame: FromChild | Start) -> bytes:
+def encode(frame: FromChild | FromParent) -> bytes:
     """Return one line, with its end."""
     return msgspec.json.encode(frame) + b"\n"
 
@@ -63,6 +80,7 @@ def decode_child(line: bytes) -> FromChild:
     return frame
 
 
-def decode_start(line: bytes) -> Start:
-    """Read the parent's order. Raises `msgspec.MsgspecError` on anything else."""
-    return _start_decoder.decode(line)
+def decode_parent(line: bytes) -> FromParent:
+    """Read a line of the parent. Raises `msgspec.MsgspecError` on anything else."""
+    frame: FromParent = _parent_decoder.decode(line)
+    return frame

@@ -17,13 +17,13 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from events.catalog import ENDS, TYPES, ArtifactDetected, ArtifactFailed, Fact, RunCompleted
+from events.catalog import ENDS, TYPES, ArtifactDetected, ArtifactFailed, Fact, RunCompleted, RunLog
 from events.clock import Clock, Ids, instant
 from events.errors import LeaseLost, Transient
 from events.loops import Threads
 from events.outbox import Outbox
 from events.outgoing import end_of
-from events.pipe import Made, Said, Start
+from events.pipe import Checkpoint, Kept, Made, Said, Start
 from events.settlement import End
 from pod_worker.child import Exit, Heard, Listener
 from pod_worker.claim import Claim
@@ -41,6 +41,9 @@ TICK_S: Final = 0.1
 FULL_PAUSE_S: Final = 1.0
 DISK_PATIENCE_S: Final = 60.0  # somebody may make room; the control plane does, where it was away
 NAME_MAX: Final = 200
+RESTORED: Final = "restored"  # the folder in a workspace in which earlier attempts' checkpoints lie
+RESTORE_WAIT_S: Final = 300.0
+RESTORE_BACK_OFF_S: Final = 2.0
 CANCEL_GRACE_S: Final = 30.0
 PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
 UPLOADS_AFTER_ORDER_S: Final = 0.5
@@ -60,6 +63,8 @@ class Process(Protocol):
         """Return how it ended, when all that it wrote was heard; None while it still runs."""
         ...
 
+    def answer(self, kept: Kept) -> None: ...
+
     def terminate(self) -> None: ...
 
     def suspend(self) -> None: ...
@@ -74,6 +79,10 @@ class Uploads(Protocol):
 
     def add(self, claim: Claim, made: Made) -> None: ...
 
+    def add_checkpoint(
+        self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]
+    ) -> None: ...
+
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
         """Wait for the attempt's uploads; return what could not be kept, None when all was."""
         ...
@@ -87,19 +96,28 @@ class Uploads(Protocol):
     def forget(self, claim: Claim) -> None: ...
 
 
+class Checkpoints(Protocol):
+    """What earlier attempts of a run left."""
+
+    def fetch(self, claim: Claim, folder: Path) -> list[str]:
+        """Fill `folder`; return warnings for people. Raises `Transient`, `LeaseLost`."""
+        ...
+
+
 class Settling(Protocol):
     """The part of the queue that ends an attempt."""
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """What every attempt of a worker shares."""
 
     queue: Settling
     outbox: Outbox
     uploads: Uploads
+    checkpoints: Checkpoints
     clock: Clock
     ids: Ids
     threads: Threads
@@ -159,9 +177,27 @@ class Attempt:
             why = f"the folder of the attempt cannot be made: {error.strerror}"
             self.disk = Transient("DISK_FULL", why)
             self.child.kill()
+        self._restore(workspace / RESTORED)
         self.child.start(self._order(workspace), self.inbox.put)
         self.turned_s = self.ports.clock.monotonic_s()
         self._finish(self._supervise())
+
+    def _restore(self, folder: Path) -> None:
+        """Fetch what earlier attempts left; patient with outages, but a pod is not rented to wait."""
+        begun_s = self.ports.clock.monotonic_s()
+        while self.claim.attempt > 1 and self._wanted() is None:
+            self._stand()
+            try:
+                warnings = self.ports.checkpoints.fetch(self.claim, folder)
+            except Transient as error:
+                log.warning("checkpoints.retried", extra={"run": self.claim.run_id, "why": error.message})
+                if self.ports.clock.monotonic_s() - begun_s < RESTORE_WAIT_S:
+                    self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
+                    continue
+                shutil.rmtree(folder, ignore_errors=True)  # half a set would be a riddle
+                warnings = [f"this attempt begins at the start, without checkpoints: {error.message}"]
+            self.unsaved += [RunLog(message=each, level="warning") for each in warnings]
+            return
 
     def _order(self, workspace: Path) -> Start:
         claim = self.claim
@@ -171,6 +207,7 @@ class Attempt:
             kind=claim.kind,
             spec=dict(claim.spec),
             workspace=str(workspace),
+            restored=str(workspace / RESTORED),
             hypothesis_id=claim.hypothesis_id,
         )
 
@@ -231,6 +268,10 @@ class Attempt:
             case Made() if self._is_ours(heard):
                 self.unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
                 self.ports.uploads.add(self.claim, heard)
+            case Checkpoint() if all(self._is_ours(each) for each in heard.files):
+                self.ports.uploads.add_checkpoint(self.claim, heard, self.child.answer)
+            case Checkpoint():
+                self.child.answer(Kept(heard.number, "a file lies outside the attempt's folder"))
             case Made():
                 message = "the file lies outside the attempt's folder"
                 refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)

@@ -23,7 +23,7 @@ from typing import Final, Self
 from events.catalog import ENDS
 from events.clock import Clock
 from events.errors import Transient
-from events.pipe import FromChild, Made, Ready, Said, Start, encode
+from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Ready, Said, Start, encode
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing
 
@@ -45,7 +45,7 @@ LEAVE_S: Final = 2.0
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
-Heard = Said | Made
+Heard = Said | Made | Checkpoint
 Listener = Callable[[Heard], None]
 
 
@@ -196,9 +196,7 @@ class Child:
         assert self._listener is None, "a child serves one order"
         self._listener = listener
         self._oom_before = oom_kills()
-        with self._ordering, suppress(BrokenPipeError, ValueError):  # it is dead: `join` says how
-            self._orders.write(encode(order))
-            self._orders.flush()
+        self._tell_child(order)
 
     def join(self, limit_s: float) -> Exit | None:
         """Return how the child ended, when all that it wrote was heard; None while it still runs."""
@@ -213,6 +211,10 @@ class Child:
             oom_evidence=oom_kills() > self._oom_before,
             last_words=self._hearing.last_words,
         )
+
+    def answer(self, kept: Kept) -> None:
+        """Tell the pipeline what became of a checkpoint."""
+        self._tell_child(kept)
 
     def terminate(self) -> None:
         """Ask the pipeline to stop and clean up; a suspended one hears it when it is resumed."""
@@ -244,6 +246,11 @@ class Child:
         self._undertaker.join()
         if not self._over.wait(LEAVE_S):
             log.error("child.unheard", extra={"pid": self.pid})
+
+    def _tell_child(self, frame: FromParent) -> None:
+        with self._ordering, suppress(BrokenPipeError, ValueError):  # it is dead: `join` says how
+            self._orders.write(encode(frame))
+            self._orders.flush()
 
     def _signal(self, send: Callable[[int, int], None], number: int) -> None:
         with self._living:

@@ -21,15 +21,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
 from events.catalog import ENDS, TYPES, Fact, RunCanceled, RunFailed, RunLog, type_of
 from events.clock import SystemClock
 from events.errors import Canceled, Rejected
-from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, decode_start, encode
+from events.pipe import LINE_MAX_BYTES, FromChild, Kept, Made, Ready, Said, Start, decode_parent, encode
 from events.runs import read_spec
+from pod_worker.child_checkpoints import ChildCheckpoints
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
 from stages.registry import installed, load
@@ -55,9 +56,12 @@ def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     if not pipelines:
         return 1  # why is on standard error
     reporter.send(Ready(kinds=sorted(pipelines), device=device_in_words()))
-    order = read_order(arguments.orders_fd)
-    if order is not None:
-        serve(order, pipelines, reporter, interruption)
+    parent = os.fdopen(arguments.orders_fd, "rb")
+    order = read_order(parent)
+    if order is None:
+        parent.close()
+    else:
+        serve(order, pipelines, reporter, interruption, parent)
     return 0
 
 
@@ -72,26 +76,51 @@ def load_what_works(kinds: Sequence[str]) -> dict[str, Pipeline]:
     return pipelines
 
 
-def read_order(orders_fd: int) -> Start | None:
+def read_order(parent: BinaryIO) -> Start | None:
     """Wait for the order; None when the parent went away without one."""
-    with os.fdopen(orders_fd, "rb") as orders:
-        line = orders.readline()
-    return decode_start(line) if line.endswith(b"\n") else None
+    line = parent.readline()
+    order = decode_parent(line) if line.endswith(b"\n") else None
+    return order if isinstance(order, Start) else None
 
 
 def serve(
-    order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter, interruption: Interruption
+    order: Start,
+    pipelines: Mapping[str, Pipeline],
+    reporter: PipeReporter,
+    interruption: Interruption,
+    parent: BinaryIO,
 ) -> None:
     """Run the order; exactly one final event leaves this process, whenever a signal strikes."""
+    workspace = Path(order.workspace)
+    checkpoints = ChildCheckpoints(
+        run_id=order.run_id,
+        attempt=order.attempt,
+        folder=workspace / "manifests",
+        found=Path(order.restored),
+        send=reporter.send,
+        clock=SystemClock(),
+    )
+    threading.Thread(target=hear_parent, args=(parent, checkpoints), name="parent", daemon=True).start()
     try:
         interruption.listen()
-        _run(order, pipelines, reporter)
+        _run(order, pipelines, reporter, checkpoints)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
             reporter.say(RunCanceled(reason=str(error)))
 
 
-def _run(order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter) -> None:
+def hear_parent(parent: BinaryIO, checkpoints: ChildCheckpoints) -> None:
+    """Take every word of the parent after the order, until it is gone."""
+    with parent:
+        for line in parent:
+            word = decode_parent(line)
+            if isinstance(word, Kept):
+                checkpoints.hear(word)
+
+
+def _run(
+    order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter, checkpoints: ChildCheckpoints
+) -> None:
     pipeline = pipelines.get(order.kind)
     if pipeline is None:
         message = f"this pod has no pipeline for {order.kind!r}; it has {', '.join(sorted(pipelines))}"
@@ -109,6 +138,7 @@ def _run(order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter
         workspace=Path(order.workspace),
         clock=SystemClock(),
         reporter=reporter,
+        checkpoints=checkpoints,
     )
     run_pipeline(pipeline, context)
 

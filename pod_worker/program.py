@@ -17,23 +17,24 @@ from typing import Any, Final
 import httpx
 from pymongo.database import Database
 
-from events.catalog import Fact
 from events.clock import Clock, Ids, SystemClock, SystemIds
 from events.delivery import Sender, Telemetry
-from events.errors import Conflict, Transient
+from events.errors import Transient
 from events.ingest_client import HttpIngest, control_plane_client
 from events.lifecycle import LEASE_TTL_S
 from events.loops import Threads, run_every, start_thread
 from events.outbox import Outbox
 from pod_worker.attempt import Ports
 from pod_worker.child import Child, ChildOptions
-from pod_worker.claim import Claim, Queue
+from pod_worker.claim import Queue
 from pod_worker.config import Settings
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.intent import Intent
 from pod_worker.lease import RENEW_EVERY_S
 from pod_worker.matching import Mode, collections
 from pod_worker.queue import MongoQueue, connect, require_guarantees
+from pod_worker.registry import OutboxRegistry
+from pod_worker.restoring import HttpCheckpoints
 from pod_worker.roster import REPORT_EVERY_S, Roster
 from pod_worker.uploads import Uploader
 from pod_worker.worker import Pod, WarmProcess, Worker
@@ -96,14 +97,19 @@ def serve(settings: Settings, world: World) -> None:
         }
         roster = Roster(mongo, gauges, spool, identity)
 
-        def register(claim: Claim, fact: Fact) -> None:
-            try:
-                outbox.append(claim.run_id, claim.attempt, [fact])
-            except Conflict:
-                return  # the attempt ended without waiting for this file
-
-        uploads = Uploader(control_plane, httpx.Client(trust_env=False), register, clock, ids)
-        ports = Ports(queue, outbox, uploads, clock, ids, world.threads, settings.data / "work", world.stop)
+        storage = httpx.Client(trust_env=False)
+        uploads = Uploader(control_plane, storage, OutboxRegistry(outbox), clock, ids)
+        ports = Ports(
+            queue=queue,
+            outbox=outbox,
+            uploads=uploads,
+            checkpoints=HttpCheckpoints(control_plane, storage),
+            clock=clock,
+            ids=ids,
+            threads=world.threads,
+            work=settings.data / "work",
+            stop=world.stop,
+        )
         options = ChildOptions(environ=settings.environ, kinds=world.kinds)
         intent = Intent(settings.data / "claim.token")
         worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)))

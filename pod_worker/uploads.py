@@ -2,7 +2,9 @@
 
 Law: a file is registered only after exactly the bytes that were hashed lie in storage. The
 worker holds no storage credentials. Nothing is sent while the lease is not trusted, and a
-lost lease ends the attempt's uploads for good. An outage is waited for, however long.
+lost lease ends the attempt's uploads for good. An outage is waited for, however long. A
+checkpoint's files go in order, behind everything that was handed over before them, and its
+word is given when ingest has them all.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -27,7 +29,7 @@ from events.clock import Clock, Ids
 from events.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
 from events.ingest_client import retry_after_s
 from events.outgoing import cut
-from events.pipe import Made
+from events.pipe import Checkpoint, Kept, Made
 from pod_worker.claim import Claim
 
 log = logging.getLogger(__name__)
@@ -41,12 +43,25 @@ REFUSALS_MAX: Final = 5  # a URL may have expired meanwhile; more is no accident
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 60.0
 SUSPENDED_TURN_S: Final = 1.0
+LEAVING_TURN_S: Final = 0.02
 PUT_TIMEOUT_S: Final = 60.0  # for one piece, not for the whole file
 # Of the control plane: no other answer says that this very request can never be right.
 REFUSED_STATUSES: Final = frozenset({400, 413, 422})
 
 T = TypeVar("T")
-Register = Callable[[Claim, Fact], None]
+Answer = Callable[[Kept], None]
+
+
+class Registry(Protocol):
+    """The attempt's log."""
+
+    def register(self, claim: Claim, fact: Fact) -> int:
+        """Keep a fact and return its sequence. Raises `Transient`, or `Conflict` after the end."""
+        ...
+
+    def has_left(self, claim: Claim, sequence: int) -> bool:
+        """Say whether ingest has everything up to `sequence`; asking makes it hurry."""
+        ...
 
 
 class FileUnusable(PodfleetError):
@@ -73,7 +88,8 @@ class Content:
 class _Batch:
     """The files of one attempt that are on their way, and what went wrong with those before."""
 
-    waiting: int = 0
+    handed_over: int = 0
+    open: set[int] = field(default_factory=set)  # numbers of the jobs that are not done
     problems: list[str] = field(default_factory=list)
     lost: LeaseLost | None = None
     dropped: threading.Event = field(default_factory=threading.Event)
@@ -90,20 +106,22 @@ class _Signed(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One file on its way."""
+    """Files on their way, in this order; with a `word` to give when ingest knows of them all."""
 
+    number: int
     claim: Claim
-    made: Made
+    files: Sequence[Made]
     batch: _Batch
+    word: Callable[[str | None], None] | None = None
 
 
 @dataclass(slots=True)
 class Uploader:
-    """Uploads a few files at once; `register` puts the outcome into the attempt's log."""
+    """Uploads a few files at once; the outcome goes into the attempt's log."""
 
     control_plane: httpx.Client
     storage: httpx.Client
-    register: Register
+    registry: Registry
     clock: Clock
     ids: Ids
     _batches: dict[tuple[str, int], _Batch] = field(default_factory=dict)
@@ -117,11 +135,22 @@ class Uploader:
 
     def add(self, claim: Claim, made: Made) -> None:
         """Take a finished file over; nobody may write to it any more."""
+        self._add(claim, [made], None)
+
+    def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Answer) -> None:
+        """Take a checkpoint over; `answer` hears when it is safe, or why it never will be.
+
+        A checkpoint that cannot be kept is no failure of the run.
+        """
+        self._add(claim, checkpoint.files, lambda problem: answer(Kept(checkpoint.number, problem)))
+
+    def _add(self, claim: Claim, files: Sequence[Made], word: Callable[[str | None], None] | None) -> None:
         with self._lock:
             batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
-            batch.waiting += 1
+            batch.handed_over += 1
+            batch.open.add(batch.handed_over)
             batch.idle.clear()
-            self._jobs.append(_Job(claim, made, batch))
+            self._jobs.append(_Job(batch.handed_over, claim, files, batch, word))
             if self._threads < THREADS:
                 self._threads += 1
                 # A daemon, so that a stuck connection does not keep a stopping pod alive.
@@ -140,8 +169,8 @@ class Uploader:
         if batch.lost is not None:
             raise batch.lost
         with self._lock:
-            if batch.waiting:
-                return f"{batch.waiting} files are not uploaded yet"
+            if batch.open:
+                return f"{len(batch.open)} files are not uploaded yet"
             self._batches.pop(name, None)
         return "; ".join(batch.problems) or None
 
@@ -190,9 +219,12 @@ class Uploader:
                 raise
 
     def _keep(self, job: _Job) -> None:
-        problem: str | None = f"{job.made.name}: the upload broke off"
+        problem: str | None = f"{job.files[0].name}: the upload broke off"
         try:
-            problem = self._outcome(job)
+            problem = self._all(job)
+            if job.word is not None:
+                job.word(problem)
+                problem = None
         except LeaseLost as lost:
             problem = None
             job.batch.lost = lost
@@ -203,32 +235,59 @@ class Uploader:
             with self._lock:
                 if problem is not None:
                     job.batch.problems.append(problem)
-                job.batch.waiting -= 1
-                if job.batch.waiting == 0 or job.batch.lost is not None:
+                job.batch.open.discard(job.number)
+                if not job.batch.open or job.batch.lost is not None:
                     job.batch.idle.set()
 
-    def _outcome(self, job: _Job) -> str | None:
-        """Upload and register, or register the failure; return it."""
+    def _all(self, job: _Job) -> str | None:
+        """Bring every file of the job to its end; return the first problem, behind which nothing is done."""
+        if job.word is not None:
+            self._until(job, lambda: self._is_first(job))
+            if job.batch.problems:
+                return "a file before it could not be kept"
+        sequence = 0
+        for made in job.files:
+            fact, problem = self._outcome(job, made)
+            sequence = self._register(job, fact)
+            if problem is not None:
+                return problem
+        if job.word is not None:
+            self._until(job, lambda: self.registry.has_left(job.claim, sequence))
+        return None
+
+    def _is_first(self, job: _Job) -> bool:
+        """Say whether everything that was handed over earlier is done."""
+        with self._lock:
+            return min(job.batch.open) == job.number
+
+    def _until(self, job: _Job, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._check_wanted(job)
+            self.clock.wait(job.batch.dropped, LEAVING_TURN_S)
+
+    def _register(self, job: _Job, fact: Fact) -> int:
         try:
-            fact: Fact = self._upload(job)
-            problem = None
+            return self._patiently(job, partial(self.registry.register, job.claim, fact))
+        except Conflict as error:
+            raise _DroppedError from error  # the attempt ended without waiting for this file
+
+    def _outcome(self, job: _Job, made: Made) -> tuple[Fact, str | None]:
+        """Upload a file; return what to register of it, and what went wrong."""
+        try:
+            return self._upload(job, made), None
         except (FileUnusable, Rejected, OSError) as error:
             code = error.code if isinstance(error, PodfleetError) else "FILE_UNREADABLE"
-            name = cut(job.made.name, NAME_MAX)
+            name = cut(made.name, NAME_MAX)
             fact = ArtifactFailed(name=name or "unnamed", code=code, message=cut(str(error), MESSAGE_MAX))
             problem = f"{name}: {error}"
             log.warning("artifact.failed", extra={"run": job.claim.run_id, "artifact": name, "why": problem})
-        try:
-            self._patiently(job, partial(self.register, job.claim, fact))
-        except Conflict as error:
-            raise _DroppedError from error  # the attempt ended without waiting for this file
-        return problem
+            return fact, problem
 
-    def _upload(self, job: _Job) -> ArtifactRegistered:
-        made, name = job.made, checked_name(job.made.name)
+    def _upload(self, job: _Job, made: Made) -> ArtifactRegistered:
+        name = checked_name(made.name)
         with open_regular(made.path) as file:
             content = measure(file, partial(self._check_wanted, job))
-            key = self._store(job, name, file, content)
+            key = self._store(job, made, file, content)
         return ArtifactRegistered(
             name=name,
             key=key,
@@ -238,10 +297,10 @@ class Uploader:
             stage=made.stage,
         )
 
-    def _store(self, job: _Job, name: str, file: BinaryIO, content: Content) -> str:
+    def _store(self, job: _Job, made: Made, file: BinaryIO, content: Content) -> str:
         """Sign, put, complete; a refusal begins again with a fresh URL, a few times."""
-        wanted = {"name": name, "size": content.size, "sha256": content.sha256}
-        presign = {**wanted, "content_type": job.made.content_type}
+        wanted = {"name": made.name, "size": content.size, "sha256": content.sha256}
+        presign = {**wanted, "content_type": made.content_type}
         refusals = 0
         while True:
             try:
@@ -285,7 +344,7 @@ class Uploader:
             "artifact.retried",
             extra={
                 "run": job.claim.run_id,
-                "artifact": job.made.name,
+                "artifact": job.files[0].name,
                 "code": error.code,
                 "why": error.message,
             },

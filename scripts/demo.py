@@ -22,6 +22,7 @@ from control_plane.embedded.config import environment
 from control_plane.embedded.interrupts import Interrupts, interrupts
 from control_plane.embedded.ports import is_free
 from control_plane.embedded.stack import DEFAULT_DATA, DEFAULT_PORT, Options, Stack, World
+from events.checkpoints import PREFIX
 from events.clock import Clock, SystemClock, SystemIds
 from events.errors import PodfleetError
 from events.lifecycle import FINAL
@@ -106,7 +107,7 @@ class Demo:
         """Fetch the paper and the plots back from object storage; return where they lie."""
         paths = []
         for artifact in self._ok(self.client.get(f"/api/runs/{run_id}/artifacts"))["items"]:
-            if not artifact["name"].endswith((".pdf", ".png")):
+            if artifact["name"].startswith(PREFIX) or not artifact["name"].endswith((".pdf", ".png")):
                 continue
             self._check_interrupt()
             path = folder / artifact["name"]

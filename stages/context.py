@@ -7,11 +7,11 @@ exception that goes on to become the run's single failure event.
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from events.catalog import (
     Fact,
@@ -24,6 +24,7 @@ from events.catalog import (
 )
 from events.clock import Clock
 from events.runs import Spec
+from stages.checkpoints import Checkpoints, Restored
 from stages.ports import Reporter
 
 OUTSIDE: Final = "run"  # the stage that a failure names when it happened between two stages
@@ -46,6 +47,7 @@ class Context:
     workspace: Path
     clock: Clock
     reporter: Reporter
+    checkpoints: Checkpoints
     where: Where = field(default_factory=Where)
 
     def emit(self, fact: Fact) -> None:
@@ -61,6 +63,21 @@ class Context:
         content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         stage = None if self.where.stage == OUTSIDE else self.where.stage
         self.reporter.made(path, name=name or path.name, content_type=content_type, stage=stage)
+
+    def checkpoint(
+        self, name: str, state: Mapping[str, Any], files: Mapping[str, Path] | None = None
+    ) -> None:
+        """Let a later attempt go on from here; returns when that is safe, or cannot be had for now.
+
+        Whatever shall never be done again is announced after this.
+        """
+        problem = self.checkpoints.keep(name, state, files or {})
+        if problem is not None:
+            self.log(f"the checkpoint {name} is not safe: {problem}", "warning")
+
+    def restored(self, name: str) -> Restored | None:
+        """Return the checkpoint that an earlier attempt left under this name."""
+        return self.checkpoints.restored(name)
 
     @contextmanager
     def stage(self, name: str, *, index: int | None = None, total: int | None = None) -> Iterator[Stage]:

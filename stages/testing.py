@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from events.catalog import Fact
+from stages.checkpoints import Restored
 
 F = TypeVar("F", bound=Fact)
 
@@ -19,6 +22,26 @@ class KeptFile:
     name: str
     content_type: str
     stage: str | None
+
+
+@dataclass(slots=True)
+class MemoryCheckpoints:
+    """Keeps checkpoints in memory, as they would come back: through JSON.
+
+    A second one made of `kept` is what the next attempt finds.
+    """
+
+    attempt: int = 1
+    found: Mapping[str, Restored] = field(default_factory=dict)
+    kept: dict[str, Restored] = field(default_factory=dict)
+
+    def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
+        plain = json.loads(json.dumps(state, allow_nan=False))
+        self.kept[name] = Restored(self.attempt, plain, dict(files))
+        return None
+
+    def restored(self, name: str) -> Restored | None:
+        return self.found.get(name)
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
@@ -59,6 +60,27 @@ def router(deps: Deps) -> APIRouter:
             found = "nothing" if size is None else f"{size} bytes"
             raise Rejected("artifact_missing", f"storage holds {found} at {body.key}, not {body.size} bytes")
         return {"key": body.key, "size": size, "sha256": body.sha256}
+
+    @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
+    async def checkpoints(run_id: str, _: MayIngest, attempt: Attempt, token: Token) -> Json:
+        await _require_owner(deps, run_id, attempt, token)
+        found = await deps.reading.checkpoints(run_id, attempt)
+
+        async def signed(artifact: Mapping[str, Any]) -> Json:
+            url = await deps.blobs.get_url(artifact["key"], name=artifact["name"], inline=False)
+            return {**{name: artifact[name] for name in ("name", "size", "sha256")}, "url": url}
+
+        return {
+            "checkpoints": [
+                {
+                    "name": each.name,
+                    "attempt": each.attempt,
+                    "manifest": await signed(each.manifest),
+                    "files": [await signed(file) for file in each.files],
+                }
+                for each in found
+            ]
+        }
 
     return routes
 

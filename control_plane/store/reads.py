@@ -11,12 +11,14 @@ from control_plane.store.pages import NEWEST, Order, Slice, Wanted, read_page
 from control_plane.store.schema import QUEUES
 from control_plane.tree import NODE_TYPES
 from events.catalog import RunLog, type_of
+from events.checkpoints import PREFIX
 from events.lifecycle import Status
 
 COUNT_MAX: Final = 10_000
 CLASSES_MAX: Final = 200
 BESIDE_MAX: Final = 1_000
 NODE_EVENTS_MAX: Final = 10_000
+CHECKPOINTS_MAX: Final = 2_000
 
 _INDEXED_ONLY: Final = ("words", "labelList", "idempotency")
 _ID_END: Final = "\uffff"
@@ -119,6 +121,17 @@ class RunReads:
             collection="artifacts", leading={"runId": run_id}, order=_BY_NAME, after=after, limit=limit
         )
         return await read_page(self.db, wanted)
+
+    async def checkpoints(self, run_id: str, before: int) -> list[Document]:
+        """Return the checkpoints' artifacts of attempts before `before`, the latest attempt's first."""
+        query = {
+            "runId": run_id,
+            "attempt": {"$lt": before},
+            "name": {"$gte": PREFIX, "$lt": PREFIX + _ID_END},
+        }
+        async with answers():
+            cursor = self.db.artifacts.find(query).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
+            return await cursor.to_list()
 
     async def artifact(self, artifact_id: str) -> Document | None:
         """Return one artifact."""

@@ -16,6 +16,7 @@ from control_plane.deps import Deps
 from control_plane.submission import NewHypothesis
 from control_plane.web import formatting
 from events.catalog import TYPES
+from events.checkpoints import PREFIX
 from events.lifecycle import FINAL, HELD, Status
 from events.runs import RUN_KINDS
 
@@ -82,6 +83,7 @@ def router(deps: Deps, pages: Pages) -> APIRouter:
     async def run(run_id: str, _: MayRead) -> HTMLResponse:
         found = await reading.run(run_id)
         artifacts = found["artifacts"]
+        artifacts.sort(key=lambda artifact: artifact["name"].startswith(PREFIX))  # those last
         return pages.page(
             "run.html",
             run=found,

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from events.errors import LeaseLost, Transient
-from events.pipe import Ready, Start
+from events.pipe import Kept, Ready, Start
 from events.settlement import End
 from pod_worker.child import Exit, Listener
 from pod_worker.claim import Claim, Orders, Queue, WaitingClass
@@ -110,6 +110,9 @@ class RecordedChild:
         if ended is not None:
             self._note("child ended")
         return ended
+
+    def answer(self, kept: Kept) -> None:
+        self.child.answer(kept)
 
     def terminate(self) -> None:
         self._do("child terminated", self.child.terminate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,10 +20,12 @@ import torch
 
 from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
 from events.runs import TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
+from stages.checkpoints import Restored
 from stages.context import Context, Stage
 from stages.experiment.claim import Claim, understand
 from stages.experiment.data import Data, Part, prepare
 from stages.experiment.device import device_name, prepare_device
+from stages.experiment.ledger import FigureState, FreshState, Measured, Past, Scores, SearchState, state_of
 from stages.experiment.metrics import QUALITY
 from stages.experiment.paper import verdict_line, write_paper
 from stages.experiment.plots import Picture, draw_all
@@ -40,9 +43,6 @@ STAGES_TOTAL: Final = len(SEARCH_STAGES) + 3
 DRAFTS: Final = 3
 PICTURES: Final = 5
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
-
-
-Scores = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def run(context: Context) -> str:
     claim = understand(idea_of(spec.idea), spec.dataset)
     budget = budget_of(spec)
     researcher = BuiltIn(claim, spec.seed, budget.epochs)
-    return Experiment(context, spec, claim, budget, researcher).run()
+    return Experiment(context, spec, claim, budget, researcher, Past(context)).run()
 
 
 def budget_of(spec: ExperimentSpec) -> Budget:
@@ -104,6 +104,7 @@ class Experiment:
     claim: Claim
     budget: Budget
     researcher: Researcher
+    past: Past
 
     def run(self) -> str:
         """Search, validate, draw and write."""
@@ -143,8 +144,15 @@ class Experiment:
         """Run the four stages; each starts from the best node of the one before."""
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
+            finished = self.past.read(self.past.finished(plan.name), SearchState)
+            if finished is not None and finished.record is not None:
+                search.take_over(finished.record)
+                records.append(finished.record)
+                continue
+            begun = self.past.read(self.context.restored(plan.name), SearchState) or SearchState()
             with self.context.stage(plan.name, index=index, total=STAGES_TOTAL) as stage:
-                records.append(search.run(plan, stage, records[-1] if records else None))
+                before = records[-1] if records else None
+                records.append(search.run(plan, stage, before, begun.tried))
         return tuple(records)
 
     def _plans(self) -> tuple[StagePlan, ...]:
@@ -179,34 +187,56 @@ class Experiment:
         self, bench: Bench, data: Data, stages: tuple[StageRecord, ...], used: set[int]
     ) -> Verdicts:
         """Open the test data, and train both arms from fresh seeds."""
+        arms = (stages[1].best, stages[2].best)
+        seeds = fresh_seeds(self.spec.seed, self.budget.fresh_seeds, used)
+        fresh = self._fresh(arms)
+        if self.past.finished("validation") is not None and all(seed in fresh for seed in seeds):
+            self.context.emit(ValidationAutoStarted())
+            return self._judged(seeds, fresh)
         with self.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
             self.context.emit(ValidationAutoStarted())
             test = data.sealed.open()
-            seeds = fresh_seeds(self.spec.seed, self.budget.fresh_seeds, used)
-            measured: list[tuple[Scores | None, Scores | None]] = []
             for number, seed in enumerate(seeds):
                 stage.progress(number / len(seeds), f"fresh seed {number + 1} of {len(seeds)}, test data")
-                measured.append(
-                    (
-                        self._measured(bench, stages[1].best, test, seed),
-                        self._measured(bench, stages[2].best, test, seed),
-                    )
-                )
-                self._report(stage, measured[-1], number + 1)
+                if seed not in fresh:
+                    one, two = (self._measured(bench, arm, test, seed) for arm in arms)
+                    fresh[seed] = (one, two)
+                    self._keep_fresh(arms, fresh, is_complete=False)
+                self._report(stage, fresh[seed], number + 1)
             stage.progress(1.0, "judging the difference")
-            name = self.claim.metric.name
-            pairs = [
-                Pair(seed, one[name] if one else None, two[name] if two else None)
-                for seed, (one, two) in zip(seeds, measured, strict=True)
-            ]
-            verdicts = Verdicts(judge(pairs, self.claim.direction), _means(measured))
-            self.context.emit(
-                ValidationAutoCompleted(
-                    verdict=verdicts.judgement.verdict,
-                    summary=f"{self.claim.sentence} {verdict_line(self.claim, verdicts.judgement)}",
-                    scores=verdicts.scores(self.claim),
-                )
+            verdicts = self._judged(seeds, fresh)
+            self._keep_fresh(arms, fresh, is_complete=True)
+        return verdicts
+
+    def _fresh(self, arms: tuple[Node, Node]) -> dict[int, Measured]:
+        """Return what earlier attempts measured for these very recipes, by fresh seed."""
+        found = self.past.read(self.context.restored("validation"), FreshState)
+        if found is None or found.arms != (arms[0].params, arms[1].params):
+            return {}
+        return dict(found.measured)
+
+    def _keep_fresh(
+        self, arms: tuple[Node, Node], fresh: Mapping[int, Measured], *, is_complete: bool
+    ) -> None:
+        state = FreshState((arms[0].params, arms[1].params), tuple(fresh.items()))
+        self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
+
+    def _judged(self, seeds: Sequence[int], fresh: Mapping[int, Measured]) -> Verdicts:
+        """Judge both arms over the fresh seeds, and say the verdict."""
+        name = self.claim.metric.name
+        pairs = [
+            Pair(seed, one[name] if one else None, two[name] if two else None)
+            for seed, (one, two) in ((seed, fresh[seed]) for seed in seeds)
+        ]
+        measured = [fresh[seed] for seed in seeds]
+        verdicts = Verdicts(judge(pairs, self.claim.direction), _means(measured))
+        self.context.emit(
+            ValidationAutoCompleted(
+                verdict=verdicts.judgement.verdict,
+                summary=f"{self.claim.sentence} {verdict_line(self.claim, verdicts.judgement)}",
+                scores=verdicts.scores(self.claim),
             )
+        )
         return verdicts
 
     def _measured(self, bench: Bench, node: Node, test: Part, seed: int) -> Scores | None:
@@ -219,7 +249,7 @@ class Experiment:
             self.context.log(f"fresh seed {seed}, {node.id}: {type(error).__name__}: {error}", "warning")
             return None
 
-    def _report(self, stage: Stage, pair: tuple[Scores | None, Scores | None], step: int) -> None:
+    def _report(self, stage: Stage, pair: Measured, step: int) -> None:
         """Report both arms of one fresh seed, each metric that was measured."""
         for arm, scores in zip(("baseline", "intervention"), pair, strict=True):
             for name, value in (scores or {}).items():
@@ -245,6 +275,10 @@ class Experiment:
 
     def _draw(self, record: Record, folder: Path) -> tuple[Picture, ...]:
         """Draw every figure, each kept with the data that drew it."""
+        finished = self.past.finished("plots")
+        figures = self.past.read(finished, list[FigureState])
+        if finished is not None and figures is not None:
+            return tuple(_taken_over(each, finished, folder) for each in figures)
         with self.context.stage("plots", index=6, total=STAGES_TOTAL) as stage:
             pictures: list[Picture] = []
             for number, picture in enumerate(draw_all(record, folder), start=1):
@@ -252,10 +286,15 @@ class Experiment:
                 self.context.keep(picture.image, f"plots/{picture.image.name}")
                 self.context.keep(picture.table, f"plots/{picture.table.name}")
                 pictures.append(picture)
+            files = {path.name: path for each in pictures for path in (each.image, each.table)}
+            states = [FigureState(p.name, p.image.name, p.table.name, p.caption) for p in pictures]
+            self.context.checkpoint("plots", state_of(states, is_complete=True), files)
         return tuple(pictures)
 
     def _write(self, record: Record, pictures: tuple[Picture, ...], folder: Path) -> None:
         """Write the paper; its source and every number are kept beside it."""
+        if self.past.finished("paper") is not None:
+            return
         with self.context.stage("paper", index=7, total=STAGES_TOTAL) as stage:
             self.context.emit(PaperStarted())
             stage.progress(0.0, "writing and rendering")
@@ -265,6 +304,16 @@ class Experiment:
             for path in (paper.pdf, paper.source, paper.data, results):
                 self.context.keep(path, f"paper/{path.name}")
             self.context.emit(PaperGenerated(name=f"paper/{paper.pdf.name}", title=paper.title[:TITLE_MAX]))
+            self.context.checkpoint("paper", state_of([], is_complete=True))
+
+
+def _taken_over(figure: FigureState, finished: Restored, folder: Path) -> Picture:
+    """Return a figure that an earlier attempt drew, its files where the paper looks for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    image, table = (
+        Path(shutil.copy(finished.files[name], folder / name)) for name in (figure.image, figure.table)
+    )
+    return Picture(figure.name, image, table, figure.caption)
 
 
 def _own_folder(workspace: Path) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -15,9 +15,10 @@ from typing import Final
 
 import torch
 
-from events.catalog import NodeCompleted, NodeCreated, NodeExecuting, NodeSelectedBest
+from events.catalog import NodeCompleted, NodeCreated, NodeExecuting, NodeRestored, NodeSelectedBest
 from events.errors import PipelineError
 from stages.context import Context, Stage
+from stages.experiment.ledger import SearchState, Tried, state_of
 from stages.experiment.metrics import Metric, is_better, naive_quality
 from stages.experiment.recipe import described
 from stages.experiment.record import Curve, StageRecord
@@ -62,7 +63,16 @@ class _Grown:
 
     tree: Tree
     closed: frozenset[str] = frozenset()
-    curves: dict[str, Curve] = field(default_factory=dict)
+    tried: tuple[Tried, ...] = ()
+
+    def take(self, tried: Tried) -> None:
+        """Add a finished node."""
+        self.tree = self.tree.grown(tried.node)
+        self.tried = (*self.tried, tried)
+
+    def curve(self, node: Node) -> Curve | None:
+        """Return the learning curve of a node of this stage."""
+        return next((each.curve for each in self.tried if each.node.id == node.id), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +89,15 @@ class Search:
     folder: Path
     used_seeds: set[int] = field(default_factory=set)
 
-    def run(self, plan: StagePlan, stage: Stage, root: StageRecord | None) -> StageRecord:
-        """Search one stage to its end. Raises `PipelineError` where it has no node to hand on."""
+    def run(
+        self, plan: StagePlan, stage: Stage, root: StageRecord | None, known: Sequence[Tried] = ()
+    ) -> StageRecord:
+        """Search one stage to its end. Raises `PipelineError` where it has no node to hand on.
+
+        `known` are nodes that an earlier attempt has tried: the search, which chooses the same
+        again, takes their results instead of training them.
+        """
+        ledger = {each.node.id: each for each in known}
         grown = _Grown(Tree(self.metric.higher_is_better, root.best if root else None))
         chance = random.Random(seed_for(self.seed, plan.name, "policy"))  # noqa: S311 - a policy, no secret
         while not isinstance(action := choose(grown.tree, plan.policy, grown.closed, chance.random()), Stop):
@@ -88,7 +105,8 @@ class Search:
             if proposal is None:
                 grown.closed |= {ROOT if isinstance(action, Draft) else action.node.id}
             else:
-                self._grow(grown, plan, stage, _sprout(plan, action, grown.tree, proposal), proposal)
+                sprout = _sprout(plan, action, grown.tree, proposal)
+                self._grow(grown, plan, stage, sprout, proposal, ledger.get(sprout.id))
         outcome = conclude(grown.tree, plan.policy, plan.name)
         if isinstance(outcome, NoGoodNode):
             raise PipelineError(outcome.code, outcome.message)
@@ -97,14 +115,21 @@ class Search:
         self.context.emit(
             NodeSelectedBest(stage=plan.name, node=best.id, metric=best.metric, reason=outcome.reason)
         )
-        curve = grown.curves.get(best.id) or (root.curve if root else None)
+        curve = grown.curve(best) or (root.curve if root else None)
         assert curve is not None
         for point in curve.points:
             stage.metric("best_train_loss", point.train_loss, point.epoch)
             stage.metric("best_validation_loss", point.watch_loss, point.epoch)
-        return StageRecord(
+        record = StageRecord(
             plan.name, plan.policy.limit, grown.tree.nodes, best, outcome.reason, action.reason, curve
         )
+        self.context.checkpoint(plan.name, state_of(SearchState(grown.tried, record), is_complete=True))
+        return record
+
+    def take_over(self, record: StageRecord) -> None:
+        """Remember what a stage used that an earlier attempt has finished."""
+        for node in record.nodes:
+            self._use_seeds(node)
 
     def _proposal(self, plan: StagePlan, action: Action, tree: Tree) -> Proposal | None:
         match action:
@@ -117,9 +142,50 @@ class Search:
             case Stop():
                 raise AssertionError("a search that stopped proposes nothing")
 
-    def _grow(self, grown: _Grown, plan: StagePlan, stage: Stage, sprout: Node, proposal: Proposal) -> None:
-        """Try one node, and report it from its creation to its end."""
-        emit, number, limit = self.context.emit, len(grown.tree.nodes) + 1, plan.policy.limit
+    def _grow(
+        self,
+        grown: _Grown,
+        plan: StagePlan,
+        stage: Stage,
+        sprout: Node,
+        proposal: Proposal,
+        known: Tried | None,
+    ) -> None:
+        """Add one node: train it, or take what an earlier attempt found for the same recipe."""
+        number, limit = len(grown.tree.nodes) + 1, plan.policy.limit
+        if known is not None and known.node.params == sprout.params:
+            self._restore(grown, known)
+        else:
+            activity = f"training node {number} of {limit}: {described(proposal.changed)}"
+            self._try(grown, plan, stage, sprout, activity)
+        stage.progress(number / limit, f"finished node {number} of {limit}")
+        best = grown.tree.best(with_root=plan.policy.keeps_root)
+        if best is not None and best.metric is not None:
+            stage.metric(f"best_{self.metric.name}", best.metric, number)
+
+    def _restore(self, grown: _Grown, known: Tried) -> None:
+        node = known.node
+        self._use_seeds(node)
+        grown.take(known)
+        self.context.emit(
+            NodeRestored(
+                stage=node.stage,
+                node=node.id,
+                from_attempt=known.attempt,
+                plan=node.plan,
+                parent=node.parent,
+                params=dict(node.params),
+                buggy=node.buggy,
+                seconds=round(node.seconds, 3),
+                metric=node.metric,
+                metric_name=self.metric.name,
+                error=node.error,
+            )
+        )
+
+    def _try(self, grown: _Grown, plan: StagePlan, stage: Stage, sprout: Node, activity: str) -> None:
+        """Train one node, and report it from its creation to its end; its end only when it is safe."""
+        emit = self.context.emit
         emit(
             NodeCreated(
                 stage=plan.name,
@@ -129,13 +195,11 @@ class Search:
                 params=dict(sprout.params),
             )
         )
-        activity = f"training node {number} of {limit}: {described(proposal.changed)}"
-        stage.progress((number - 1) / limit, activity)
+        stage.progress(len(grown.tree.nodes) / plan.policy.limit, activity)
         emit(NodeExecuting(stage=plan.name, node=sprout.id))
         node, curve = self._tried(sprout)
-        grown.tree = grown.tree.grown(node)
-        if curve is not None:
-            grown.curves[node.id] = curve
+        grown.take(Tried(node, curve, self.context.attempt))
+        self.context.checkpoint(plan.name, state_of(SearchState(grown.tried), is_complete=False))
         emit(
             NodeCompleted(
                 stage=plan.name,
@@ -147,10 +211,6 @@ class Search:
                 error=node.error,
             )
         )
-        stage.progress(number / limit, f"finished node {number} of {limit}")
-        best = grown.tree.best(with_root=plan.policy.keeps_root)
-        if best is not None and best.metric is not None:
-            stage.metric(f"best_{self.metric.name}", best.metric, number)
 
     def _tried(self, sprout: Node) -> tuple[Node, Curve | None]:
         """Train the node's repeats in a folder of its own; an error makes it buggy."""
@@ -180,9 +240,12 @@ class Search:
         return node, curve
 
     def _trial(self, sprout: Node, repeat: int) -> Trial:
+        self._use_seeds(sprout)
         seed = seed_for(self.seed, sprout.id, repeat)
-        self.used_seeds.add(seed)
         return run_trial(self.bench, recipe_of(sprout), judge=self.bench.watch, seed=seed)
+
+    def _use_seeds(self, node: Node) -> None:
+        self.used_seeds.update(seed_for(self.seed, node.id, repeat) for repeat in range(self.repeats))
 
     def _works(self, scores: Mapping[str, float]) -> bool:
         naive = naive_quality(self.bench.facts.task, self.bench.train.targets, self.bench.watch.targets)

@@ -62,7 +62,7 @@ def spawn():
     options = ChildOptions(environ=environ, command=(sys.executable, drill))
     child = Child.spawn(options, SystemClock())
     child.wait_ready(60)
-    child.start(Start("r", 1, "probe", {}, workspace), lambda heard: begun.set())
+    child.start(Start("r", 1, "probe", {}, workspace, workspace), lambda heard: begun.set())
 
 if thread == "main":
     spawn()
@@ -126,6 +126,10 @@ class Nursery:
     stack: contextlib.ExitStack
     log: Log = field(default_factory=Log)
 
+    def order(self, **spec: str) -> Start:
+        """Return the order to run a probe."""
+        return Start("r", 1, "probe", spec, str(self.folder), str(self.folder / "restored"))
+
     def spawn(self, pipeline: str | None = None, **options: Any) -> Child:
         """A child that is ready to run `pipeline` (the source of a function `run`), else the probe."""
         options = {"environ": ENVIRON, "kinds": ("probe",)} | options
@@ -144,7 +148,7 @@ class Nursery:
     def start(self, child: Child, kind: str = "probe", **spec: Any) -> None:
         workspace = self.folder / "workspace"
         workspace.mkdir(exist_ok=True)
-        child.start(Start("01KRUN", 1, kind, spec, str(workspace)), self.log)
+        child.start(Start("01KRUN", 1, kind, spec, str(workspace), str(workspace / "restored")), self.log)
 
     def run(self, pipeline: str | None = None, **spec: Any) -> Exit:
         """Run to the end."""
@@ -417,7 +421,7 @@ class TestHearing:
             eventually(lambda: state_of(child.pid) == "gone")
             nursery.log(heard)
 
-        child.start(Start("r", 1, "probe", {}, str(nursery.folder)), listen_late)
+        child.start(nursery.order(), listen_late)
         assert finished(child).end == Signalled(signal.SIGKILL)
         messages = nursery.log.messages()
         for word in ("event", "line"):
@@ -514,7 +518,7 @@ class TestHearing:
         def refuse(heard: Heard) -> None:
             raise OSError(28, "the disk is full")
 
-        child.start(Start("r", 1, "probe", {"end": "hang"}, str(nursery.folder)), refuse)
+        child.start(nursery.order(end="hang"), refuse)
         with pytest.raises(OSError, match="the disk is full"):
             child.join(LIMIT_S)
         assert is_gone(child.pid)
@@ -529,7 +533,7 @@ class TestHearing:
             stuck.wait(LIMIT_S)
 
         with nursery.spawn() as child:
-            child.start(Start("r", 1, "probe", {"end": "hang"}, str(nursery.folder)), listen)
+            child.start(nursery.order(end="hang"), listen)
             nursery.log.wait_for_more_than(0)
         assert is_gone(child.pid)
         assert "child.unheard" in caplog.messages
@@ -716,7 +720,7 @@ class TestCancel:
             if len(nursery.log.heard) > after:
                 go_on.wait(LIMIT_S)
 
-        child.start(Start("r", 1, "probe", {}, str(nursery.folder)), listen)
+        child.start(nursery.order(), listen)
         nursery.log.wait_for_more_than(after)
         # nobody reads now: the pipe is full, and the child waits with a frame half written
         looks = 20

@@ -8,6 +8,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -130,6 +131,20 @@ def signer(s3: Any) -> Iterator[Signer]:
             thread.join()
 
 
+@dataclass
+class Facts:
+    """A log that ingest has read as soon as it is written."""
+
+    told: list[Fact]
+
+    def register(self, claim: Claim, fact: Fact) -> int:
+        self.told.append(fact)
+        return len(self.told)
+
+    def has_left(self, claim: Claim, sequence: int) -> bool:
+        return True
+
+
 @pytest.fixture
 def facts() -> list[Fact]:
     return []
@@ -137,11 +152,8 @@ def facts() -> list[Fact]:
 
 @pytest.fixture
 def uploader(signer: Signer, facts: list[Fact], until: Until) -> Iterator[Uploader]:
-    def register(claim: Claim, fact: Fact) -> None:
-        facts.append(fact)
-
     with control_plane_client(signer.url, KEY) as control_plane, httpx.Client(trust_env=False) as storage:
-        uploader = Uploader(control_plane, storage, register, SystemClock(), SystemIds())
+        uploader = Uploader(control_plane, storage, Facts(facts), SystemClock(), SystemIds())
         yield uploader
         uploader.close()
         until(lambda: uploader._threads == 0)

@@ -239,9 +239,9 @@ def test_an_attempt_leaves_when_it_is_settled_and_drained_in_either_order(outbox
         outbox.append_end(run_id, 1, RunCompleted(), End("completed"))
     first, second = rows_of(outbox)
     outbox.mark_settled(RUN_ID, 1)
-    assert not outbox.is_drained(RUN_ID, 1)
+    assert not outbox.has_left(RUN_ID, 1, 1)
     outbox.confirm([first, second])
-    assert outbox.is_drained(RUN_ID, 1)
+    assert outbox.has_left(RUN_ID, 1, 1_000)
     assert [intention.attempt.run_id for intention in outbox.unsettled()] == [OTHER]
     outbox.mark_settled(OTHER, 1)
     with pytest.raises(Conflict, match="not open here"):

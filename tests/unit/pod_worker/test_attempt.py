@@ -17,7 +17,7 @@ from events.clock import instant
 from events.errors import LeaseLost, Transient
 from events.outbox import Outbox
 from events.outgoing import said
-from events.pipe import Made, Said, Start
+from events.pipe import Checkpoint, Kept, Made, Said, Start
 from events.settlement import End
 from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Attempt, Ports
@@ -59,11 +59,14 @@ class ScriptedChild:
     is_deaf: bool = False
     signals: list[tuple[str, float]] = field(default_factory=list)
     order: Start | None = None
+    kept: list[Kept] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
     _listener: Listener | None = None
     _exit: Exit | None = None
 
     def start(self, order: Start, listener: Listener) -> None:
         self.order, self._listener = order, listener
+        self.found = sorted(each.name for each in Path(order.restored).glob("*"))
 
     def say(self, *facts: Fact) -> None:
         assert self._listener is not None
@@ -80,6 +83,9 @@ class ScriptedChild:
 
     def join(self, limit_s: float) -> Exit | None:
         return self._exit
+
+    def answer(self, kept: Kept) -> None:
+        self.kept.append(kept)
 
     def terminate(self) -> None:
         self._note("terminate")
@@ -133,6 +139,9 @@ class Files:
 
     def add(self, claim: Claim, made: Made) -> None: ...
 
+    def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]) -> None:
+        answer(Kept(checkpoint.number))
+
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
         assert self.clock is not None
         self.clock.advance(deadline_s - self.clock.monotonic_s())
@@ -152,6 +161,24 @@ class Files:
 
 
 @dataclass
+class Earlier:
+    """What earlier attempts left: checkpoints that can be had from a certain second on."""
+
+    clock: Timetable
+    from_s: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+    asked: int = 0
+
+    def fetch(self, claim: Claim, folder: Path) -> list[str]:
+        self.asked += 1
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "Stage_1").touch()
+        if self.clock.monotonic_s() < self.from_s:
+            raise Transient("away", "the control plane does not answer")
+        return self.warnings
+
+
+@dataclass
 class Scene:
     """One attempt with everything around it."""
 
@@ -162,14 +189,18 @@ class Scene:
     outbox: Outbox
     stop: threading.Event
     folder: Path
+    earlier: Earlier
     shown: list[bool] = field(default_factory=list)
 
-    def attempt(self, spec: Mapping[str, Any] | None = None, *, beats: bool = True) -> Attempt:
-        claim = Claim("runs", RUN_ID, 1, "token-1", "probe", spec or {}, None)
-        self.outbox.open_attempt(RUN_ID, 1, token="token-1", source=SOURCE, collection="runs")
+    def attempt(
+        self, spec: Mapping[str, Any] | None = None, *, number: int = 1, beats: bool = True
+    ) -> Attempt:
+        claim = Claim("runs", RUN_ID, number, "token-1", "probe", spec or {}, None)
+        self.outbox.open_attempt(RUN_ID, number, token="token-1", source=SOURCE, collection="runs")
         ports = Ports(
-            self.store, self.outbox, self.files, self.clock, SeededIds(), lambda name, work: None,
-            self.folder / "work", self.stop,
+            queue=self.store, outbox=self.outbox, uploads=self.files, checkpoints=self.earlier,
+            clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
+            work=self.folder / "work", stop=self.stop,
         )  # fmt: skip
         start = grant(asked=instant(self.clock), ttl_s=TTL_S)
         heartbeat = Heartbeat(claim, self.store, self.clock, Pulse(start), ttl_s=TTL_S)
@@ -199,7 +230,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     clock = Timetable()
     with make_outbox(tmp_path, clock=clock) as outbox:
         files = Files(clock=clock)
-        yield Scene(clock, ScriptedChild(clock), Store(), files, outbox, threading.Event(), tmp_path)
+        child, stop, earlier = ScriptedChild(clock), threading.Event(), Earlier(clock)
+        yield Scene(clock, child, Store(), files, outbox, stop, tmp_path, earlier)
 
 
 def test_a_run_is_recorded_in_order_and_settled_with_its_last_sequence(scene: Scene) -> None:
@@ -377,3 +409,54 @@ def test_a_disk_without_room_even_for_the_end_still_tells_the_store(
     scene.clock.at(2, scene.child.complete)
     scene.attempt().run()
     assert scene.store.settled == [(End("completed", message="done"), 1)]
+
+
+def test_a_first_attempt_asks_nobody_for_checkpoints(scene: Scene) -> None:
+    scene.clock.at(1, scene.child.complete)
+    scene.attempt().run()
+    assert (scene.earlier.asked, scene.child.found) == (0, [])
+
+
+def test_a_later_attempt_waits_for_its_checkpoints_and_says_what_is_wrong_with_them(scene: Scene) -> None:
+    scene.earlier.from_s = 100
+    scene.earlier.warnings = ["the checkpoint Stage_2 of attempt 1 is not used"]
+    scene.clock.at(110, scene.child.complete)
+    scene.attempt({"time_limit_s": 60, "start_limit_s": 60}, number=2).run()
+    assert scene.child.found == ["Stage_1"]
+    assert scene.log() == ["log", "completed"]
+    assert scene.store.settled[0][0].outcome == "completed", "waiting counts against no limit"
+
+
+def test_without_its_checkpoints_an_attempt_begins_at_the_start_and_says_so(scene: Scene) -> None:
+    scene.earlier.from_s = 10_000
+    scene.clock.at(310, scene.child.complete)
+    scene.attempt(number=2).run()
+    assert scene.child.found == [], "half a set would be a riddle"
+    assert scene.log() == ["log", "completed"]
+    assert scene.clock.monotonic_s() == pytest.approx(311, abs=3)
+
+
+@pytest.mark.parametrize("order", ["stop", "cancel"])
+def test_an_order_is_heard_while_checkpoints_are_waited_for(scene: Scene, order: str) -> None:
+    scene.earlier.from_s = 10_000
+    if order == "stop":
+        scene.clock.at(40, scene.stop.set)
+    else:
+        scene.clock.at(35, lambda: setattr(scene.store, "answer", Orders(cancel=True)))
+    scene.attempt(number=2).run()
+    assert scene.store.settled[0][0].outcome == {"stop": "preempted", "cancel": "canceled"}[order]
+    assert scene.clock.monotonic_s() < 45
+
+
+def test_a_checkpoint_is_handed_over_and_answered_unless_its_files_are_foreign(scene: Scene) -> None:
+    def hand_over(number: int, folder: str) -> None:
+        path = scene.folder / folder / "manifest.json"
+        listener = scene.child._listener
+        assert listener is not None
+        listener(Checkpoint(number, "Stage_1", [Made(str(path), "checkpoints/Stage_1/manifest.json", "x/y")]))
+
+    scene.clock.at(1, lambda: hand_over(1, "work/here"))
+    scene.clock.at(2, lambda: hand_over(2, "elsewhere"))
+    scene.clock.at(3, scene.child.complete)
+    scene.attempt().run()
+    assert scene.child.kept == [Kept(1), Kept(2, "a file lies outside the attempt's folder")]

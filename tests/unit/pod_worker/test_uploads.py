@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.errors import Conflict, LeaseLost, Rejected, Transient
-from events.pipe import Made
+from events.pipe import Checkpoint, Kept, Made
 from events.testing import RUN_ID, ManualClock, SeededIds
 from pod_worker.claim import Claim
 from pod_worker.uploads import FILE_BYTES_MAX, NAME_MAX, REFUSALS_MAX, Uploader, checked_name
@@ -101,11 +101,16 @@ class Registry:
     def __init__(self) -> None:
         self.facts: list[Fact] = []
         self.failures: list[Exception] = []
+        self.left = 1_000  # up to here ingest has everything
 
-    def __call__(self, claim: Claim, fact: Fact) -> None:
+    def register(self, claim: Claim, fact: Fact) -> int:
         if self.failures:
             raise self.failures.pop(0)
         self.facts.append(fact)
+        return len(self.facts)
+
+    def has_left(self, claim: Claim, sequence: int) -> bool:
+        return sequence <= self.left
 
 
 @pytest.fixture
@@ -512,3 +517,64 @@ def test_a_file_that_arrives_right_after_the_deadline_is_asked_for_again(
 def test_an_attempt_without_files_has_nothing_to_wait_for(uploader: Uploader) -> None:
     assert not uploader.has_waiting(CLAIM)
     assert uploader.drain(CLAIM, deadline_s=0.0) is None
+
+
+def checkpoint(folder: Path, number: int = 1, *names: str) -> Checkpoint:
+    files = [made(folder, name.encode(), name=f"checkpoints/Stage_1/{name}") for name in names]
+    manifest = made(folder, b"{}", name="checkpoints/Stage_1/manifest.json")
+    return Checkpoint(number, "Stage_1", [*files, manifest])
+
+
+def names_of(registry: Registry) -> list[str]:
+    return [fact.name for fact in registry.facts if isinstance(fact, ArtifactRegistered)]
+
+
+def test_a_checkpoint_comes_after_everything_before_it_and_its_manifest_last(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    house.faults["put"] = [httpx.Response(503), httpx.Response(503)]  # the plot takes longer
+    words: list[Kept] = []
+    uploader.add(CLAIM, made(tmp_path, name="plots/slow.png"))
+    uploader.add_checkpoint(CLAIM, checkpoint(tmp_path, 7, "1/a.png", "1/b.csv"), words.append)
+    assert drained() is None
+    assert names_of(registry) == [
+        "plots/slow.png", "checkpoints/Stage_1/1/a.png", "checkpoints/Stage_1/1/b.csv",
+        "checkpoints/Stage_1/manifest.json",
+    ]  # fmt: skip
+    assert words == [Kept(7)]
+
+
+def test_the_word_is_given_when_ingest_knows_of_the_manifest(
+    uploader: Uploader, registry: Registry, drained: Drained, until: Until, tmp_path: Path
+) -> None:
+    words: list[Kept] = []
+    registry.left = 0
+    uploader.add_checkpoint(CLAIM, checkpoint(tmp_path), words.append)
+    until(lambda: len(registry.facts) == 1)
+    assert words == []
+    registry.left = 1
+    assert drained() is None
+    assert words == [Kept(1)]
+
+
+def test_a_checkpoint_that_cannot_be_kept_is_no_failure_of_the_run(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    words: list[Kept] = []
+    broken = checkpoint(tmp_path)
+    Path(broken.files[0].path).unlink()
+    uploader.add_checkpoint(CLAIM, broken, words.append)
+    assert drained() is None
+    assert words[0].problem is not None
+    assert [type(fact) for fact in registry.facts] == [ArtifactFailed]
+
+
+def test_no_checkpoint_stands_behind_a_file_that_is_missing(
+    uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    words: list[Kept] = []
+    uploader.add(CLAIM, Made(path=str(tmp_path / "gone"), name="paper.pdf", content_type="x/y"))
+    uploader.add_checkpoint(CLAIM, checkpoint(tmp_path), words.append)
+    assert drained() is not None
+    assert words == [Kept(1, "a file before it could not be kept")]
+    assert names_of(registry) == []

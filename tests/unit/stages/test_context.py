@@ -14,6 +14,7 @@ from events.catalog import Fact, RunLog, StageCompleted, StageMetric, StageProgr
 from events.errors import Canceled
 from events.runs import ProbeSpec
 from stages.context import Context
+from stages.testing import MemoryCheckpoints
 
 
 @dataclass
@@ -60,7 +61,13 @@ def clock() -> HandClock:
 @pytest.fixture
 def context(tmp_path: Path, listener: Listener, clock: HandClock) -> Context:
     return Context(
-        run_id="r", attempt=1, spec=ProbeSpec(), workspace=tmp_path, clock=clock, reporter=listener
+        run_id="r",
+        attempt=1,
+        spec=ProbeSpec(),
+        workspace=tmp_path,
+        clock=clock,
+        reporter=listener,
+        checkpoints=MemoryCheckpoints(),
     )
 
 

@@ -13,6 +13,7 @@ from events.errors import Canceled, PipelineError
 from events.runs import ProbeSpec
 from stages.context import Context
 from stages.pipeline import TRACEBACK_MAX, Pipeline, classify, run_pipeline
+from stages.testing import MemoryCheckpoints
 
 
 @dataclass
@@ -31,7 +32,13 @@ class Listener:
 def facts_of(pipeline: Pipeline) -> list[Fact]:
     listener = Listener()
     context = Context(
-        run_id="r", attempt=1, spec=ProbeSpec(), workspace=Path(), clock=SystemClock(), reporter=listener
+        run_id="r",
+        attempt=1,
+        spec=ProbeSpec(),
+        workspace=Path(),
+        clock=SystemClock(),
+        reporter=listener,
+        checkpoints=MemoryCheckpoints(),
     )
     run_pipeline(pipeline, context)
     return listener.facts

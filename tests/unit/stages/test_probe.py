@@ -20,6 +20,7 @@ from stages.context import Context
 from stages.pipeline import failure_of
 from stages.probe.pipeline import ENDINGS, run, write_artifact
 from stages.registry import PIPELINES, Entry, installed, load, missing
+from stages.testing import MemoryCheckpoints
 
 
 @dataclass
@@ -57,7 +58,15 @@ class Listener:
 
 def context_for(spec: Spec, workspace: Path = Path()) -> tuple[Context, Listener, HandClock]:
     listener, clock = Listener(), HandClock()
-    context = Context(run_id="r", attempt=1, spec=spec, workspace=workspace, clock=clock, reporter=listener)
+    context = Context(
+        run_id="r",
+        attempt=1,
+        spec=spec,
+        workspace=workspace,
+        clock=clock,
+        reporter=listener,
+        checkpoints=MemoryCheckpoints(),
+    )
     return context, listener, clock
 
 

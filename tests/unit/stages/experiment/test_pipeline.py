@@ -18,7 +18,7 @@ from stages.experiment import pipeline, search
 from stages.experiment.data import Sealed
 from stages.experiment.trial import Diverged
 from stages.pipeline import run_pipeline
-from stages.testing import RecordingReporter
+from stages.testing import MemoryCheckpoints, RecordingReporter
 
 pytestmark = pytest.mark.timeout(240)
 TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2}
@@ -26,13 +26,20 @@ STAGES = ["Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "pa
 
 
 def experiment(
-    folder: Path, idea: Any = "Dropout improves accuracy on iris", **spec: Any
+    folder: Path,
+    idea: Any = "Dropout improves accuracy on iris",
+    *,
+    checkpoints: MemoryCheckpoints | None = None,
+    reporter: RecordingReporter | None = None,
+    **spec: Any,
 ) -> RecordingReporter:
-    reporter = RecordingReporter()
+    checkpoints = checkpoints or MemoryCheckpoints()
+    reporter = reporter or RecordingReporter()
     raw = {"idea": idea, "preset": "quick", "nodes": TINY, **spec}
     context = Context(
-        run_id="01K00000000000000000000001", attempt=1, spec=read_spec("experiment", raw), workspace=folder,
-        clock=SystemClock(), reporter=reporter,
+        run_id="01K00000000000000000000001", attempt=checkpoints.attempt,
+        spec=read_spec("experiment", raw), workspace=folder, clock=SystemClock(), reporter=reporter,
+        checkpoints=checkpoints,
     )  # fmt: skip
     run_pipeline(pipeline.run, context)
     return reporter

@@ -1,0 +1,32 @@
+"""What a later attempt of the same run can go on from, as a pipeline sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A checkpoint that an earlier attempt left: its state as JSON, its files by their names."""
+
+    attempt: int
+    state: Mapping[str, Any]
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+class Checkpoints(Protocol):
+    """Where checkpoints are kept, outside the pod."""
+
+    def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
+        """Keep a checkpoint in the place of the one with this name; return why it is not safe (yet).
+
+        Nobody writes to `files` any more.
+        """
+        ...
+
+    def restored(self, name: str) -> Restored | None:
+        """Return what an earlier attempt kept under this name."""
+        ...

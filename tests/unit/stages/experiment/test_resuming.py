@@ -1,0 +1,143 @@
+"""An experiment that goes on from a checkpoint: nothing is done twice, and everything comes out the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events import catalog as c
+from events.clock import SystemClock
+from events.runs import read_spec
+from stages.checkpoints import Restored
+from stages.context import Context
+from stages.experiment import pipeline
+from stages.pipeline import run_pipeline
+from stages.testing import MemoryCheckpoints, RecordingReporter
+
+pytestmark = pytest.mark.timeout(240)
+RUN = "01K00000000000000000000001"
+SPEC = {
+    "idea": "Dropout improves accuracy on iris",
+    "preset": "quick",
+    "nodes": {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2},
+}
+ORDER = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper")
+
+
+@dataclass
+class Diary(MemoryCheckpoints):
+    """Remembers what was kept after each checkpoint, and what had been announced before it."""
+
+    reporter: RecordingReporter = field(default_factory=RecordingReporter)
+    pages: list[tuple[str, dict[str, Restored], int]] = field(default_factory=list)
+
+    def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
+        # not `super()`: a dataclass with slots is another class than the one that was written
+        problem = MemoryCheckpoints.keep(self, name, state, files)
+        self.pages.append((name, dict(self.kept), len(self.reporter.facts)))
+        return problem
+
+
+def attempt(folder: Path, checkpoints: MemoryCheckpoints, reporter: RecordingReporter) -> None:
+    context = Context(
+        run_id=RUN, attempt=checkpoints.attempt, spec=read_spec("experiment", SPEC), workspace=folder,
+        clock=SystemClock(), reporter=reporter, checkpoints=checkpoints,
+    )  # fmt: skip
+    run_pipeline(pipeline.run, context)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Diary:
+    """An experiment that nobody disturbed, with its diary."""
+    diary = Diary()
+    attempt(tmp_path_factory.mktemp("whole"), diary, diary.reporter)
+    assert isinstance(diary.reporter.facts[-1], c.RunCompleted)
+    return diary
+
+
+def results(*reporters: RecordingReporter) -> dict[str, Any]:
+    """Return the numbers of a run, without what may differ: times, and who did it."""
+    (path,) = [kept.path for each in reporters for kept in each.files if kept.name.endswith("results.json")]
+    found: dict[str, Any] = json.loads(path.read_text())
+    del found["setting"]["attempt"]
+    return _timeless(found)
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _timeless(each) for name, each in value.items() if "seconds" not in name}
+    return [_timeless(each) for each in value] if isinstance(value, list) else value
+
+
+# after the first checkpoint inside a stage, and after its last one
+@pytest.mark.parametrize(
+    ("stage", "where"),
+    [
+        ("Stage_1", "first"),
+        ("Stage_3", "first"),
+        ("validation", "first"),
+        ("Stage_2", "last"),
+        ("validation", "last"),
+        ("plots", "last"),
+    ],
+)
+def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
+    whole: Diary, tmp_path: Path, stage: str, where: str
+) -> None:
+    numbers = [number for number, (name, _, _) in enumerate(whole.pages) if name == stage]
+    _, kept, said = whole.pages[numbers[0 if where == "first" else -1]]
+    second = MemoryCheckpoints(attempt=2, found=kept)
+    reporter = RecordingReporter()
+    attempt(tmp_path, second, reporter)
+    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
+
+    before = RecordingReporter(whole.reporter.facts[:said])
+    executed = [each.node for each in before.of(c.NodeExecuting)]
+    assert not set(executed) & {each.node for each in reporter.of(c.NodeExecuting)}
+    done = {each.stage for each in before.of(c.StageCompleted)}
+    assert not done & {each.stage for each in reporter.of(c.StageStarted)}
+    restored = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
+    assert set(restored.values()) <= {1}
+    told = [each.message for each in reporter.of(c.RunLog)]
+    assert sum("resuming after it" in each for each in told) == len(
+        {name for name in ORDER if name in kept and kept[name].state["is_complete"]}
+    )
+    assert results(reporter) == results(whole.reporter)
+    assert reporter.facts[-1] == whole.reporter.facts[-1], "the summary states the same verdict"
+
+
+def test_a_third_attempt_knows_who_tried_which_node(whole: Diary, tmp_path: Path) -> None:
+    _, kept, _ = next(page for page in whole.pages if page[0] == "Stage_3")
+    diary = Diary(attempt=2, found=kept)
+    attempt(tmp_path / "second", diary, diary.reporter)
+    _, kept_by_both, _ = next(page for page in diary.pages if page[0] == "Stage_3")
+    reporter = RecordingReporter()
+    third = MemoryCheckpoints(attempt=3, found={**kept, "Stage_3": kept_by_both["Stage_3"]})
+    attempt(tmp_path / "third", third, reporter)
+    by = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
+    assert by == {} or set(by.values()) <= {1, 2}
+    assert results(reporter) == results(whole.reporter)
+
+
+def test_a_finished_stage_behind_a_gap_is_searched_again(whole: Diary, tmp_path: Path) -> None:
+    kept = {name: each for name, each in whole.kept.items() if name != "Stage_2"}
+    reporter = RecordingReporter()
+    attempt(tmp_path, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    started = [each.stage for each in reporter.of(c.StageStarted)]
+    assert started == ["Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper"]
+    assert {each.node for each in reporter.of(c.NodeExecuting)} <= {"Stage_2/1", "Stage_2/2"}
+    assert results(reporter) == results(whole.reporter)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told_and_not_used(whole: Diary, tmp_path: Path) -> None:
+    kept = {**whole.kept, "Stage_1": Restored(1, {"is_complete": True, "found": {"tried": "nonsense"}})}
+    reporter = RecordingReporter()
+    attempt(tmp_path, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    assert any("cannot be read" in each.message for each in reporter.of(c.RunLog))
+    assert {each.stage for each in reporter.of(c.StageStarted)} == set(ORDER)
+    assert results(reporter) == results(whole.reporter)
