@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import bson
 from bson.codec_options import CodecOptions
-from pymongo.errors import NotPrimaryError
+from pymongo.errors import NetworkTimeout, NotPrimaryError
 
 from control_plane.store.schema import INDEXES
 from scripts.simulation.store.indexes import Collision, Uniqueness, unique_indexes
@@ -57,6 +57,10 @@ class Weather(Protocol):
         """Raises for an answer that gets lost: all is applied and committed."""
         ...
 
+    def is_late(self, call: Call, arrive: Callable[[], object]) -> bool:
+        """Say whether the client gives up before its write arrives; `arrive` then lets it, whenever."""
+        ...
+
 
 class Calm:
     """Nothing happens."""
@@ -68,6 +72,9 @@ class Calm:
     def applied(self, call: Call) -> None: ...
 
     def after(self, call: Call) -> None: ...
+
+    def is_late(self, call: Call, arrive: Callable[[], object]) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +162,16 @@ class Collection:
             self.buckets.setdefault(record.document.get(name), {})[identity] = None
 
 
+Witness = Callable[[str, Document | None, Document | None], None]
+
+
 @dataclass(slots=True)
 class ReplicaSet:
     """One deployment, shared by the faces of all clients."""
 
     clock: Callable[[], datetime]
     weather: Weather = field(default_factory=Calm)
+    witness: Witness = lambda name, before, after: None
     term: int = 1
     rolled_back: int = 0
     _collections: dict[str, Collection] = field(default_factory=dict)
@@ -188,6 +199,11 @@ class ReplicaSet:
     def write(self, call: Call, step: Callable[[Collection], T]) -> T:
         """Write, wait for a majority, answer; also a write that changes nothing waits for what it saw."""
         self.weather.before(call)
+        if self.weather.is_late(call, lambda: self._take_effect(call, step)):
+            raise NetworkTimeout(f"no answer to {call.operation}")
+        return self._take_effect(call, step)
+
+    def _take_effect(self, call: Call, step: Callable[[Collection], T]) -> T:
         problem: Exception | None = None
         try:
             result = step(self.collection(call.collection))
@@ -212,10 +228,16 @@ class ReplicaSet:
             undo = self._uncommitted.pop(0)
             self._committed_count += 1
             del undo.collection.committed[undo.identity]
+            after = undo.collection.records.get(undo.identity)
             for later in self._uncommitted:
                 if later.collection is undo.collection and later.identity == undo.identity:
-                    undo.collection.committed[undo.identity] = later.before
+                    after = undo.collection.committed[undo.identity] = later.before
                     break
+            self.witness(
+                undo.collection.name,
+                None if undo.before is None else undo.before.document,
+                None if after is None else after.document,
+            )
 
     def step_down(self) -> None:
         """Elect another primary: what no majority has is gone, and whoever waits hears an error."""

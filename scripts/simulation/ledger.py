@@ -1,0 +1,113 @@
+"""What really happened, written down by those who did it: the truth that the store is held against."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from events.catalog import Fact
+from events.outbox import Attempt, Intention, Outbox
+from events.outgoing import said
+from events.pipe import Said
+from events.settlement import End
+
+AttemptName = tuple[str, int]
+
+
+class Owner(Protocol):
+    """Somebody who works for an attempt."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def pod(self) -> str: ...
+
+    def is_live(self) -> bool:
+        """Say whether its child runs and it trusts its lease, at this very moment."""
+        ...
+
+    def is_over(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The truth of one history."""
+
+    violations: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    told: dict[AttemptName, dict[int, Said]] = field(default_factory=dict)
+    cut_short: set[AttemptName] = field(default_factory=set)  # their log's end was lost with a disk
+    failed: set[AttemptName] = field(default_factory=set)  # their child failed by itself
+    submitted: list[str] = field(default_factory=list)
+    canceled: set[str] = field(default_factory=set)  # acknowledged to the user
+    owners: dict[str, list[Owner]] = field(default_factory=dict)
+    doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
+
+    def blame(self, what: str) -> None:
+        """Write a violation down."""
+        if what not in self.violations:
+            self.violations.append(what)
+
+    def tell(self, name: AttemptName, last: int, facts: Sequence[Fact | Said]) -> None:
+        """Note which sequences an outbox gave."""
+        told = self.told.setdefault(name, {})
+        for sequence, fact in enumerate(facts, last - len(facts) + 1):
+            told[sequence] = said(fact)
+        self.counts["events"] += len(facts)
+
+    def own(self, owner: Owner) -> None:
+        """Note that somebody begins to work for a run."""
+        others = [each for each in self.owners.get(owner.run_id, ()) if not each.is_over()]
+        self.owners[owner.run_id] = [*others, owner]
+        self.look()
+
+    def look(self) -> None:
+        """Look for a run with two live owners."""
+        for run_id, owners in self.owners.items():
+            if len(owners) > 1:
+                live = [each for each in owners if each.is_live()]
+                if len(live) > 1:
+                    names = ", ".join(f"{each.pod} (attempt {each.attempt})" for each in live)
+                    self.blame(f"run {run_id} has two live owners: {names}")
+
+    def live(self, name: AttemptName) -> Owner | None:
+        """Return the live owner of an attempt, if it has one."""
+        owners = self.owners.get(name[0], ())
+        return next((each for each in owners if each.attempt == name[1] and each.is_live()), None)
+
+
+class WitnessedOutbox(Outbox):
+    """The real outbox, which also tells the ledger what it took."""
+
+    ledger: Ledger
+    disk: str
+
+    def open_attempt(self, run_id: str, attempt: int, *, token: str, source: str, collection: str) -> Attempt:
+        """Begin an attempt; its claim is in doubt no more."""
+        opened = super().open_attempt(run_id, attempt, token=token, source=source, collection=collection)
+        self.ledger.doubts.setdefault(self.disk, set()).discard(token)
+        return opened
+
+    def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:
+        """Keep facts."""
+        last = super().append(run_id, attempt, facts)
+        self.ledger.tell((run_id, attempt), last, facts)
+        return last
+
+    def append_end(self, run_id: str, attempt: int, fact: Fact | Said, how: End) -> Intention:
+        """Keep the end."""
+        intention = super().append_end(run_id, attempt, fact, how)
+        self.ledger.tell((run_id, attempt), intention.attempt.last, [fact])
+        return intention
+
+
+def undelivered(outbox: Outbox) -> set[AttemptName]:
+    """Return the attempts of which an outbox still holds events."""
+    return {(row.run_id, row.attempt) for row in outbox.batch(100_000, 1 << 30)}

@@ -1,0 +1,29 @@
+"""Which classes of the product a history is made of: the real ones, unless a bug is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from control_plane.projector import Projector
+from control_plane.store.events import Events
+from control_plane.store.runs import Runs
+from events.delivery import Ingest
+from pod_worker.intent import Intent
+from pod_worker.queue import MongoQueue
+from scripts.simulation.ledger import WitnessedOutbox
+from scripts.simulation.store.replica_set import ReplicaSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """The parts that can be exchanged for broken ones."""
+
+    runs: Callable[..., Runs] = Runs
+    events: Callable[..., Events] = Events
+    projector: Callable[..., Projector] = Projector
+    queue: Callable[..., MongoQueue] = MongoQueue
+    intent: Callable[..., Intent] = Intent
+    outbox: Callable[..., WitnessedOutbox] = WitnessedOutbox
+    ingest: Callable[[Ingest], Ingest] = lambda ingest: ingest
+    servers: Callable[..., ReplicaSet] = ReplicaSet

@@ -1,0 +1,215 @@
+"""Replicas of the control plane: the real parts, on the double, in a process that can die anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, Final, TypeVar
+
+from control_plane.catch_up import CatchUp
+from control_plane.chronicle import Chronicler
+from control_plane.decisions import Decider
+from control_plane.direct import DirectEvents
+from control_plane.ingest import Ingestor
+from control_plane.ingest import Sender as Principal
+from control_plane.projector import Projector
+from control_plane.rescuer import Rescuer
+from control_plane.store.documents import Documents
+from control_plane.store.events import Events
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.runs import Runs
+from control_plane.store.submissions import Submissions
+from control_plane.submission import Submitter
+from control_plane.sweeper import Sweeper
+from events.clock import Ids
+from events.codec import decode_ndjson
+from events.delivery import Declined, Rejection, Taken
+from events.errors import PodfleetError, Transient
+from scripts.simulation.kernel import Hub, Node, NodeClock
+from scripts.simulation.ledger import Ledger
+from scripts.simulation.product import Product
+from scripts.simulation.store.driver import async_database
+from scripts.simulation.store.replica_set import ReplicaSet
+from scripts.simulation.turns import driven
+
+T = TypeVar("T")
+
+TTL_S: Final = 12.0  # of a lease, in simulated histories: short, so that much happens in little time
+RENEW_EVERY_S: Final = 2.0
+SWEEP_EVERY_S: Final = 2.0
+RESCUE_EVERY_S: Final = 2.0
+CATCH_UP_EVERY_S: Final = 4.0
+LOG_GRACE_S: Final = 20.0
+REQUEST_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Reply:
+    """The answer to one request, when it comes."""
+
+    arrived: Event = field(default_factory=Event)
+    value: Any = None
+    error: PodfleetError | None = None
+
+
+@dataclass(slots=True)
+class Parts:
+    """One wired control plane."""
+
+    ingestor: Ingestor
+    submitter: Submitter
+    decider: Decider
+    sweeper: Sweeper
+    catch_up: CatchUp
+    rescuer: Rescuer
+
+
+@dataclass(slots=True)
+class Replica:
+    """One process of the control plane."""
+
+    hub: Hub
+    node: Node
+    servers: ReplicaSet
+    ids: Ids
+    ledger: Ledger
+    product: Product
+    parts: Parts | None = None
+    pending: list[Reply] = field(default_factory=list)
+
+    def boot(self) -> None:
+        """Start the process."""
+        self.node.is_up = True
+        self.parts = parts = self._wire()
+        for name, every_s, step in (
+            ("sweeper", SWEEP_EVERY_S, parts.sweeper.run_once),
+            ("catch-up", CATCH_UP_EVERY_S, parts.catch_up.run_once),
+            ("rescuer", RESCUE_EVERY_S, parts.rescuer.run_once),
+        ):
+            self.hub.spawn(name, self.node, self._loop(every_s, step))
+
+    def kill(self) -> None:
+        """End the process at once; whoever waits for an answer sees the connection break."""
+        self.hub.kill(self.node)
+        self.parts = None
+        for reply in self.pending:
+            reply.error = Transient("INGEST_UNREACHABLE", "the connection broke")
+            reply.arrived.set()
+        self.pending.clear()
+
+    def ask(self, step: Callable[[Parts], Awaitable[T]]) -> Reply:
+        """Hand a request over; it is worked on in a line of its own."""
+        reply = Reply()
+        self.pending.append(reply)
+
+        def work() -> None:
+            assert self.parts is not None
+            try:
+                reply.value = driven(step(self.parts))
+            except PodfleetError as error:
+                reply.error = error
+            self.pending.remove(reply)
+            reply.arrived.set()
+
+        self.hub.spawn("request", self.node, work)
+        return reply
+
+    def _loop(self, every_s: float, step: Callable[[], Awaitable[object]]) -> Callable[[], None]:
+        def loop() -> None:
+            self.hub.wait(None, every_s * self.hub.chance.random())
+            while True:
+                try:
+                    driven(step())
+                except Transient:
+                    self.ledger.counts["steps put off"] += 1
+                self.hub.wait(None, every_s)
+
+        return loop
+
+    def _wire(self) -> Parts:
+        db = async_database(self.servers, self.node.name)
+        clock = NodeClock(self.hub, self.node)
+        runs: Runs = self.product.runs(db)
+        events: Events = self.product.events(db)
+        documents = Documents(db)
+        chronicler = Chronicler(events, documents, clock, self.ids)
+        projector: Projector = self.product.projector(runs, events, documents, chronicler, clock, self.ids)
+        direct = DirectEvents(runs, events, clock, self.ids)
+        return Parts(
+            ingestor=Ingestor(runs, events, documents, projector, direct, clock, self.ids),
+            submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids),
+            decider=Decider(runs, documents, self.ids, clock),
+            sweeper=Sweeper(runs, chronicler),
+            catch_up=CatchUp(runs, events, projector, log_grace_s=LOG_GRACE_S),
+            rescuer=Rescuer(runs, clock, self.ids, ttl_s=TTL_S, gap_max_s=3 * RESCUE_EVERY_S),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOdds:
+    """How probable each mishap of one request is."""
+
+    lost: float = 0.0
+    eaten: float = 0.0
+    twice: float = 0.0
+    busy: float = 0.0
+
+
+@dataclass(slots=True)
+class Balancer:
+    """The way over HTTP to some replica that is up."""
+
+    hub: Hub
+    replicas: Sequence[Replica]
+    ledger: Ledger
+    odds: HttpOdds = field(default_factory=HttpOdds)
+    is_away: bool = False
+
+    def ask(self, step: Callable[[Parts], Awaitable[T]], *, timeout_s: float = REQUEST_S) -> T:
+        """Return the answer. Raises `Transient` when none came, and what the control plane refuses."""
+        self.hub.note("request")
+        self.hub.wait(None, 0.02 * self.hub.chance.random())
+        up = [each for each in self.replicas if each.node.is_up]
+        if self.is_away or not up:
+            raise Transient("INGEST_UNREACHABLE", "nobody answers")
+        if self._strikes(self.odds.lost, "http: request lost"):
+            raise Transient("INGEST_UNREACHABLE", "the request was lost")
+        if self._strikes(self.odds.busy, "http: 503"):
+            raise Transient("INGEST_UNAVAILABLE", "busy", retry_after_s=1.0)
+        reply = self.hub.chance.choice(up).ask(step)
+        if self._strikes(self.odds.twice, "http: delivered twice"):
+            self.hub.chance.choice(up).ask(step)
+        if not self.hub.wait(reply.arrived, timeout_s):
+            raise Transient("INGEST_UNREACHABLE", "no answer in time")
+        if self._strikes(self.odds.eaten, "http: answer lost"):
+            raise Transient("INGEST_UNREACHABLE", "the answer was lost")
+        if reply.error is not None:
+            raise reply.error
+        value: T = reply.value
+        return value
+
+    def _strikes(self, odds: float, what: str) -> bool:
+        if not odds or self.hub.chance.random() >= odds:
+            return False
+        self.ledger.faults[what] += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedIngest:
+    """The sender's way to the control plane."""
+
+    balancer: Balancer
+    pod: str
+
+    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+        """Hand events over, in order. Raises `Transient` when no verdict came."""
+        decoded = decode_ndjson(b"\n".join(lines))
+        principal = Principal(self.pod, may_decide=False)
+        answer = self.balancer.ask(lambda parts: parts.ingestor.take(decoded, principal), timeout_s=timeout_s)
+        names = (name.rpartition("/") for name in answer.fenced)
+        return Taken(
+            tuple(Rejection(each.line, each.code, each.message, each.id) for each in answer.rejected),
+            frozenset((run_id, int(attempt)) for run_id, _, attempt in names),
+        )

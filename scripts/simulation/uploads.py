@@ -1,0 +1,109 @@
+"""Files on their way to object storage, simulated: they take time, fail at times, stand still on order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Final
+
+from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.errors import Conflict, Transient
+from events.outbox import Outbox
+from events.pipe import Made
+from pod_worker.claim import Claim
+from scripts.simulation.kernel import Hub, Node, NodeClock
+from scripts.simulation.ledger import AttemptName, Ledger
+
+FAILS: Final = 0.05
+RETRY_S: Final = 1.0
+NEVER_S: Final = 1e9
+
+
+@dataclass(slots=True)
+class _Batch:
+    waiting: int = 0
+    problems: list[str] = field(default_factory=list)
+    idle: Event = field(default_factory=Event)
+    is_dropped: bool = False
+
+
+@dataclass(slots=True)
+class SimulatedUploads:
+    """Keeps the promises of the real uploader, without a network."""
+
+    hub: Hub
+    node: Node
+    clock: NodeClock
+    outbox: Outbox
+    ledger: Ledger
+    _batches: dict[AttemptName, _Batch] = field(default_factory=dict)
+    _may_send: Event = field(default_factory=Event)
+
+    def __post_init__(self) -> None:
+        self._may_send.set()
+
+    def add(self, claim: Claim, made: Made) -> None:
+        """Take a file; it is sent beside everything else."""
+        batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
+        batch.waiting += 1
+        batch.idle.clear()
+        self.hub.spawn("upload", self.node, lambda: self._send(claim, made, batch))
+
+    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+        """Wait until the deadline; return why a file is not kept, None when every file is."""
+        name = (claim.run_id, claim.attempt)
+        batch = self._batches.get(name)
+        if batch is None:
+            return None
+        self.clock.wait(batch.idle, max(0.0, deadline_s - self.clock.monotonic_s()))
+        if batch.waiting:
+            return f"{batch.waiting} files are not uploaded yet"
+        self._batches.pop(name, None)
+        return "; ".join(batch.problems) or None
+
+    def has_waiting(self, claim: Claim) -> bool:
+        """Say whether `drain` has still to answer for a file of the attempt."""
+        return (claim.run_id, claim.attempt) in self._batches
+
+    def suspend(self) -> None:
+        """Send nothing more."""
+        self._may_send.clear()
+
+    def resume(self) -> None:
+        """Go on."""
+        self._may_send.set()
+
+    def forget(self, claim: Claim) -> None:
+        """Give an attempt's files up."""
+        batch = self._batches.pop((claim.run_id, claim.attempt), None)
+        if batch is not None:
+            batch.is_dropped = True
+
+    def _send(self, claim: Claim, made: Made, batch: _Batch) -> None:
+        self.hub.wait(None, 1.5 * self.hub.chance.random())
+        self.clock.wait(self._may_send, NEVER_S)
+        if batch.is_dropped:
+            return
+        self.hub.note(f"upload {made.name}")
+        if self.hub.chance.random() < FAILS:
+            self.ledger.faults["upload: failed"] += 1
+            self.ledger.failed.add((claim.run_id, claim.attempt))
+            batch.problems.append(f"{made.name}: storage refuses it")
+            self._register(claim, ArtifactFailed(name=made.name, code="UPLOAD_FAILED", message="refused"))
+        else:
+            key = f"runs/{claim.run_id}/a{claim.attempt}/0123456789abcdef/{made.name}"
+            self._register(claim, ArtifactRegistered(name=made.name, key=key, size=3, sha256="0" * 64))
+        batch.waiting -= 1
+        if not batch.waiting:
+            batch.idle.set()
+
+    def _register(self, claim: Claim, fact: Fact) -> None:
+        while True:
+            try:
+                self.outbox.append(claim.run_id, claim.attempt, [fact])
+            except Conflict:
+                return  # the attempt ended without waiting for this file
+            except Transient:
+                self.hub.wait(None, RETRY_S)
+                continue
+            return
