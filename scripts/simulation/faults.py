@@ -20,6 +20,7 @@ RETURN_MAX_S: Final = 12.0
 OUTAGE_MAX_S: Final = 20.0
 STORE_JUMP_MAX_S: Final = 90.0
 POD_JUMP_MAX_S: Final = 40.0
+REVIVE_EVERY_S: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -77,8 +78,10 @@ class Nature:
         for replica in world.replicas:
             if not replica.node.is_up:
                 replica.boot()
-        for pod in world.pods:
-            self.revive(pod)
+        while True:
+            for pod in world.pods:
+                self.revive(pod)
+            world.hub.wait(None, REVIVE_EVERY_S)
 
     def revive(self, pod: Pod) -> None:
         """Start a pod's program, where it does not run."""
