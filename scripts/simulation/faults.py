@@ -16,8 +16,8 @@ from scripts.simulation.weather import Odds, Storm
 
 FAULTS_MAX: Final = 14
 DOOM_MAX: Final = 60
-RETURN_MAX_S: Final = 12.0
-OUTAGE_MAX_S: Final = 20.0
+RETURN_MAX_S: Final = 30.0
+OUTAGE_MAX_S: Final = 35.0
 STORE_JUMP_MAX_S: Final = 90.0
 POD_JUMP_MAX_S: Final = 40.0
 REVIVE_EVERY_S: Final = 2.0

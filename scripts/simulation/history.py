@@ -87,9 +87,9 @@ def _play(hub: Hub, ledger: Ledger, home: Path, product: Product) -> Judge:
     hub.spawn("nature", world.nature, nature.work)
 
     def is_done() -> bool:
-        if not nature.is_calm or hub.now_s < nature.until_s or not judge.is_settled():
+        if not nature.is_calm or not judge.is_settled():
             return False
-        return not any(pod.pending() for pod in world.pods)
+        return all(pod.now is not None and not pod.pending() for pod in world.pods)
 
     try:
         hub.run(is_done, limit_s=nature.until_s + EVENTUALLY_S)

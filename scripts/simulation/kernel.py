@@ -56,7 +56,6 @@ class Actor:
     work: greenlet.greenlet
     wake_s: float
     flag: Event | None = None
-    is_halted: bool = False
 
 
 @dataclass(slots=True)
@@ -159,19 +158,15 @@ class Hub:
         """Run until `is_done`, asked whenever time moves; False when `limit_s` came first."""
         draw = self.chance.random
         while True:
-            now_s = self.now_s
-            ready = [
-                each
-                for each in self._actors
-                if not each.node.is_frozen
-                and (each.wake_s <= now_s or (each.flag is not None and each.flag.is_set()))
-                and not each.is_halted
-            ]
+            ready, next_s = self._ready()
             if not ready:
                 if is_done():
                     return True
-                if not self._jump(limit_s):
+                if next_s >= limit_s:
+                    self.now_s = limit_s
                     return False
+                self.now_s = next_s
+                self.on_time()
                 continue
             self.steps += 1
             if self.steps > STEPS_MAX:
@@ -183,15 +178,18 @@ class Hub:
             if actor.work.dead and actor in self._actors:
                 self._actors.remove(actor)
 
-    def _jump(self, limit_s: float) -> bool:
-        waiting = [each.wake_s for each in self._actors if not each.node.is_frozen and not each.is_halted]
-        next_s = min(waiting, default=limit_s)
-        if next_s >= limit_s:
-            self.now_s = limit_s
-            return False
-        self.now_s = max(next_s, self.now_s)
-        self.on_time()
-        return True
+    def _ready(self) -> tuple[list[Actor], float]:
+        """Return who can go on now, and when the next of the others can."""
+        now_s, next_s = self.now_s, float("inf")
+        ready = []
+        for actor in self._actors:
+            if actor.node.is_frozen:
+                continue
+            if actor.wake_s <= now_s or (actor.flag is not None and actor.flag.is_set()):
+                ready.append(actor)
+            elif actor.wake_s < next_s:
+                next_s = actor.wake_s
+        return ready, next_s
 
     def close(self) -> None:
         """Let go of every actor; whatever it does on its way out reaches nothing any more."""

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 TTL_S: Final = 12.0  # of a lease, in simulated histories: short, so that much happens in little time
 RENEW_EVERY_S: Final = 2.0
-SWEEP_EVERY_S: Final = 2.0
+SWEEP_EVERY_S: Final = 3.0
 RESCUE_EVERY_S: Final = 2.0
 CATCH_UP_EVERY_S: Final = 4.0
 LOG_GRACE_S: Final = 20.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +50,12 @@ class Storm:
             raise ServerSelectionTimeoutError("no server can be reached")
         if self._strikes(self.odds.lost, "store: request lost"):
             raise self._broken()
+
+    def order(self, count: int) -> Sequence[int]:
+        places = list(range(count))
+        if self.odds.cut:
+            self.hub.chance.shuffle(places)
+        return places
 
     def between(self, call: Call) -> None:
         if self.odds.cut:

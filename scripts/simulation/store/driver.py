@@ -43,8 +43,8 @@ def async_database(servers: ReplicaSet, client: str) -> AsyncDatabase[Document]:
 class Changed:
     """What one update did."""
 
-    before: Document | None
-    after: Document | None
+    before: bytes | None = None
+    after: bytes | None = None
     matched: int = 0
     modified: int = 0
     upserted: Any = None
@@ -206,8 +206,9 @@ class SyncCollection:
         call = self._call("bulk_write", is_write=True)
 
         def step(collection: state.Collection) -> None:
-            for index, operation in enumerate(operations):
-                if index:
+            for turn, index in enumerate(self.servers.weather.order(len(operations))):
+                operation = operations[index]
+                if turn:
                     self.servers.weather.between(call)
                 try:
                     self._one(collection, operation, encoded[index], counts, upserted, index)
@@ -219,6 +220,7 @@ class SyncCollection:
         self.servers.write(call, step)
         outcome = {"writeErrors": problems, "writeConcernErrors": [], **counts, "upserted": upserted}
         if problems:
+            problems.sort(key=lambda problem: problem["index"])
             raise BulkWriteError(outcome)
         return BulkWriteResult(outcome, acknowledged=True)
 
@@ -294,8 +296,8 @@ class SyncCollection:
             raise
         except WriteError as error:  # for this command the server has no errors of single writes
             raise OperationFailure(str(error), error.code, error.details) from None
-        document = changed.after if return_document else changed.before
-        return None if document is None else projected(document, projection)
+        raw = changed.after if return_document else changed.before
+        return None if raw is None else projected(bson.decode(raw, OPTIONS), projection)
 
     def delete_one(self, query: Filter) -> DeleteResult:
         """Take the first document that matches away."""
@@ -324,16 +326,16 @@ class SyncCollection:
             records = [each for each in records if each.document is first]
         if not records:
             if not upsert:
-                return Changed(None, None)
+                return Changed()
             identity, raw = _encoded(updated(_copy(seed(query)), update, Moment(now, is_insert=True)))
             self.servers.store(collection, identity, raw, is_new=True)
-            return Changed(None, bson.decode(raw, OPTIONS), upserted=identity)
+            return Changed(after=raw, upserted=identity)
         record = records[0]
         identity, raw = _encoded(updated(record.fresh(), update, Moment(now)))
         if raw == record.raw:
-            return Changed(record.fresh(), record.fresh(), matched=1)
+            return Changed(raw, raw, matched=1)
         self.servers.store(collection, identity, raw)
-        return Changed(record.fresh(), bson.decode(raw, OPTIONS), matched=1, modified=1)
+        return Changed(record.raw, raw, matched=1, modified=1)
 
     def _matching(self, collection: state.Collection, query: Filter) -> list[Record]:
         now = self.servers.now()
@@ -417,7 +419,7 @@ class AsyncFace:
 def _encoded(document: Mapping[str, Any]) -> tuple[Any, bytes]:
     """Return a document's id and its bytes, as the driver sends them."""
     raw = bytes(document.raw) if isinstance(document, RawBSONDocument) else bson.encode(document)
-    identity = bson.decode(raw, OPTIONS).get("_id", MISSING)
+    identity = document.get("_id", MISSING)
     if not isinstance(identity, str):
         raise NotImplementedError(f"a document whose _id is no text: {identity!r}")
     return identity, raw

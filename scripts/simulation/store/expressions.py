@@ -36,10 +36,10 @@ def evaluate(expression: Any, scope: Scope) -> Any:
     match expression:
         case str():
             return _text(expression, scope)
-        case Mapping() if len(expression) == 1 and next(iter(expression)).startswith("$"):
+        case dict() if len(expression) == 1 and next(iter(expression)).startswith("$"):
             (operator, argument), *_ = expression.items()
             return _operate(operator, argument, scope)
-        case Mapping():
+        case dict():
             _check_names(expression)
             fields = {name: evaluate(each, scope) for name, each in expression.items()}
             return {name: each for name, each in fields.items() if each is not MISSING}
@@ -95,7 +95,7 @@ def _filter(argument: Mapping[str, Any], scope: Scope) -> Any:
 
 
 def _condition(argument: Any, scope: Scope) -> Any:
-    if isinstance(argument, Mapping):
+    if isinstance(argument, dict):
         argument = [argument["if"], argument["then"], argument["else"]]
     condition, then, otherwise = argument
     return evaluate(then if is_true(evaluate(condition, scope)) else otherwise, scope)
@@ -125,7 +125,7 @@ _LAZY: Final[Mapping[str, Callable[[Any, Scope], Any]]] = {
 def _add(values: Sequence[Any]) -> Any:
     if any(each is MISSING or each is None for each in values):
         return None
-    if any(isinstance(each, bool | str | Mapping | list) for each in values):
+    if any(isinstance(each, bool | str | dict | list) for each in values):
         raise OperationFailure("$add only supports numeric or date types", 14)
     dates = [each for each in values if isinstance(each, datetime)]
     numbers = [each for each in values if not isinstance(each, datetime)]
@@ -150,7 +150,7 @@ def _merge(values: Sequence[Any]) -> Any:
     for each in values:
         if each is MISSING or each is None:
             continue
-        if not isinstance(each, Mapping):
+        if not isinstance(each, dict):
             raise OperationFailure("$mergeObjects requires object inputs", 40400)
         merged |= each
     return merged

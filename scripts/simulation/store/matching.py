@@ -38,13 +38,13 @@ def _holds(document: Mapping[str, Any], name: str, wanted: Any, now: datetime) -
 
 def is_operators(wanted: Any) -> bool:
     """Say whether a condition consists of operators, and is no value to be equal to."""
-    return isinstance(wanted, Mapping) and any(name.startswith("$") for name in wanted)
+    return isinstance(wanted, dict) and any(name.startswith("$") for name in wanted)
 
 
 def satisfies(value: Any, condition: Any, now: datetime) -> bool:
     """Say whether one element of an array is what `$pull` asks for."""
-    if isinstance(condition, Mapping) and not is_operators(condition):
-        return isinstance(value, Mapping) and matches(value, condition, now)
+    if isinstance(condition, dict) and not is_operators(condition):
+        return isinstance(value, dict) and matches(value, condition, now)
     return matches({"element": value}, {"element": condition}, now)
 
 

@@ -42,7 +42,7 @@ def rank(value: Any) -> int:
             return _NULL
         case datetime():
             return _DATE
-        case Mapping():
+        case dict():
             return _OBJECT
         case list() | tuple():
             return _ARRAY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pymongo.errors import WriteError
@@ -20,13 +20,13 @@ def found(value: Any, parts: Sequence[str]) -> Iterator[Any]:
             yield from value
         return
     first, rest = parts[0], parts[1:]
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         yield from found(value.get(first, MISSING), rest)
     elif isinstance(value, list):
         if first.isdigit():
             raise NotImplementedError(f"a position in an array: {first}")
         for each in value:
-            if isinstance(each, Mapping):
+            if isinstance(each, dict):
                 yield from found(each, parts)
     else:
         yield MISSING
@@ -36,9 +36,9 @@ def evaluated(value: Any, parts: Sequence[str]) -> Any:
     """Return what an expression sees at a path: through an array, the array of what its elements have."""
     for number, part in enumerate(parts):
         if isinstance(value, list):
-            inner = [evaluated(each, parts[number:]) for each in value if isinstance(each, Mapping | list)]
+            inner = [evaluated(each, parts[number:]) for each in value if isinstance(each, dict | list)]
             return [each for each in inner if each is not MISSING]
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return MISSING
         value = value.get(part, MISSING)
     return value

@@ -95,7 +95,7 @@ def _computed(document: Document, fields: Mapping[str, Any], now: datetime) -> D
     for name, expression in fields.items():
         if name in plain:
             continue
-        if isinstance(expression, Mapping) and not is_operators(expression):
+        if isinstance(expression, dict) and not is_operators(expression):
             raise NotImplementedError(f"a nested projection: {name}")
         value = evaluate(expression, scope)
         if value is not MISSING:

@@ -7,7 +7,7 @@ the committed one. A step-down takes back every write that was not committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
@@ -45,6 +45,10 @@ class Weather(Protocol):
         """Raises for a request that never arrives: nothing is applied."""
         ...
 
+    def order(self, count: int) -> Sequence[int]:
+        """Return in which order the writes of an unordered command take effect."""
+        ...
+
     def between(self, call: Call) -> None:
         """Between two documents of one command. Raises for a command that is cut off there."""
         ...
@@ -66,6 +70,9 @@ class Calm:
     """Nothing happens."""
 
     def before(self, call: Call) -> None: ...
+
+    def order(self, count: int) -> Sequence[int]:
+        return range(count)
 
     def between(self, call: Call) -> None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pymongo.errors import WriteError
 
@@ -30,10 +30,10 @@ class Moment:
 def updated(document: dict[str, Any], update: Update, moment: Moment) -> dict[str, Any]:
     """Return `document` after `update`; the argument is used up."""
     identity = document.get("_id", MISSING)
-    if isinstance(update, Mapping):
-        _classic(document, update, moment)
-    else:
+    if isinstance(update, list):
         document = _pipeline(document, update, moment.now)
+    else:
+        _classic(document, cast("Mapping[str, Any]", update), moment)
     if identity is not MISSING and key(document.get("_id", MISSING)) != key(identity):
         message = "Performing an update on the path '_id' would modify the immutable field '_id'"
         raise WriteError(message, IMMUTABLE_FIELD, {"code": IMMUTABLE_FIELD, "errmsg": message})
@@ -126,10 +126,10 @@ def _set(target: Mapping[str, Any], fields: Mapping[str, Any], scope: Scope) -> 
 
 
 def _placed(before: Any, expression: Any, scope: Scope) -> Any:
-    is_bare = isinstance(expression, Mapping) and not is_operators(expression)
+    is_bare = isinstance(expression, dict) and not is_operators(expression)
     if not is_bare or not expression:
         return evaluate(expression, scope)
     # A bare document is merged into the one that stands there, and into each of an array.
     if isinstance(before, list):
         return [_placed(each, expression, scope) for each in before]
-    return _set(before if isinstance(before, Mapping) else {}, expression, scope)
+    return _set(before if isinstance(before, dict) else {}, expression, scope)

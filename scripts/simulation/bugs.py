@@ -1,0 +1,198 @@
+"""Known bugs, planted one at a time: a search that does not find them proves nothing.
+
+Each is the product with one part exchanged; nothing in the product can be switched to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.projection import fold
+from control_plane.projector import Projector, _view_of
+from control_plane.run import Run
+from control_plane.store.database import answers
+from control_plane.store.events import Events
+from control_plane.store.events import decode as decode_event
+from control_plane.store.runs import Found, Runs
+from control_plane.store.runs import decode as decode_run
+from events import journal
+from events.delivery import Declined, Ingest, Taken
+from events.envelope import Event
+from events.errors import Transient
+from events.lifecycle import Failures, Standing, Status
+from events.outbox import Attempt
+from events.outgoing import Row
+from events.settlement import End, settle_decision
+from pod_worker.claim import Claim
+from pod_worker.intent import Intent
+from pod_worker.queue import MongoQueue
+from scripts.simulation.ledger import WitnessedOutbox
+from scripts.simulation.product import Product
+from scripts.simulation.store.replica_set import Call, ReplicaSet
+
+
+class UnfencedQueue(MongoQueue):
+    """Settles whatever the run is by now: neither token nor attempt is asked for."""
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+        try:
+            self._settle_unfenced(claim, how, last, jitter)
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise Transient("mongodb_unreachable", str(error)) from error
+
+    def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float) -> None:
+        runs = self.db[claim.collection]
+        while True:
+            run = runs.find_one({"_id": claim.run_id})
+            assert run is not None
+            if run["settled"] is not None:
+                return
+            standing = Standing(
+                Status(run["status"]),
+                Failures(**run["failures"]),
+                run["maxAttempts"],
+                run["review"] == "human",
+            )
+            by = f"worker#a{claim.attempt}"
+            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter)
+            query = {"_id": claim.run_id, "revision": run["revision"]}
+            if runs.update_one(query, journal.update(decision)).matched_count:
+                return
+
+
+class RunwideOutbox(WitnessedOutbox):
+    """Goes on with the sequence of the run's last attempt on this disk."""
+
+    def open_attempt(self, run_id: str, attempt: int, *, token: str, source: str, collection: str) -> Attempt:
+        opened = super().open_attempt(run_id, attempt, token=token, source=source, collection=collection)
+        earlier = [max(told) for name, told in self.ledger.told.items() if name[0] == run_id and told]
+        if opened.last == 0 and earlier:
+            self._write(
+                lambda db: db.execute(
+                    "UPDATE attempts SET last = ? WHERE run_id = ? AND attempt = ?",
+                    (max(earlier), run_id, attempt),
+                )
+            )
+        return opened
+
+
+class ForgetfulIntent(Intent):
+    """Does not know after an error which token it had claimed with."""
+
+    def token(self) -> str | None:
+        return None
+
+
+class HastyRuns(Runs):
+    """Takes a run from its owner because it saw an expired lease once; nothing is compared."""
+
+    @answers()
+    async def rescue(self, found: Found, decision: journal.Decision) -> Found | None:
+        document = await self.db[found.collection].find_one_and_update(
+            {"_id": found.run.id}, journal.update(decision), return_document=True
+        )
+        return None if document is None else Found(found.collection, decode_run(document))
+
+
+class CarelessRuns(Runs):
+    """Commits an application without looking whether the run is still the one that was read."""
+
+    @answers()
+    async def advance(
+        self, found: Found, *, view: Mapping[str, Any], flushed: int, decision: journal.Decision | None
+    ) -> bool:
+        newest = await self.db[found.collection].find_one({"_id": found.run.id})
+        assert newest is not None
+        run = decode_run(newest)
+        return await super().advance(
+            Found(found.collection, run), view=view, flushed=flushed, decision=decision
+        )
+
+
+class UnsweptRuns(Runs):
+    """Finds no journal that waits for the sweeper."""
+
+    async def with_journal(self, collection: str) -> Sequence[Run]:
+        return []
+
+
+class HoleyEvents(Events):
+    """Takes what follows a gap for what follows the cursor."""
+
+    @answers()
+    async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
+        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
+        found = [decode_event(each) async for each in self.db.events.find(query).sort("sequence")]
+        return [each for index, each in enumerate(found) if each.sequence == (found[0].sequence or 0) + index]
+
+
+class LeapingProjector(Projector):
+    """Moves the cursor over a gap."""
+
+    async def apply(self, run_id: str, attempt: int) -> int:
+        found = await self.runs.find(run_id)
+        if found is None or attempt != found.run.attempt:
+            return (
+                await super().apply(run_id, attempt)
+                if found is not None and attempt < found.run.attempt
+                else 0
+            )
+        stretch = await self.events.stretch(run_id, attempt, found.run.last_event_seq)
+        if not stretch:
+            return found.run.last_event_seq
+        record = await self.documents.attempt(run_id, attempt)
+        folded = fold(_view_of(found.run, record), stretch, (stretch[0].sequence or 1) - 1)
+        flushed = await self.chronicler.write(found.run)
+        await self._write(folded)
+        await self._commit(found, folded, flushed)
+        return folded.seq
+
+
+class ForgettingOutbox(WitnessedOutbox):
+    """Lets go of what it hands to the sender, before there is a verdict."""
+
+    def batch(self, events_max: int, bytes_max: int) -> list[Row]:
+        rows = super().batch(events_max, bytes_max)
+        self.confirm(rows)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class DroppingIngest:
+    """Takes an error for an answer: the lines are gone."""
+
+    inner: Ingest
+
+    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+        try:
+            return self.inner.post(lines, timeout_s=timeout_s)
+        except Transient:
+            return Taken()
+
+
+class OneNodeSet(ReplicaSet):
+    """Acknowledges a write before a majority has it."""
+
+    def _wait_for_majority(self, call: Call) -> None:
+        if len(self._uncommitted) > UNCOMMITTED_MAX:
+            self._replicate(self._committed_count + 1)
+
+
+UNCOMMITTED_MAX: Final = 3  # so many acknowledged writes one step-down may take back
+
+BUGS: Final[Mapping[str, Product]] = {
+    "no-fence": Product(queue=UnfencedQueue),
+    "sequence-per-run": Product(outbox=RunwideOutbox),
+    "read-then-write-rescue": Product(runs=HastyRuns),
+    "no-claim-token": Product(intent=ForgetfulIntent),
+    "no-compare-on-apply": Product(runs=CarelessRuns),
+    "apply-over-a-gap": Product(events=HoleyEvents, projector=LeapingProjector),
+    "journal-never-swept": Product(runs=UnsweptRuns),
+    "mark-before-apply": Product(outbox=ForgettingOutbox),
+    "drop-on-error": Product(ingest=DroppingIngest),
+    "one-node-is-enough": Product(servers=OneNodeSet),
+}
