@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from control_plane.projection import attempt_id
 from control_plane.projector import Projector
 from control_plane.store.events import Events
 from control_plane.store.runs import BATCH_MAX, Runs
@@ -29,7 +30,7 @@ class CatchUp:
         for collection in QUEUES:
             moved += await self._apply(collection)
             await self.runs.close_stale_logs(collection, self.log_grace_s)
-        return moved + await self._adopt()
+        return moved + await self._finish_left() + await self._adopt()
 
     async def _apply(self, collection: str) -> int:
         moved, after = 0, ""
@@ -42,6 +43,30 @@ class CatchUp:
             if len(page) < BATCH_MAX:
                 break
         return moved
+
+    async def _finish_left(self) -> int:
+        """Apply what was stored of attempts whose run went on without them."""
+        moved, after = 0, ""
+        documents = self.projector.documents
+        while page := await documents.watched(after):
+            for run_id, attempt in page:
+                moved += await self._apply_left(run_id, attempt)
+            after = attempt_id(*page[-1])
+            if len(page) < BATCH_MAX:
+                break
+        await documents.forget_watched()
+        return moved
+
+    async def _apply_left(self, run_id: str, attempt: int) -> bool:
+        found = await self.runs.find(run_id)
+        if found is None:
+            return False
+        record = await self.projector.documents.attempt(run_id, attempt)
+        cursor = found.run.last_event_seq if attempt == found.run.attempt else record.seq
+        if not await self.events.holds(run_id, attempt, cursor + 1):
+            return False
+        await self.projector.apply(run_id, attempt)
+        return True
 
     async def _adopt(self) -> int:
         adopted = 0

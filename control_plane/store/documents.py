@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
@@ -13,7 +14,11 @@ from control_plane.projection import AttemptView, Write, attempt_id
 from control_plane.run import CurrentStage, Entry
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.events import DUPLICATE_KEY
+from control_plane.store.runs import BATCH_MAX
 from events.errors import Transient
+from events.lifecycle import Status
+
+WATCH: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,19 @@ class Documents:
             end_seq=document.get("endSeq"),
         )
         return AttemptRecord(document.get("lastEventSeq", 0), view)
+
+    @answers()
+    async def watched(self, after: str) -> list[tuple[str, int]]:
+        """Return a page of attempts that were left with an open log, in id order after `after`."""
+        query = {"watchedUntil": {"$type": "date"}, "_id": {"$gt": after}}
+        cursor = self.db.attempts.find(query, {"runId": 1, "attempt": 1}).sort("_id").limit(BATCH_MAX)
+        return [(document["runId"], document["attempt"]) async for document in cursor]
+
+    @answers()
+    async def forget_watched(self) -> None:
+        """Stop to look for events of attempts that were left long ago, by the store's clock."""
+        query = {"watchedUntil": {"$type": "date"}, "$expr": {"$lt": ["$watchedUntil", "$$NOW"]}}
+        await self.db.attempts.update_many(query, {"$set": {"watchedUntil": None}})
 
     async def write(self, writes: Sequence[Write]) -> None:
         """Write secondary documents; a document that is further than `seq` already stays."""
@@ -113,8 +131,15 @@ def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
             "code": error.get("code"),
             "message": error.get("message"),
             "endedAt": entry.at,
+            "watchedUntil": _watched_until(entry),
         }
     return entry.attempt, {}
+
+
+def _watched_until(entry: Entry) -> datetime | None:
+    """Return until when somebody looks for stored events of an attempt that nobody waits for any more."""
+    is_left = entry.cause == "rescue" or entry.to in (Status.QUEUED, Status.DELAYED)
+    return entry.at + WATCH if is_left else None
 
 
 def stage_document(stage: CurrentStage | None) -> Document | None:

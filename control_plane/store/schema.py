@@ -76,7 +76,10 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
         _index("orphans", ("orphan", _UP), ("runId", _UP), **_partial(orphan=True)),
     ),
-    "attempts": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
+    "attempts": (
+        _index("by_run", ("runId", _UP), ("attempt", _UP)),
+        _index("watched", ("_id", _UP), ("watchedUntil", _UP), **_partial(watchedUntil={"$type": "date"})),
+    ),
     "stages": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("order", _UP)),),
     "artifacts": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("name", _UP)),),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),

@@ -67,7 +67,10 @@ class Nature:
         world.hub.note("all is mended")
         world.storm.odds, world.balancer.odds = Odds(), HttpOdds()
         world.storm.unreachable.clear()
+        world.storm.sluggish.clear()
         world.storm.strike = None
+        for pod in world.pods:
+            pod.ambushes.clear()
         world.balancer.is_away = False
         for node in [each.node for each in world.replicas] + [
             node for each in world.pods for node in (each.node, each.child_node)
@@ -184,6 +187,33 @@ def _preempt(nature: Nature) -> None:
         nature.later(5.0 + nature.draw_s(RETURN_MAX_S), lambda: nature.revive(pod))
 
 
+def _strike_at_settle(nature: Nature) -> None:
+    """Wait for a pod's next settle; then kill it, stop it, or cut it off, for longer than a lease."""
+    world, pod = nature.world, nature.some_pod()
+    absence_s = TTL_S + nature.draw_s(RETURN_MAX_S)
+    how = world.hub.chance.choice(["kill", "stop", "cut"])
+
+    def strike() -> None:
+        world.hub.tell(pod.node.name, f"is struck as it settles: {how}")
+        if how == "kill":
+            pod.kill()
+            nature.later(absence_s, lambda: nature.revive(pod))
+        elif how == "stop":
+            world.hub.freeze(pod.node)
+            nature.later(absence_s, lambda: world.hub.thaw(pod.node))
+        else:
+            world.storm.unreachable.add(pod.node.name)
+            nature.later(absence_s, lambda: world.storm.unreachable.discard(pod.node.name))
+
+    pod.ambushes.append(strike)
+
+
+def _sluggish(nature: Nature) -> None:
+    world, name = nature.world, nature.some_replica().node.name
+    world.storm.sluggish.add(name)
+    nature.later(nature.draw_s(OUTAGE_MAX_S), lambda: world.storm.sluggish.discard(name))
+
+
 def _step_down(nature: Nature) -> None:
     """Let the primary step down under the next write, which no majority has then."""
     world, election_s = nature.world, nature.draw_s(8.0)
@@ -231,9 +261,11 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "pod: parent stopped": _stop_pod,
     "pod: machine paused": _pause_machine,
     "pod: preempted": _preempt,
+    "pod: struck as it settles": _strike_at_settle,
     "pod: clock jumps": _pod_clock,
     "replica: killed": _kill_replica,
     "replica: stopped": _stop_replica,
+    "replica: sluggish": _sluggish,
     "store: step-down": _step_down,
     "store: clock jumps": _store_clock,
     "store: cut off": _cut_off,

@@ -116,7 +116,9 @@ def _world(hub: Hub, ledger: Ledger, home: Path, product: Product) -> World:
         Replica(hub, Node(f"replica-{number}"), servers, SeededIds(hub.seed * 100 + number), ledger, product)
         for number in (1, 2)
     ]
-    http = chance.choice([HttpOdds(), HttpOdds(0.05, 0.05, 0.1, 0.05), HttpOdds(0.2, 0.2, 0.3, 0.1)])
+    http = chance.choice(
+        [HttpOdds(), HttpOdds(0.05, 0.05, 0.1, 0.1, 0.05), HttpOdds(0.2, 0.2, 0.3, 0.3, 0.1)]
+    )
     balancer = Balancer(hub, replicas, ledger, http)
     pods = [
         Pod(

@@ -10,7 +10,7 @@ from threading import Event, Lock
 from typing import Final, cast
 
 from events.clock import Ids, instant
-from events.delivery import Delivery, Pace, Sender, Telemetry
+from events.delivery import Pace, Sender, Telemetry
 from events.errors import LeaseLost, Transient
 from events.loops import run_every
 from events.settlement import End
@@ -54,6 +54,8 @@ class WitnessedQueue:
     servers: ReplicaSet
     ledger: Ledger
     disk: str
+    hub: Hub
+    ambushes: list[Callable[[], None]]
 
     def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
         """List the waiting classes."""
@@ -84,7 +86,11 @@ class WitnessedQueue:
         return self.queue.renew(claim)
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
-        """End the attempt."""
+        """End the attempt; whatever lay in wait for that moment strikes first."""
+        if self.ambushes:
+            node = self.hub.current.node
+            node.doom, node.fate = 1, self.ambushes.pop()
+            self.hub.note("settles")
         try:
             self.queue.settle(claim, how, last, jitter=jitter)
         except LeaseLost:
@@ -154,6 +160,7 @@ class Pod:
     home: Path
     now: Incarnation | None = None
     disks: int = 1
+    ambushes: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def disk(self) -> str:
@@ -169,7 +176,7 @@ class Pod:
         outbox = self.product.outbox(folder / "outbox.db", clock=clock, ids=self.ids)
         outbox.ledger, outbox.disk = self.ledger, self.disk
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
-        queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk)
+        queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.hub, self.ambushes)
         spool = Telemetry(clock=clock, ids=self.ids)
         ingest = self.product.ingest(SimulatedIngest(self.balancer, self.node.name))
         pace = Pace(lock=cast(Lock, TurnLock(self.hub)))
@@ -193,7 +200,7 @@ class Pod:
         quiet = Event()
         self._start("worker", lambda: self._work(worker, sender, roster, quiet))
         self._start("leave", self._leave_in_time)
-        self._start("sender", lambda: sender.run(quiet, lambda delivery: _heed(worker, delivery)))
+        self._start("sender", lambda: sender.run(quiet, worker.heed))
         self._start("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
 
     def kill(self) -> None:
@@ -254,9 +261,3 @@ class Pod:
             lambda begun: self.ledger.own(Owning(self.node.name, begun, incarnation)),
         )
         return child.spawn()
-
-
-def _heed(worker: Worker, delivery: Delivery) -> None:
-    for name in sorted(delivery.fenced):
-        if heartbeat := worker.heard_from.get(name):
-            heartbeat.lose()

@@ -51,8 +51,7 @@ class Turns:
                 self._ready.popleft()._run()
         finally:
             asyncio._set_running_loop(None)
-        result: T = task.result()
-        return result
+        return task.result()
 
     def _self(self) -> asyncio.AbstractEventLoop:
         # What asyncio's tasks and futures ask of a loop is above; the rest is for the world outside.
@@ -62,4 +61,5 @@ class Turns:
 def driven(work: Awaitable[T]) -> T:
     """Run a coroutine of the product to its end, in the line of work of the caller."""
     assert isinstance(work, Coroutine)
-    return Turns().run(work)
+    result: T = Turns().run(work)
+    return result

@@ -15,6 +15,7 @@ from scripts.simulation.store.replica_set import Call, Duplicate, not_primary
 SELECTION_MAX_S: Final = 4.0
 SLOW_MAX_S: Final = 5.0
 QUICK_S: Final = 0.004
+SLUGGISH: Final = 0.3  # so many calls of a node with a bad connection are slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Storm:
     faults: Counter[str]
     odds: Odds = field(default_factory=Odds)
     unreachable: set[str] = field(default_factory=set)
+    sluggish: set[str] = field(default_factory=set)
     election_ends_s: float = 0.0
     strike: Callable[[], None] | None = None  # happens to the next write that no majority has yet
 
@@ -96,7 +98,7 @@ class Storm:
 
     def _pass(self) -> None:
         draw = self.hub.chance.random()
-        is_slow = draw < self.odds.slow
+        is_slow = draw < (SLUGGISH if self.hub.current.node.name in self.sluggish else self.odds.slow)
         if is_slow:
             self.faults["store: slow call"] += 1
         self.hub.wait(None, SLOW_MAX_S * self.hub.chance.random() if is_slow else QUICK_S * draw)

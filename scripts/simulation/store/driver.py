@@ -209,7 +209,7 @@ class SyncCollection:
             for turn, index in enumerate(self.servers.weather.order(len(operations))):
                 operation = operations[index]
                 if turn:
-                    self.servers.weather.between(call)
+                    self.servers.between(call)
                 try:
                     self._one(collection, operation, encoded[index], counts, upserted, index)
                 except Duplicate as error:
@@ -265,7 +265,7 @@ class SyncCollection:
             changes: list[Changed] = []
             for number, identity in enumerate(names):
                 if number:
-                    self.servers.weather.between(call)
+                    self.servers.between(call)
                 changes.append(self._update(collection, {**query, "_id": identity}, update))
             return changes
 

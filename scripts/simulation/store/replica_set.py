@@ -222,6 +222,13 @@ class ReplicaSet:
             raise problem
         return result
 
+    def between(self, call: Call) -> None:
+        """Let others run between two documents of one command; a primary that is gone ends it there."""
+        term = self.term
+        self.weather.between(call)
+        if self.term != term:
+            raise not_primary()
+
     def _wait_for_majority(self, call: Call) -> None:
         term, position = self.term, self._committed_count + len(self._uncommitted)
         self.weather.applied(call)
