@@ -89,7 +89,10 @@ def _complete(result: Replayed, run_id: str, logs: Mapping[int, Sequence[Event]]
     for attempt, log in logs.items():
         if attempt > result.fields.get("attempt", 0):
             continue  # not claimed yet: stored, and waiting
-        folded = fold(AttemptView(run_id, attempt), contiguous(log, 0, None), 0)
+        stretch = contiguous(log, 0, None)
+        if not stretch:
+            continue  # what is stored begins behind a gap: nothing of it can have been applied
+        folded = fold(AttemptView(run_id, attempt), stretch, 0)
         result.attempts[attempt] = folded
         result.writes |= folded.writes
 

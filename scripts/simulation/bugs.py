@@ -28,6 +28,7 @@ from events.settlement import End, settle_decision
 from pod_worker.claim import Claim
 from pod_worker.intent import Intent
 from pod_worker.queue import MongoQueue
+from scripts.simulation.faults import STRIKES
 from scripts.simulation.ledger import WitnessedOutbox
 from scripts.simulation.product import Product
 from scripts.simulation.store.replica_set import Call, ReplicaSet
@@ -184,15 +185,27 @@ class OneNodeSet(ReplicaSet):
 
 UNCOMMITTED_MAX: Final = 3  # so many acknowledged writes one step-down may take back
 
-BUGS: Final[Mapping[str, Product]] = {
-    "no-fence": Product(queue=UnfencedQueue),
-    "sequence-per-run": Product(outbox=RunwideOutbox),
-    "read-then-write-rescue": Product(runs=HastyRuns),
-    "no-claim-token": Product(intent=ForgetfulIntent),
-    "no-compare-on-apply": Product(runs=CarelessRuns),
-    "apply-over-a-gap": Product(events=HoleyEvents, projector=LeapingProjector),
-    "journal-never-swept": Product(runs=UnsweptRuns),
-    "mark-before-apply": Product(outbox=ForgettingOutbox),
-    "drop-on-error": Product(ingest=DroppingIngest),
-    "one-node-is-enough": Product(servers=OneNodeSet),
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A broken product, and the misfortunes in which a search for it looks."""
+
+    product: Product
+    strikes: Sequence[str] = tuple(STRIKES)
+
+
+_ABSENCES: Final = ("pod: struck as it settles", "pod: killed")
+_RETURNS: Final = ("replica: stopped as it rescues", "store: cut off", "pod: parent stopped")
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "no-fence": Bug(Product(queue=UnfencedQueue), _ABSENCES),
+    "sequence-per-run": Bug(Product(outbox=RunwideOutbox)),
+    "read-then-write-rescue": Bug(Product(runs=HastyRuns), _RETURNS),
+    "no-claim-token": Bug(Product(intent=ForgetfulIntent)),
+    "no-compare-on-apply": Bug(Product(runs=CarelessRuns)),
+    "apply-over-a-gap": Bug(Product(events=HoleyEvents, projector=LeapingProjector)),
+    "journal-never-swept": Bug(Product(runs=UnsweptRuns)),
+    "mark-before-apply": Bug(Product(outbox=ForgettingOutbox)),
+    "drop-on-error": Bug(Product(ingest=DroppingIngest)),
+    "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +45,7 @@ class Nature:
 
     world: World
     until_s: float
+    strikes: Sequence[str]
     is_calm: bool = False
 
     def work(self) -> None:
@@ -53,7 +54,7 @@ class Nature:
         moments = sorted(self.until_s * chance.random() for _ in range(chance.randint(3, FAULTS_MAX)))
         for moment_s in moments:
             self.world.hub.wait(None, moment_s - self.world.hub.now_s)
-            name = chance.choice(list(STRIKES))
+            name = chance.choice(self.strikes)
             self.world.hub.note(name)
             STRIKES[name](self)
             self.world.ledger.faults[name] += 1
@@ -68,6 +69,7 @@ class Nature:
         world.storm.odds, world.balancer.odds = Odds(), HttpOdds()
         world.storm.unreachable.clear()
         world.storm.sluggish.clear()
+        world.storm.rescue_ambushes.clear()
         world.storm.strike = None
         for pod in world.pods:
             pod.ambushes.clear()
@@ -208,6 +210,22 @@ def _strike_at_settle(nature: Nature) -> None:
     pod.ambushes.append(strike)
 
 
+def _stop_as_it_rescues(nature: Nature) -> None:
+    """Stop each replica once between what it read of a lost lease and what it writes."""
+    world = nature.world
+
+    def ambush(node: Node) -> Callable[[], None]:
+        def strike() -> None:
+            world.hub.tell(node.name, "is stopped as it rescues")
+            world.hub.freeze(node)
+            nature.later(nature.draw_s(TTL_S), lambda: world.hub.thaw(node))
+
+        return strike
+
+    for replica in world.replicas:
+        world.storm.rescue_ambushes[replica.node.name] = ambush(replica.node)
+
+
 def _sluggish(nature: Nature) -> None:
     world, name = nature.world, nature.some_replica().node.name
     world.storm.sluggish.add(name)
@@ -266,6 +284,7 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "replica: killed": _kill_replica,
     "replica: stopped": _stop_replica,
     "replica: sluggish": _sluggish,
+    "replica: stopped as it rescues": _stop_as_it_rescues,
     "store: step-down": _step_down,
     "store: clock jumps": _store_clock,
     "store: cut off": _cut_off,

@@ -6,7 +6,7 @@ import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from events.testing import EPOCH, SeededIds
-from scripts.simulation.faults import Nature, World
+from scripts.simulation.faults import STRIKES, Nature, World
 from scripts.simulation.judge import EVENTUALLY_S, Judge
 from scripts.simulation.kernel import TRACE_MAX, Actor, Hub, Node, Stuck
 from scripts.simulation.ledger import Ledger
@@ -43,13 +43,19 @@ class Outcome:
     trace: tuple[tuple[float, str, str], ...]
 
 
-def play(seed: int, product: Product | None = None, *, trace_max: int = TRACE_MAX) -> Outcome:
-    """Play the history of a seed to its end, and judge it."""
+def play(
+    seed: int,
+    product: Product | None = None,
+    *,
+    strikes: Sequence[str] = tuple(STRIKES),
+    trace_max: int = TRACE_MAX,
+) -> Outcome:
+    """Play the history of a seed to its end, and judge it; only `strikes` are drawn as misfortunes."""
     hub = Hub(seed, trace_max)
     ledger = Ledger()
     with _disks() as home, _silence():
         try:
-            judge = _play(hub, ledger, home, product or Product())
+            judge = _play(hub, ledger, _world(hub, ledger, home, product or Product()), strikes)
             runs = [each.document for each in judge.servers.collection("runs").majority({})]
             ledger.counts["runs"] = len(runs)
             ledger.counts["attempts"] = sum(run["attempt"] for run in runs)
@@ -68,12 +74,11 @@ def play(seed: int, product: Product | None = None, *, trace_max: int = TRACE_MA
     )
 
 
-def _play(hub: Hub, ledger: Ledger, home: Path, product: Product) -> Judge:
-    world = _world(hub, ledger, home, product)
+def _play(hub: Hub, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
     judge = Judge(world.servers, ledger)
     world.servers.witness = judge.saw
     hub.on_time = ledger.look
-    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * hub.chance.random()))
+    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * hub.chance.random()), strikes=strikes)
 
     def crashed(actor: Actor, error: BaseException) -> None:
         ledger.blame(f"{actor.name} raises {type(error).__name__}: {error}")

@@ -29,6 +29,10 @@ class Odds:
     slow: float = 0.0
 
 
+def _nothing() -> None:
+    """Lie in wait for nobody."""
+
+
 @dataclass(slots=True)
 class Storm:
     """What happens around each operation on the store."""
@@ -40,10 +44,13 @@ class Storm:
     unreachable: set[str] = field(default_factory=set)
     sluggish: set[str] = field(default_factory=set)
     election_ends_s: float = 0.0
+    rescue_ambushes: dict[str, Callable[[], None]] = field(default_factory=dict)  # by replica
     strike: Callable[[], None] | None = None  # happens to the next write that no majority has yet
 
     def before(self, call: Call) -> None:
         self.hub.note(f"{call.operation} {call.collection}")
+        if call.operation == "find_one_and_update" and self.hub.current.name == f"{call.client}/rescuer":
+            self.rescue_ambushes.pop(call.client, _nothing)()
         self._pass()
         if self.hub.now_s < self.election_ends_s:
             self.hub.wait(None, self.election_ends_s - self.hub.now_s)

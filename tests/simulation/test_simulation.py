@@ -1,0 +1,49 @@
+"""The fleet's real decisions and loops under a virtual clock: many seeds, and the bugs they must find."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from scripts.simulation.bugs import BUGS
+from scripts.simulation.history import play
+
+ROOT: Final = Path(__file__).parents[2]
+SEEDS: Final = 500
+CHUNK: Final = 25
+
+FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_history_breaks_a_law(first: int) -> None:
+    broken = {
+        seed: found for seed in range(first, first + CHUNK) if (found := play(seed, trace_max=0).violations)
+    }
+    assert broken == {}, f"replay with: python -m scripts.simulation --seed {next(iter(broken))}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_a_planted_bug_is_found(name: str) -> None:
+    bug = BUGS[name]
+    assert any(
+        play(seed, bug.product, strikes=bug.strikes, trace_max=0).violations for seed in range(FOUND_WITHIN)
+    )
+
+
+def test_the_same_seed_is_the_same_history_in_any_process() -> None:
+    command = [sys.executable, "-m", "scripts.simulation", "--seed", "5", "--steps", "1000000"]
+    histories = [
+        subprocess.run(
+            command, env={"PYTHONHASHSEED": hashing}, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for hashing in ("1", "2")
+    ]
+    assert histories[0] == histories[1]
+    assert len(histories[0].splitlines()) > 500
