@@ -167,8 +167,9 @@ class Attempt:
         finally:
             self.inbox.close()
             self.heartbeat.stop()
-            # A lease that was lost while it stood still would else hold up the files of the next attempt.
-            self.ports.uploads.resume()
+            if "lease" in self.halts:
+                # What stood still for a lease that was lost must not hold up the files of the next attempt.
+                self.ports.uploads.resume()
             shutil.rmtree(workspace, ignore_errors=True)
 
     def _run(self, workspace: Path) -> None:

@@ -28,7 +28,7 @@ from control_plane.store import database as store
 from control_plane.store import schema
 from control_plane.store.audit import AuditReads
 from control_plane.store.documents import Documents
-from control_plane.store.events import Events
+from control_plane.store.events import Arrival, Events, storable
 from control_plane.store.runs import Runs
 from control_plane.sweeper import Sweeper
 from events import catalog as c
@@ -348,6 +348,27 @@ def test_what_was_stored_and_not_applied_is_caught_up(database_url: str) -> None
         await core.catch_up.run_once()
         run = await core.run(run_id)
         assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim("one")
+        await core.settle(claim, End("preempted"), 7)
+        second = await core.claim("two", "pod/2")
+        documents = decode_ndjson(b"\n".join(whole_log(run_id)))
+        arrival = Arrival(SystemIds().ulid(), core.clock.now())
+        # The replica dies before it applies, and the pod with the only other copy is gone.
+        await core.events.append([storable(each.outcome, arrival) for each in documents])
+        await core.sweeper.run_once()
+        assert await core.catch_up.run_once() == 1
+        record = await core.db.attempts.find_one({"_id": f"{run_id}/a1"})
+        assert (record["lastEventSeq"], record["endSeq"]) == (7, 7)
+        assert (await core.run(run_id))["lastEventSeq"] == 0
+        await core.settle(second, End("completed"), 0)
         await core.must_equal_its_log(run_id)
 
     in_core(database_url, scenario)

@@ -275,6 +275,7 @@ def test_half_an_hour_without_an_answer_ends_the_wait(scene: Scene) -> None:
     assert scene.child.names() == ["suspend", "kill"]
     assert scene.child.second_of("kill") == pytest.approx(20 + 1800, abs=1)
     assert scene.store.settled == []
+    assert scene.files.said == ["suspend", "forget", "resume"]  # the next attempt's files may go
 
 
 def test_after_a_pause_the_lease_is_looked_at_before_anything_is_recorded(scene: Scene) -> None:
