@@ -24,7 +24,7 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.outgoing import said
-from events.pipe import Made, Ready, Start
+from events.pipe import Checkpoint, Kept, Made, Ready, Start
 from pod_worker.child import Exit, Listener
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from scripts.simulation.kernel import Hub, Node, NodeClock
@@ -110,6 +110,10 @@ class SimulatedChild:
         assert self._end is not None
         return Exit(end=self._end, final=self._final, oom_evidence=False, last_words="")
 
+    def answer(self, kept: Kept) -> None:
+        """Hear what became of a checkpoint; this pipeline does not wait for it."""
+        self.ledger.counts["checkpoints kept" if kept.problem is None else "checkpoints dropped"] += 1
+
     def terminate(self) -> None:
         """Ask it to stop."""
         self._is_told_to_stop = True
@@ -148,7 +152,7 @@ class SimulatedChild:
     def _live(self, order: Start, listener: Listener) -> None:
         try:
             for step in self._script(order):
-                self._pass(self._pace() if isinstance(step, Fact | Made) else NEVER_S)
+                self._pass(self._pace())
                 self._say(step, listener)
             end: Exited | Signalled = Exited(0)
         except _Gone as gone:
@@ -164,7 +168,7 @@ class SimulatedChild:
         draw = self.hub.chance.random()
         return 3.0 * draw if draw < 0.3 else 0.15 * draw
 
-    def _script(self, order: Start) -> Iterator[Fact | Made]:
+    def _script(self, order: Start) -> Iterator[Fact | Made | Checkpoint]:
         chance = self.hub.chance
         finish = chance.choice(FINISHES)
         self._obeys = finish != "deaf" and chance.random() < 0.8
@@ -179,6 +183,8 @@ class SimulatedChild:
             if chance.random() < 0.4:
                 path = Path(order.workspace) / f"file-{index}"
                 yield Made(path=str(path), name=path.name, content_type="text/plain", stage=name)
+            if chance.random() < 0.3:
+                yield _checkpoint(Path(order.workspace), index)
             yield StageCompleted(stage=name, duration_s=1.0)
         if chance.random() < 0.3:
             yield ValidationAutoStarted()
@@ -205,8 +211,8 @@ class SimulatedChild:
     def _note_failure(self, order: Start) -> None:
         self.ledger.failed.add((order.run_id, order.attempt))
 
-    def _say(self, step: Fact | Made, listener: Listener) -> None:
-        if isinstance(step, Made):
+    def _say(self, step: Fact | Made | Checkpoint, listener: Listener) -> None:
+        if isinstance(step, Made | Checkpoint):
             listener(step)
             return
         frame = said(step)
@@ -231,3 +237,9 @@ class SimulatedChild:
             begun_s = self.hub.now_s
             self.hub.wait(self._changed, left_s)
             left_s -= self.hub.now_s - begun_s
+
+
+def _checkpoint(workspace: Path, number: int) -> Checkpoint:
+    names = (f"checkpoints/stage/{number}/state", "checkpoints/stage/manifest.json")
+    files = [Made(path=str(workspace / "state"), name=name, content_type="text/plain") for name in names]
+    return Checkpoint(number=number, name="stage", files=files)

@@ -78,7 +78,7 @@ class Hub:
     _main: greenlet.greenlet = field(default_factory=greenlet.getcurrent)
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)  # noqa: S311 - repeatable is the point
+        self.chance = random.Random(self.seed)
         self.trace = deque(maxlen=self.trace_max)
 
     @property

@@ -31,7 +31,7 @@ from scripts.simulation.product import Product
 from scripts.simulation.replicas import RENEW_EVERY_S, TTL_S, Balancer, SimulatedIngest
 from scripts.simulation.store.driver import sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
-from scripts.simulation.uploads import SimulatedUploads
+from scripts.simulation.uploads import SimulatedCheckpoints, SimulatedUploads
 
 IDENTITY: Final = {"mode": "experiment", "region": None, "version": "simulated"}
 
@@ -193,7 +193,17 @@ class Pod:
         roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named)
         stop = Event()
         uploads = SimulatedUploads(self.hub, self.node, clock, outbox, self.ledger)
-        ports = Ports(queue, outbox, uploads, clock, self.ids, self._start, folder / "work", stop)
+        ports = Ports(
+            queue=queue,
+            outbox=outbox,
+            uploads=uploads,
+            checkpoints=SimulatedCheckpoints(self.hub, self.balancer),
+            clock=clock,
+            ids=self.ids,
+            threads=self._start,
+            work=folder / "work",
+            stop=stop,
+        )
         intent = self.product.intent(folder / "claim.token")
         worker = Worker(identity, queue, ports, intent, roster, self._spawn)
         self.now = Incarnation(outbox, worker, clock, stop)

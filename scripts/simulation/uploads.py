@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Final
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.errors import Conflict, Transient
 from events.outbox import Outbox
-from events.pipe import Made
+from events.pipe import Checkpoint, Kept, Made
 from pod_worker.claim import Claim
 from scripts.simulation.kernel import Hub, Node, NodeClock
 from scripts.simulation.ledger import AttemptName, Ledger
+from scripts.simulation.replicas import Balancer
 
 FAILS: Final = 0.05
 RETRY_S: Final = 1.0
+LEAVING_TURN_S: Final = 0.5
 NEVER_S: Final = 1e9
 
 
@@ -49,6 +53,13 @@ class SimulatedUploads:
         batch.idle.clear()
         self.hub.spawn("upload", self.node, lambda: self._send(claim, made, batch))
 
+    def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]) -> None:
+        """Take a checkpoint; `answer` hears when ingest knows of all its files."""
+        batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
+        batch.waiting += 1
+        batch.idle.clear()
+        self.hub.spawn("checkpoint", self.node, lambda: self._keep(claim, checkpoint, answer, batch))
+
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
         """Wait until the deadline; return why a file is not kept, None when every file is."""
         name = (claim.run_id, claim.attempt)
@@ -79,6 +90,21 @@ class SimulatedUploads:
         if batch is not None:
             batch.is_dropped = True
 
+    def _keep(
+        self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None], batch: _Batch
+    ) -> None:
+        last = 0
+        for made in checkpoint.files:
+            self.hub.wait(None, 1.0 * self.hub.chance.random())
+            self.clock.wait(self._may_send, NEVER_S)
+            if batch.is_dropped:
+                return
+            last = self._register(claim, _registered(claim, made))
+        while not batch.is_dropped and not self.outbox.has_left(claim.run_id, claim.attempt, last):
+            self.hub.wait(None, LEAVING_TURN_S)
+        answer(Kept(checkpoint.number, "the attempt is over" if batch.is_dropped else None))
+        self._done(batch)
+
     def _send(self, claim: Claim, made: Made, batch: _Batch) -> None:
         self.hub.wait(None, 1.5 * self.hub.chance.random())
         self.clock.wait(self._may_send, NEVER_S)
@@ -91,19 +117,40 @@ class SimulatedUploads:
             batch.problems.append(f"{made.name}: storage refuses it")
             self._register(claim, ArtifactFailed(name=made.name, code="UPLOAD_FAILED", message="refused"))
         else:
-            key = f"runs/{claim.run_id}/a{claim.attempt}/0123456789abcdef/{made.name}"
-            self._register(claim, ArtifactRegistered(name=made.name, key=key, size=3, sha256="0" * 64))
+            self._register(claim, _registered(claim, made))
+        self._done(batch)
+
+    def _done(self, batch: _Batch) -> None:
         batch.waiting -= 1
         if not batch.waiting:
             batch.idle.set()
 
-    def _register(self, claim: Claim, fact: Fact) -> None:
+    def _register(self, claim: Claim, fact: Fact) -> int:
         while True:
             try:
-                self.outbox.append(claim.run_id, claim.attempt, [fact])
+                return self.outbox.append(claim.run_id, claim.attempt, [fact])
             except Conflict:
-                return  # the attempt ended without waiting for this file
+                return 0  # the attempt ended without waiting for this file
             except Transient:
                 self.hub.wait(None, RETRY_S)
-                continue
-            return
+
+
+def _registered(claim: Claim, made: Made) -> ArtifactRegistered:
+    key = f"runs/{claim.run_id}/a{claim.attempt}/0123456789abcdef/{made.name}"
+    return ArtifactRegistered(name=made.name, key=key, size=3, sha256="0" * 64)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCheckpoints:
+    """What earlier attempts left: it takes a while to learn that the simulated child needs none of it."""
+
+    hub: Hub
+    balancer: Balancer
+
+    def fetch(self, claim: Claim, folder: Path) -> list[str]:
+        """Ask, as the real one does before a second attempt begins."""
+        self.hub.note(f"checkpoints of {claim.run_id}")
+        self.hub.wait(None, 0.5 * self.hub.chance.random())
+        if self.balancer.is_away:
+            raise Transient("CONTROL_PLANE_UNREACHABLE", "nobody answers")
+        return []
