@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import replace
@@ -34,6 +35,8 @@ ALL: Final = "all"
 def main() -> int:
     """Run what the command line asks for; return 1 when anything is wrong."""
     arguments = _arguments()
+    # As Ctrl-C: what was started and mounted is ended and unmounted on the way out.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if arguments.sum is not None:
         return _show(report.read(arguments.sum))
     ids = SystemIds()

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Literal, get_args
 
-from scripts.chaos.links import LOOPBACK
-from scripts.chaos.network import Network, reset
+from scripts.chaos.network import LOOPBACK, Network, reset
 
 Mishap = Literal["dropped", "delayed", "duplicated", "eaten", "reset", "cut", "500", "503", "429"]
 MISHAPS: Final[tuple[Mishap, ...]] = get_args(Mishap)
 
-HEAD_BYTES_MAX: Final = 64 * 1024
 DELAY_S_MAX: Final = 3.0
 ANSWER_S: Final = 20.0
 REASONS: Final = {"500": "Internal Server Error", "503": "Service Unavailable", "429": "Too Many Requests"}
@@ -41,19 +39,10 @@ class Balancer:
     mishaps: Counter[Mishap] = field(default_factory=Counter)
     _deck: list[Mishap] = field(default_factory=list)
     _turn: itertools.count[int] = field(default_factory=itertools.count)
-    _server: asyncio.Server | None = None
 
     def open(self, port: int) -> None:
         """Listen."""
-        self.network.call(self._listen(port))
-
-    def close(self) -> None:
-        """Listen no more."""
-        if self._server is not None:
-            self.network.loop.call_soon_threadsafe(self._server.close)
-
-    async def _listen(self, port: int) -> None:
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, port, limit=HEAD_BYTES_MAX)
+        self.network.listen(port, self._serve)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -22,8 +22,8 @@ from scripts.chaos.bugs import NO_BUG
 from scripts.chaos.faults import Injector
 from scripts.chaos.fleet import Fleet, Size
 from scripts.chaos.journal import Journal
-from scripts.chaos.links import LOOPBACK
 from scripts.chaos.load import User
+from scripts.chaos.network import LOOPBACK
 from scripts.chaos.plan import LANES, Fault, Lane, hurried, plan
 
 TURN_S: Final = 0.05
@@ -129,7 +129,11 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
             faults=injector.struck,
             mishaps=Counter({f"request {kind}": fleet.balancer.mishaps[kind] for kind in MISHAPS}),
             requests=fleet.balancer.requests,
-            unplanned=(*injector.unplanned, *(f"{name} did not leave" for name in late)),
+            unplanned=(
+                *injector.unplanned,
+                *(f"{name} did not leave" for name in late),
+                *fleet.left_behind(),
+            ),
             impossible=_impossible(settings.lanes, possible),
             peace_s=peace_s,
         )

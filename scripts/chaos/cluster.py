@@ -15,8 +15,8 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from control_plane.embedded.ports import choose
 from events.clock import Clock, Ids
-from scripts.chaos.links import LOOPBACK, Links
-from scripts.chaos.network import Network
+from scripts.chaos.links import Links
+from scripts.chaos.network import LOOPBACK, Network
 from scripts.chaos.programs import Program
 
 REPLICA_SET: Final = "chaos"

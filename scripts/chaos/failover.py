@@ -27,7 +27,6 @@ def running_cluster(home: Path, search_path: str | None, clock: Clock, ids: Ids)
             yield cluster
         finally:
             cluster.stop()
-            cluster.links.close()
 
 
 def claimed_on_a_minority(cluster: Cluster) -> Race:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from scripts.chaos.fleet import Fleet, Pod
+from scripts.chaos.fleet import PIPELINE, PROC, Fleet, Pod, content
 from scripts.chaos.journal import Journal
 from scripts.chaos.links import CUTS
 from scripts.chaos.load import User
@@ -288,12 +288,4 @@ def _signal(pids: list[int], number: int) -> None:
 
 def _pipelines(pod: Pod) -> list[int]:
     """Return the processes of pipelines below a pod's worker."""
-    return [pid for pid in pod.program.children() if b"pod_worker.child_main" in _command(pid)]
-
-
-def _command(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
+    return [pid for pid in pod.program.children() if PIPELINE in content(PROC / str(pid) / "cmdline")]

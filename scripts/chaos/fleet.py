@@ -21,8 +21,7 @@ from events.clock import Clock, Ids
 from scripts.chaos.balancer import Balancer
 from scripts.chaos.cluster import Cluster, NotReady, prepare_cluster
 from scripts.chaos.disk import Disk
-from scripts.chaos.links import LOOPBACK
-from scripts.chaos.network import Network
+from scripts.chaos.network import LOOPBACK, Network
 from scripts.chaos.programs import Program
 from scripts.chaos.storage import ObjectStorage, prepare_storage
 
@@ -32,7 +31,11 @@ ASK_S: Final = 2.0
 TTL_S: Final = 6.0
 RENEW_S: Final = 1.0
 LEAVE_S: Final = 15.0
+PROC: Final = Path("/proc")
+PIPELINE: Final = b"pod_worker.child_main"
 SMALL_DISK_BYTES: Final = 48 << 20
+# A worker passes on what begins with PYTHON: by this its pipelines are known to be of this campaign.
+MARK: Final = "PYTHON_PODFLEET_CAMPAIGN"
 # What a process of ours may not take over from whoever runs the campaign.
 NOT_PASSED: Final = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_", "HTTP_PROXY")
 
@@ -148,12 +151,20 @@ class Fleet:
             pod.program.signal(signal.SIGTERM)
         return [pod.name for pod in self.pods if pod.program.wait(LEAVE_S) is None]
 
+    def left_behind(self) -> list[str]:
+        """Return the pipelines that live, once no worker does: each should have died with its worker."""
+        mark = f"{MARK}={self.home}".encode()
+        return [
+            f"pipeline {entry.name} outlived its worker"
+            for entry in PROC.glob("[0-9]*")
+            if PIPELINE in content(entry / "cmdline") and mark in content(entry / "environ").split(b"\0")
+        ]
+
     def _start(self) -> None:
         self._held.enter_context(self.network)
         path = os.environ.get("PATH")
         self._cluster = prepare_cluster(find_mongod(path), self.home, self.network, self.clock, self.ids)
         self._held.callback(self._cluster.stop)
-        self._held.callback(self._cluster.links.close)
         self._cluster.start()
         self._storage = prepare_storage(self.home, path, self.clock, self.ids)
         self._held.callback(self._storage.program.reap)
@@ -166,7 +177,6 @@ class Fleet:
         self._balancer = Balancer(self.network, Random(f"{self.seed}/balancer"), ports)
         self.address = choose(self.ids)
         self._balancer.open(self.address)
-        self._held.callback(self._balancer.close)
         environment = {
             **self._environment(),
             **self.storage.server.environment(),
@@ -210,6 +220,7 @@ class Fleet:
             "CONTROL_PLANE_URL": f"http://{LOOPBACK}:{self.address}",
             # Many interpreters share few cores here.
             "OMP_NUM_THREADS": "1",
+            MARK: str(self.home),
         }
 
     def _await_replicas(self) -> None:
@@ -221,6 +232,14 @@ class Fleet:
                     raise NotReady(f"{replica.name} did not come up: {replica.last_words()}")
                 replica.start()
                 self.clock.wait(never, READY_TURN_S)
+
+
+def content(file: Path) -> bytes:
+    """Return what a file of a process holds, nothing once the process is gone."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 def _serves(port: int) -> bool:

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from scripts.chaos.network import Network, reset
+from scripts.chaos.network import LOOPBACK, Network, reset
 
-LOOPBACK: Final = "127.0.0.1"
 CHUNK_BYTES: Final = 64 * 1024
 CLIENT: Final = -1  # the place of whoever is no member
 
@@ -67,13 +66,18 @@ class Links:
     pid_of: Callable[[int], int | None]
     targets: dict[int, int] = field(default_factory=dict)
     partition: Partition = field(default_factory=Partition)
-    _servers: list[asyncio.Server] = field(default_factory=list)
     _open: set[Connection] = field(default_factory=set)
 
     def open(self, member: int, *, address: int, target: int) -> None:
         """Listen on `address` for the member that listens on `target`."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # A task that ends as canceled would be reported by the loop; ours end with the network.
+            with suppress(asyncio.CancelledError):
+                await self._relay(member, reader, writer)
+
         self.targets[member] = target
-        self.network.call(self._listen(member, address))
+        self.network.listen(address, serve)
 
     def cut(self, member: int, how: Cut) -> None:
         """Cut a member off."""
@@ -83,10 +87,6 @@ class Links:
         """Let everything through again, to and from one member or all."""
         left = {} if member is None else {m: cut for m, cut in self.partition.cuts.items() if m != member}
         self._change(left)
-
-    def close(self) -> None:
-        """Listen no more."""
-        self.network.call(self._close())
 
     def _change(self, cuts: dict[int, Cut]) -> None:
         async def change() -> None:
@@ -98,18 +98,6 @@ class Links:
                     connection.reset()
 
         self.network.call(change())
-
-    async def _listen(self, member: int, address: int) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # A task that ends as canceled would be reported by the loop; ours end with the network.
-            with suppress(asyncio.CancelledError):
-                await self._relay(member, reader, writer)
-
-        self._servers.append(await asyncio.start_server(serve, LOOPBACK, address))
-
-    async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
 
     async def _relay(self, member: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = self._source(writer)

@@ -6,12 +6,15 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Self, TypeVar
 
 T = TypeVar("T")
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
+LOOPBACK: Final = "127.0.0.1"
 CALL_S: Final = 10.0
+HEAD_BYTES_MAX: Final = 64 * 1024  # the longest head of a request
 # Linger for no time at all: closing sends a reset instead of an orderly end.
 AT_ONCE: Final = struct.pack("ii", 1, 0)
 
@@ -21,28 +24,34 @@ class Network:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._servers: list[asyncio.Server] = []
         self._thread = threading.Thread(target=self.loop.run_forever, name="network", daemon=True)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in the network's thread and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(CALL_S)
 
+    def listen(self, port: int, serve: Serve) -> None:
+        """Serve on a loopback port until the network ends."""
+        self._servers.append(self.call(asyncio.start_server(serve, LOOPBACK, port, limit=HEAD_BYTES_MAX)))
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.call(_cancel_the_rest())
+        self.call(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
 
-
-async def _cancel_the_rest() -> None:
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

@@ -62,14 +62,14 @@ WORKERS: Final = Lane(
 CLUSTER: Final = Lane(
     "cluster",
     (
-        Card("primary killed", 4, 1.0, 4.0),
-        Card("primary stepped down", 2, 2.0, 4.0),
+        Card("primary killed", 5, 1.0, 4.0),
+        Card("primary stepped down", 1, 2.0, 4.0),
         Card("primary frozen", 1, 3.0, 8.0),
-        Card("primary partitioned", 3, 3.0, 8.0),
+        Card("primary partitioned", 4, 3.0, 8.0),
         Card("secondary partitioned", 2, 3.0, 8.0),
     ),
-    4.0,
-    12.0,
+    3.0,
+    8.0,
 )
 CONTROL_PLANES: Final = Lane(
     "control planes",

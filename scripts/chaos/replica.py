@@ -21,7 +21,7 @@ from events.clock import SystemClock, SystemIds
 from events.errors import Transient
 from events.logs import LogOptions, configure_logs
 from scripts.chaos.bugs import COMPOSABLE, NO_BUG
-from scripts.chaos.links import LOOPBACK
+from scripts.chaos.network import LOOPBACK
 from scripts.chaos.plane import Patience, build, rewired
 
 RETRY_S: Final = 0.5

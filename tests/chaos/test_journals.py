@@ -1,0 +1,50 @@
+"""What actors leave behind can be read, also when they were killed in the middle of a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from events.catalog import RunCompleted, RunLog
+from events.clock import SystemIds
+from events.outbox import Outbox
+from events.outgoing import end_of
+from events.testing import ManualClock
+from scripts.chaos import journal, ledger
+from scripts.chaos.journal import Journal
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    writer = Journal.open(path, "pod-1", ManualClock())
+    writer.note("begun", rate=1.0)
+    writer.note("claim", "ok", call=1, run="01K1", attempt=2)
+    writer.close()
+    path.write_bytes(path.read_bytes() + b'{"at_s":1.0,"wall_s"')
+
+    begun, claimed = journal.read(path)
+
+    assert begun.data == {"rate": 1.0}
+    assert (claimed.run, claimed.attempt, claimed.phase) == ("01K1", 2, "ok")
+
+
+def test_the_ledger_keeps_what_has_left_the_outbox_and_what_was_refused(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    ledger.install(path, ManualClock(), SystemIds())
+    with Outbox(path, clock=ManualClock(), ids=SystemIds()) as outbox:
+        outbox.open_attempt("01K1", 1, token="t", source="//s", collection="runs")
+        outbox.append("01K1", 1, [RunLog(message="one"), RunLog(message="two")])
+        outbox.append_end("01K1", 1, RunCompleted(), end_of(RunCompleted()))
+        first, second, _ = outbox.batch(10, 1 << 20)
+        outbox.confirm([first])
+        outbox.replace_refused(second, "conflict", "taken")
+        assert [each[2] for each in ledger.waiting(path)] == [2, 3]
+
+    given = list(ledger.given(path))
+
+    assert [(each.sequence, each.is_refusal) for each in given] == [
+        (1, False),
+        (2, False),
+        (3, False),
+        (2, True),
+    ]
+    assert given[0].id == first.id

@@ -1,0 +1,117 @@
+"""A link holds back, refuses or lets through, to and from the member that is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from control_plane.embedded.ports import choose
+from events.clock import SystemIds
+from scripts.chaos.links import CLIENT, Links, Partition
+from scripts.chaos.network import LOOPBACK, Network
+
+QUIET_S = 0.2
+
+
+@dataclass
+class Echo:
+    """A member that says what it hears, and the link before it."""
+
+    links: Links
+    address: int
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection((LOOPBACK, self.address), timeout=5.0)
+        connection.settimeout(QUIET_S)
+        return connection
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    ids = SystemIds()
+    target, address = choose(ids), choose(ids)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(100):
+            writer.write(chunk)
+        writer.close()
+
+    with Network() as network:
+        network.listen(target, answer)
+        links = Links(network, lambda _: None)
+        links.open(0, address=address, target=target)
+        yield Echo(links, address)
+
+
+def test_a_link_carries_both_ways(echo: Echo) -> None:
+    with echo.connect() as connection:
+        connection.sendall(b"hello")
+        assert connection.recv(10) == b"hello"
+
+
+def test_a_hole_swallows_until_it_is_healed(echo: Echo) -> None:
+    with echo.connect() as connection:
+        connection.sendall(b"before")
+        assert connection.recv(10) == b"before"
+        echo.links.cut(0, "hole")
+        connection.sendall(b"after")
+        with pytest.raises(TimeoutError):
+            connection.recv(10)
+        echo.links.heal(0)
+        connection.settimeout(5.0)
+        assert connection.recv(10) == b"after"
+
+
+def test_a_refusal_resets_what_is_open_and_what_comes(echo: Echo) -> None:
+    with echo.connect() as connection:
+        connection.sendall(b"x")
+        assert connection.recv(10) == b"x"
+        echo.links.cut(0, "refusal")
+        connection.settimeout(5.0)
+        with pytest.raises(ConnectionResetError):
+            connection.recv(10)
+    with echo.connect() as late:
+        late.settimeout(5.0)
+        with pytest.raises(ConnectionResetError):
+            late.recv(10)
+
+
+def test_a_cut_stands_between_the_member_and_everybody_else() -> None:
+    partition = Partition({1: "hole"})
+    assert partition.verdict(CLIENT, 1) == partition.verdict(0, 1) == partition.verdict(1, 0) == "hole"
+    assert partition.verdict(1, 1) is partition.verdict(0, 2) is partition.verdict(CLIENT, 0) is None
+
+
+def test_a_one_sided_hole_lets_the_member_speak() -> None:
+    partition = Partition({1: "one-sided hole"})
+    assert partition.verdict(0, 1) == "one-sided hole"
+    assert partition.verdict(1, 0) is None
+
+
+def test_a_hole_between_members_lets_clients_reach_the_one_that_is_deserted() -> None:
+    partition = Partition({1: "hole between members"})
+    assert partition.verdict(CLIENT, 1) is None
+    assert partition.verdict(0, 1) == partition.verdict(1, 2) == "hole between members"
+
+
+def test_the_kernel_tells_whose_socket_it_is(until: Callable[..., None]) -> None:
+    ids, own = SystemIds(), os.getpid()
+    target, address = choose(ids), choose(ids)
+    reached: list[bool] = []
+
+    async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.append(True)
+        writer.close()
+
+    with Network() as network:
+        network.listen(target, note)
+        links = Links(network, lambda member: own if member == 0 else None)
+        links.open(0, address=address, target=target)
+        links.cut(0, "refusal")  # a member reaches itself, whatever cuts it off from others
+        with socket.create_connection((LOOPBACK, address), timeout=5.0):
+            until(lambda: reached)
