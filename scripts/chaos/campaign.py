@@ -31,7 +31,7 @@ LATE_S: Final = 12.0  # how long a fault waits for somebody whom it can strike
 PEACE_TURN_S: Final = 0.5
 ASK_MS: Final = 5_000
 DISK_FULL: Final = "disk full"
-HURRY: Final = 0.3
+HURRY: Final = {"workers": 0.8, "cluster": 0.4, "control planes": 0.7, "storage": 0.6, "people": 0.4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,7 @@ class Settings:
     experiments: int = 3
     longest_run_s: float = 4.0
     peace_s: float = 150.0
+    overtime_s: float = 60.0
     bug: str = NO_BUG
 
 
@@ -59,13 +60,14 @@ def short(seed: int, home: Path) -> Settings:
         seconds=36.0,
         home=home,
         size=Size(pods=4, studios=0),
-        lanes=tuple(hurried(lane, HURRY) for lane in LANES),
+        lanes=tuple(hurried(lane, HURRY[lane.name]) for lane in LANES),
         rate=0.25,
         backlog=4,
         events=100,
         experiments=0,
         longest_run_s=1.0,
         peace_s=60.0,
+        overtime_s=30.0,
     )
 
 
@@ -118,11 +120,11 @@ def run(settings: Settings, world: World, examine: Callable[[Fleet, Trouble], No
         try:
             _suffer(settings, world, injector, possible)
         finally:
+            user.stop.set()
             injector.undo_all()
-            fleet.balancer.rate = 0.0
-            user.end()
         world.say("healing")
         fleet.heal()
+        user.end()
         peace_s = _await_peace(settings, world, fleet)
         late = fleet.dismiss_pods()
         trouble = Trouble(
@@ -155,19 +157,29 @@ def _impossible(wanted: Sequence[Lane], possible: Sequence[Lane]) -> tuple[str, 
 
 
 def _suffer(settings: Settings, world: World, injector: Injector, lanes: Sequence[Lane]) -> None:
-    """Let the plan's faults strike, and end each in its time."""
+    """Let the plan's faults strike, and end each in its time; then a while longer for kinds that did not."""
     begun_s = world.clock.monotonic_s()
     injector.fleet.balancer.rate = settings.rate
-    due: list[Fault] = plan(settings.seed, settings.seconds, lanes)
+    due = plan(settings.seed, settings.seconds, lanes)
     never = threading.Event()
-    while (at_s := world.clock.monotonic_s() - begun_s) < settings.seconds:
+    while True:
+        at_s = world.clock.monotonic_s() - begun_s
+        if at_s >= settings.seconds:
+            missing = [card for lane in lanes for card in lane.cards if not injector.struck[card.kind]]
+            if not missing or at_s >= settings.seconds + settings.overtime_s:
+                return
+            late = {fault.kind for fault in due}
+            due += [
+                Fault(at_s, card.kind, card.shortest_s, draw=0.5) for card in missing if card.kind not in late
+            ]
+        injector.bury_the_doomed()
+        injector.restart_the_fallen()  # before a disk is freed that may be the reason
         injector.undo_due()
         ready = [fault for fault in due if fault.at_s <= at_s]
         due = [fault for fault in due if fault.at_s > at_s]
         for fault in ready:
             if not injector.strike(fault) and at_s - fault.at_s < LATE_S:
                 due.append(fault)
-        injector.restart_the_fallen()
         world.clock.wait(never, TURN_S)
 
 

@@ -19,12 +19,20 @@ from scripts.chaos.journal import Journal
 from scripts.chaos.links import CUTS
 from scripts.chaos.load import User
 from scripts.chaos.plan import Fault
+from scripts.chaos.pod import NEVER
 from scripts.chaos.programs import Program
 
 SKEW_S: Final = 3600.0
 DRIFT: Final = 0.03
-LEAVE_S: Final = 5.5  # what a preempted worker may take, with the campaign's own reaction time
+LEAVE_S: Final = 8.0  # what a preempted worker may take on a busy machine; it gives itself five seconds
 REFUSED_TO_START: Final = "exited with status 2"
+KILLED: Final = "was killed by SIGKILL"
+AT_STEP: Final = "worker killed at a chosen step"
+# Lines of its journal after which a worker is killed: each lies between two things that belong together.
+STEPS: Final = (
+    "claim invoke", "claim ok", "renew ok", "child started note", "child ended note", "settle invoke",
+    "settle ok",
+)  # fmt: skip
 
 Undo = Callable[[], None]
 
@@ -54,6 +62,8 @@ class Injector:
         name = STRIKES[fault.kind](self, fault, Random(fault.draw))
         if name is None:
             return False
+        if fault.kind == AT_STEP:
+            return True  # counted when it comes to that
         self.struck[fault.kind] += 1
         self.journal.note("fault", kind=fault.kind, victim=name, seconds=round(fault.seconds, 3))
         return True
@@ -79,6 +89,16 @@ class Injector:
         for pod in self.fleet.pods:
             # A worker that cannot open its outbox says so and refuses to start: that is its promise.
             self._restart(pod.program, pod.start, excused=REFUSED_TO_START if pod.disk.is_full else None)
+
+    def bury_the_doomed(self) -> None:
+        """Start pods again that came to the step at which they had to die."""
+        for pod in self.fleet.pods:
+            if pod.dies_at != NEVER and pod.name not in self._busy and pod.program.wait(0.0) == KILLED:
+                step, pod.dies_at = pod.dies_at, NEVER
+                self.struck[AT_STEP] += 1
+                self.struck["worker killed"] += 1
+                self.journal.note("fault", kind=AT_STEP, victim=pod.name, step=step)
+                pod.start()
 
     def _restart(self, program: Program, start: Undo, excused: str | None = None) -> None:
         if program.name in self._busy or program.pid is not None:
@@ -108,11 +128,21 @@ class Injector:
             return None
         return self._later(pod.name, fault.seconds, pod.start)
 
+    def _doom(self, fault: Fault, chance: Random) -> str | None:
+        pod = self._pod(chance, lambda pod: pod.dies_at == NEVER)
+        if pod is None or not pod.program.kill():
+            return None
+        pod.dies_at = chance.choice(STEPS)
+        self.struck["worker killed"] += 1
+        self.journal.note("fault", kind="worker killed", victim=pod.name)
+        return self._later(pod.name, fault.seconds, pod.start)
+
     def _lose_disk(self, fault: Fault, chance: Random) -> str | None:
         pod = self._pod(chance)
         if pod is None or not pod.program.kill():
             return None
         pod.lose_disk()
+        pod.dies_at = NEVER
         self.struck["worker killed"] += 1
         return self._later(pod.name, fault.seconds, pod.start)
 
@@ -254,6 +284,7 @@ class Injector:
 
 STRIKES: Final[dict[str, Callable[[Injector, Fault, Random], str | None]]] = {
     "worker killed": Injector._kill_worker,
+    AT_STEP: Injector._doom,
     "worker killed, disk lost": Injector._lose_disk,
     "worker frozen beyond its lease": Injector._freeze_pod,
     "worker preempted": Injector._preempt,

@@ -11,7 +11,9 @@ from scripts.chaos.evidence import Evidence
 from scripts.chaos.journal import Line
 from scripts.chaos.ownership import Ownership, holder_at, ownerships
 
-WORKER_DEATHS: Final = frozenset({"worker killed", "worker killed, disk lost", "pod clock skewed"})
+WORKER_DEATHS: Final = frozenset(
+    {"worker killed", "worker killed at a chosen step", "worker killed, disk lost", "pod clock skewed"}
+)
 CLUSTER_FAULTS: Final = frozenset({"primary killed", "primary stepped down", "primary partitioned"})
 
 
@@ -37,7 +39,7 @@ def figures(evidence: Evidence) -> Figures:
         events=len(evidence.events),
         decisions=sum(len(entries) for entries in evidence.decisions.values()),
         artifacts=len(evidence.artifacts),
-        times={**_worker_times(evidence), **_cluster_times(evidence)},
+        times={**_worker_times(evidence), **_cluster_times(evidence), **_cancel_times(evidence)},
     )
 
 
@@ -59,6 +61,17 @@ def _worker_times(evidence: Evidence) -> dict[str, list[float]]:
         again = [each for each in after if each.cause == "claim" and each.sets["attempt"] == attempt + 1]
         claimed += [each.at.timestamp() - fault.wall_s for each in again if rescues]
     return {"worker killed to its run rescued": noticed, "worker killed to its run claimed again": claimed}
+
+
+def _cancel_times(evidence: Evidence) -> dict[str, list[float]]:
+    """Measure from the order to cancel a run that somebody holds to its end."""
+    found: list[float] = []
+    for entries in evidence.decisions.values():
+        ordered = next((entry for entry in entries if entry.to == "CANCELING"), None)
+        ended = next((entry for entry in entries if entry.to == "CANCELED"), None)
+        if ordered is not None and ended is not None:
+            found.append((ended.at - ordered.at).total_seconds())
+    return {"cancel of a running run to its end": found}
 
 
 def _cluster_times(evidence: Evidence) -> dict[str, list[float]]:

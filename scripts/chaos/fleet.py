@@ -22,6 +22,7 @@ from scripts.chaos.balancer import Balancer
 from scripts.chaos.cluster import Cluster, NotReady, prepare_cluster
 from scripts.chaos.disk import Disk
 from scripts.chaos.network import LOOPBACK, Network
+from scripts.chaos.pod import NEVER
 from scripts.chaos.programs import Program
 from scripts.chaos.storage import ObjectStorage, prepare_storage
 
@@ -51,15 +52,16 @@ class Size:
 
 @dataclass(slots=True)
 class Pod:
-    """One pod: its program, its disk, and how its clock goes wrong."""
+    """One pod: its program, its disk, how its clock goes wrong, and at which step it shall die."""
 
     name: str
     home: Path
-    kinds: tuple[str, ...]
+    argv: tuple[str, ...]
     program: Program
     disk: Disk
     lost: int = 0
     skew: tuple[float, float] = (0.0, 1.0)
+    dies_at: str = NEVER
 
     @property
     def journal(self) -> Path:
@@ -70,9 +72,10 @@ class Pod:
         return self.disk.folder / "outbox.db"
 
     def start(self) -> None:
-        """Start the worker, with the clock that the pod has now."""
+        """Start the worker, with the clock and the fate that the pod has now."""
         offset_s, rate = self.skew
-        self.program.argv = (*self.program.argv[:-4], "--offset", str(offset_s), "--rate", str(rate))
+        fate = ("--offset", str(offset_s), "--rate", str(rate), "--dies-at", self.dies_at)
+        self.program.argv = (*self.argv, *fate)
         self.program.start()
 
     def lose_disk(self) -> None:
@@ -142,7 +145,7 @@ class Fleet:
             for pid in pod.program.children():
                 os.kill(pid, signal.SIGCONT)
             pod.program.signal(signal.SIGCONT)
-            pod.skew = (0.0, 1.0)
+            pod.skew, pod.dies_at = (0.0, 1.0), NEVER
             pod.start()
 
     def dismiss_pods(self) -> list[str]:
@@ -203,12 +206,11 @@ class Fleet:
                 *(sys.executable, "-m", "scripts.chaos.pod", "--name", name),
                 *("--data", str(disk.folder), "--journal", str(home / "journal"), "--kinds", *kinds),
                 *("--ttl", str(TTL_S), "--renew", str(RENEW_S), "--bug", self.bug),
-                *("--offset", "0.0", "--rate", "1.0"),
             )
             environment = {**self._environment(), "PODFLEET_POD_ID": name}
             program = Program(name, argv, environment, self.home / f"{name}.log", self.clock)
             self._held.callback(program.reap)
-            pod = Pod(name, home, kinds, program, disk)
+            pod = Pod(name, home, argv, program, disk)
             self.pods.append(pod)
             pod.start()
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -48,7 +48,7 @@ class Journal:
     calls: int = 0
 
     @classmethod
-    def open(cls, path: Path, actor: str, clock: Clock) -> Journal:
+    def open(cls, path: Path, actor: str, clock: Clock) -> Self:
         """Go on with the journal at `path`."""
         path.parent.mkdir(parents=True, exist_ok=True)
         return cls(actor, clock, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))

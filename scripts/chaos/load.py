@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Final
 
 import httpx
+import pymongo
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
@@ -91,7 +92,7 @@ class User:
         self._thread.start()
 
     def end(self) -> None:
-        """Submit no more; every submission and every cancel under way comes to its end."""
+        """Submit nothing new, and wait until every submission and every cancel under way is over."""
         self.stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -111,7 +112,8 @@ class User:
             runs = mongo.get_default_database().runs
             while not self.clock.wait(self.stop, TURN_S):
                 try:
-                    waiting = runs.count_documents({"status": "QUEUED"}, maxTimeMS=COUNT_MS)
+                    with pymongo.timeout(COUNT_MS / 1000):
+                        waiting = runs.count_documents({"status": "QUEUED"})
                 except PyMongoError:
                     continue  # a fail-over: what is queued keeps the workers busy for now
                 for _ in range(self.backlog - waiting):

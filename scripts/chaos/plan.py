@@ -48,7 +48,8 @@ class Fault:
 WORKERS: Final = Lane(
     "workers",
     (
-        Card("worker killed", 12, 0.2, 1.0),
+        Card("worker killed", 10, 0.2, 1.0),
+        Card("worker killed at a chosen step", 4, 0.2, 1.0),
         Card("worker killed, disk lost", 2, 0.2, 1.0),
         Card("worker frozen beyond its lease", 2, 7.0, 11.0),
         Card("worker preempted", 2, 0.2, 1.0),

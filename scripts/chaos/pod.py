@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError
@@ -19,11 +22,35 @@ from pod_worker.program import World, serve
 from pod_worker.queue import MongoQueue
 from scripts.chaos import ledger
 from scripts.chaos.bugs import COMPOSABLE, NO_BUG, Parts
-from scripts.chaos.journal import Journal
+from scripts.chaos.journal import Journal, Phase
 from scripts.chaos.recorder import RecordedChild, RecordedQueue
 from scripts.chaos.skew import skewed
 
-BEAT_S = 0.25
+BEAT_S: Final = 0.25
+NEVER: Final = "never"
+
+
+@dataclass(slots=True)
+class LastWords(Journal):
+    """A journal whose writer is killed right after a line that says `dies_at`."""
+
+    dies_at: str = NEVER
+
+    def note(
+        self,
+        what: str,
+        phase: Phase = "note",
+        *,
+        call: int = 0,
+        run: str | None = None,
+        attempt: int | None = None,
+        **data: Any,
+    ) -> float:
+        # Named in full: a class with slots is made anew, and a bare `super` would look for the old one.
+        at_s = super(LastWords, self).note(what, phase, call=call, run=run, attempt=attempt, **data)
+        if f"{what} {phase}" == self.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return at_s
 
 
 def main() -> int:
@@ -31,7 +58,8 @@ def main() -> int:
     arguments = _arguments()
     clock, ids = SystemClock(), SystemIds()
     data = arguments.data.absolute()
-    journal = Journal.open(arguments.journal, arguments.name, clock)
+    journal = LastWords.open(arguments.journal, arguments.name, clock)
+    journal.dies_at = arguments.dies_at
     try:
         settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(os.devnull))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
@@ -90,6 +118,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="*", default=[])
     parser.add_argument("--offset", type=float, default=0.0, help="seconds that the wall clock is ahead")
     parser.add_argument("--rate", type=float, default=1.0, help="how fast the clock runs")
+    parser.add_argument("--dies-at", default=NEVER, help="the line of the journal after which to be killed")
     parser.add_argument("--bug", default=NO_BUG)
     return parser.parse_args()
 
