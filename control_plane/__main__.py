@@ -7,12 +7,14 @@ import asyncio
 import logging
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import uvicorn
 
 from control_plane.app import create_app
+from control_plane.blobs import Blobs
 from control_plane.config import Settings, environment, read_settings
 from control_plane.deps import wire
 from control_plane.store import database, schema
@@ -96,7 +98,6 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
                 if migrates:
                     await schema.migrate(db)
                 await schema.verify(db)
-                await deps.blobs.prepare()
                 break
             except Transient as error:
                 log.warning("start.waits", extra={"code": error.code, "why": error.message})
@@ -108,9 +109,31 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
         )
-        await uvicorn.Server(config).serve(sockets=[listener])
+        server = uvicorn.Server(config)
+        preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
+        await server.serve(sockets=[listener])
+        preparing.cancel()
+        with suppress(asyncio.CancelledError):
+            await preparing
     finally:
         await client.close()
+
+
+async def _prepare_storage(blobs: Blobs, server: uvicorn.Server) -> None:
+    """Make the bucket, however long the storage is away: events and rescues need none of it.
+
+    Ends the server, and raises `ConfigError`, where our keys are not valid.
+    """
+    while True:
+        try:
+            await blobs.prepare()
+            return
+        except Transient as error:
+            log.warning("storage.waits", extra={"code": error.code, "why": error.message})
+            await asyncio.sleep(RETRY_S)
+        except ConfigError:
+            server.should_exit = True
+            raise
 
 
 def _bound(settings: Settings) -> socket.socket:

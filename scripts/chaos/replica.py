@@ -70,7 +70,6 @@ async def _ready(settings: Settings, db: database.Database, arguments: argparse.
             await database.require_guarantees(db.client)
             await schema.migrate(db)
             await schema.verify(db)
-            await deps.blobs.prepare()
             break
         except Transient as error:
             log.warning("start.waits", extra={"code": error.code, "why": error.message})

@@ -127,11 +127,11 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
         lambda: "start.waits" in plane.log.read_text() and "mongodb_unreachable" in plane.log.read_text()
     )
     plane.mongodb.plug()
-    wait_until(lambda: re.search("start.waits.*storage_unreachable", plane.log.read_text()) is not None)
+    wait_until(lambda: re.search("storage.waits.*storage_unreachable", plane.log.read_text()) is not None)
+    submitted = plane.client.post("/api/runs", json={"kind": "probe"})
+    assert submitted.status_code == 201, f"runs need no storage: {submitted.text}"
     plane.storage.plug()
     wait_until(plane.is_ready)
-    submitted = plane.client.post("/api/runs", json={"kind": "probe"})
-    assert submitted.status_code == 201, submitted.text
     run_id = submitted.json()["id"]
 
     plane.storage.pull()
@@ -176,3 +176,21 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
     for name, count in {"runs": 1, "run_specs": 1, "hypotheses": 0}.items():
         assert database[name].count_documents({}) == count, name
     assert database.events.count_documents({"type": "ai.run.log"}) == 0
+
+
+def test_keys_that_the_storage_refuses_end_the_program(database_url: str, s3: Any, tmp_path: Path) -> None:
+    values = {**s3.environment, "MINIO_SECRET_KEY": "wrong", "MONGODB_URL": database_url, "PATH": os.defpath}
+    command = [
+        sys.executable,
+        "-m",
+        "control_plane",
+        "serve",
+        "--migrate",
+        "--port",
+        str(choose(SystemIds())),
+    ]
+    ended = subprocess.run(
+        command, env=values, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "MINIO_SECRET_KEY" in ended.stderr.splitlines()[-1]
