@@ -47,7 +47,7 @@ def open_database(path: Path, schema: str, *, version: int) -> sqlite3.Connectio
             db.executescript(f"BEGIN; {schema} PRAGMA user_version = {version}; COMMIT")
     except sqlite3.Error as error:
         db.close()
-        raise ConfigError([f"{path} cannot be used: {error}; move it away to start afresh"]) from error
+        raise ConfigError([f"{path} cannot be used: {_advice(error)}"]) from error
     if found not in (0, version):
         db.close()
         raise ConfigError([f"{path} has schema {found}, not {version}: drain it with its own version"])
@@ -69,6 +69,16 @@ def commit(db: sqlite3.Connection, step: Callable[[sqlite3.Connection], T]) -> T
             raise named from error
         raise
     return result
+
+
+def _advice(error: sqlite3.Error) -> str:
+    full = _disk_error(error)
+    # What was said and not delivered lies in the file: where the disk is to blame, it must stay.
+    return (
+        f"{error}; move it away to start afresh"
+        if full is None
+        else f"{full.message}; make room, and start again"
+    )
 
 
 def _disk_error(error: sqlite3.Error) -> Transient | None:

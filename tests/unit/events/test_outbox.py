@@ -52,6 +52,21 @@ while True:
     sys.stdout.write(f"{last}\\n")
     sys.stdout.flush()
 """
+# No file may grow at all; SQLite meets the limit when it makes its own.
+NO_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from events.clock import SystemClock, SystemIds
+from events.errors import ConfigError
+from events.outbox import Outbox
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+try:
+    Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
+except ConfigError as error:
+    print(error.message)
+"""
 TIGHT_DISK = """
 import resource, sys
 from pathlib import Path
@@ -315,6 +330,17 @@ def test_a_disk_that_takes_no_more_is_a_named_failure_and_loses_nothing(tmp_path
     assert int(last) == int(pending) > 0
     with make_outbox(tmp_path) as outbox:
         assert [row.sequence for row in rows_of(outbox)] == list(range(1, int(last) + 1))
+
+
+def test_a_full_disk_at_the_start_asks_for_room_and_not_to_move_undelivered_events_away(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "outbox.sqlite3"
+    done = subprocess.run(
+        [sys.executable, "-c", NO_DISK, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "make room" in done.stdout
+    assert "move it away" not in done.stdout
 
 
 def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
