@@ -10,7 +10,7 @@ BIN := .venv/bin/python -m
 help:
 	@echo 'make demo    start the whole fleet on this machine and run one real experiment'
 	@echo 'make test    the gate: format, lint, types, import contracts, tests'
-	@echo 'make chaos   ten minutes of faults against real processes, and every known bug caught'
+	@echo 'make chaos   10,000 simulated histories, ten minutes of real faults, every known bug caught'
 	@echo 'make lint    the gate without the tests'
 	@echo 'make format  write the format that the gate asks for'
 	@echo 'make setup   only install, into .venv'
@@ -28,6 +28,7 @@ test: lint
 	$(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadgroup
 
 chaos: setup
+	$(BIN) scripts.simulation --seeds 10000
 	$(BIN) scripts.chaos --seconds 600
 	$(BIN) scripts.chaos --control all
 

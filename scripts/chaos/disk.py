@@ -41,11 +41,6 @@ class Disk:
     def _ballast(self) -> Path:
         return self.folder / "ballast"
 
-    @property
-    def is_full(self) -> bool:
-        """Whether it was filled, and not freed since."""
-        return self._ballast.exists()
-
     def fill(self) -> None:
         """Leave no byte free."""
         block = bytes(BLOCK_BYTES)

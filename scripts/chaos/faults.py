@@ -26,6 +26,7 @@ SKEW_S: Final = 3600.0
 DRIFT: Final = 0.03
 LEAVE_S: Final = 8.0  # what a preempted worker may take on a busy machine; it gives itself five seconds
 REFUSED_TO_START: Final = "exited with status 2"
+EXIT_S: Final = 5.0  # between a refusal and the end of the process that made it
 KILLED: Final = "was killed by SIGKILL"
 AT_STEP: Final = "worker killed at a chosen step"
 # Lines of its journal after which a worker is killed: each lies between two things that belong together.
@@ -56,6 +57,7 @@ class Injector:
     unplanned: list[str] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     _busy: set[str] = field(default_factory=set)
+    _refuses_until_s: float = 0.0
 
     def strike(self, fault: Fault) -> bool:
         """Inject `fault`; False where nobody is there whom it could strike now."""
@@ -87,8 +89,11 @@ class Injector:
         for program in (*self.fleet.replicas, *self.fleet.cluster.programs, self.fleet.storage.program):
             self._restart(program, program.start)
         for pod in self.fleet.pods:
+            if pod.dies_at != NEVER and pod.program.wait(0.0) == KILLED:
+                continue  # as it had to: it is buried at the next turn
             # A worker that cannot open its outbox says so and refuses to start: that is its promise.
-            self._restart(pod.program, pod.start, excused=REFUSED_TO_START if pod.disk.is_full else None)
+            refuses = self.journal.clock.monotonic_s() < self._refuses_until_s
+            self._restart(pod.program, pod.start, excused=REFUSED_TO_START if refuses else None)
 
     def bury_the_doomed(self) -> None:
         """Start pods again that came to the step at which they had to die."""
@@ -195,7 +200,9 @@ class Injector:
             return None
         pod.disk.fill()
         # Others may strike the pod meanwhile: its disk is full all the same.
-        self.pending.append(Pending(self.journal.clock.monotonic_s() + fault.seconds, pod.disk.free))
+        until_s = self.journal.clock.monotonic_s() + fault.seconds
+        self._refuses_until_s = until_s + EXIT_S
+        self.pending.append(Pending(until_s, pod.disk.free))
         return pod.name
 
     def _kill_primary(self, fault: Fault, _: Random) -> str | None:
