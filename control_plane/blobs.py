@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +19,7 @@ from control_plane.config import Storage
 from events.errors import ConfigError, Transient
 
 T = TypeVar("T")
+PIECE_BYTES: Final = 256 * 1024
 URL_LIFE: Final = timedelta(minutes=15)
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
@@ -70,18 +72,36 @@ class Blobs:
             )
         )
 
+    async def digest(self, key: str) -> tuple[int, str] | None:
+        """Return size and SHA-256 of an object, read in pieces; None when there is none."""
+
+        def read() -> tuple[int, str] | None:
+            if self._stat(key) is None:
+                return None
+            response = self.client.get_object(self.bucket, key)
+            size, digest = 0, hashlib.sha256()
+            try:
+                for piece in response.stream(PIECE_BYTES):
+                    size += len(piece)
+                    digest.update(piece)
+            finally:
+                response.close()
+                response.release_conn()
+            return size, digest.hexdigest()
+
+        return await _call(read)
+
     async def size(self, key: str) -> int | None:
         """Return the size of an object in bytes, None when there is none."""
+        return await _call(lambda: self._stat(key))
 
-        def stat() -> int | None:
-            try:
-                return self.client.stat_object(self.bucket, key).size
-            except S3Error as error:
-                if error.code in MISSING:
-                    return None
-                raise
-
-        return await _call(stat)
+    def _stat(self, key: str) -> int | None:
+        try:
+            return self.client.stat_object(self.bucket, key).size
+        except S3Error as error:
+            if error.code in MISSING:
+                return None
+            raise
 
 
 def open_blobs(storage: Storage) -> Blobs:

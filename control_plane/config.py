@@ -62,6 +62,18 @@ def environment(folder: Path) -> dict[str, str]:
     return {**from_file, **os.environ}
 
 
+def read_storage(values: Mapping[str, str]) -> Storage:
+    """Return the settings of the storage, whose endpoint and keys are there."""
+    return Storage(
+        endpoint=values["MINIO_ENDPOINT"],
+        access_key=values["MINIO_ACCESS_KEY"],
+        secret_key=values["MINIO_SECRET_KEY"],
+        bucket=values.get("MINIO_BUCKET") or "podfleet",
+        region=values.get("MINIO_REGION") or "us-east-1",
+        is_secure=values.get("MINIO_SECURE", "").lower() in TRUE,
+    )
+
+
 def read_settings(values: Mapping[str, str], *, host: str, port: int) -> Settings:
     """Return the settings. Raises `ConfigError` that lists every problem."""
     required = {
@@ -87,18 +99,10 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int) -> Setting
         )
     if problems:
         raise ConfigError(problems)
-    storage = Storage(
-        endpoint=values["MINIO_ENDPOINT"],
-        access_key=values["MINIO_ACCESS_KEY"],
-        secret_key=values["MINIO_SECRET_KEY"],
-        bucket=values.get("MINIO_BUCKET") or "podfleet",
-        region=values.get("MINIO_REGION") or "us-east-1",
-        is_secure=secure in TRUE,
-    )
     return Settings(
         mongodb_url=values["MONGODB_URL"],
         api_key=values.get("PODFLEET_API_KEY") or None,
-        storage=storage,
+        storage=read_storage(values),
         host=host,
         port=port,
     )

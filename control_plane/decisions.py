@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from control_plane.cancellation import cancel_decision
-from control_plane.projection import Write, attempt_id
 from control_plane.run import Run
 from control_plane.store.documents import Documents
 from control_plane.store.runs import Found, Runs
@@ -53,18 +52,8 @@ class Decider:
     async def review(self, run_id: str, review: Review) -> Run:
         """Record a person's verdict on a run that waits for one."""
         run = await self._decide(run_id, lambda run: review_decision(run, review))
-        fields: dict[str, Any] = {
-            "runId": run.id,
-            "attempt": run.attempt,
-            "by": "human",
-            "verdict": review.verdict,
-            "summary": review.notes,
-            "reviewer": review.reviewer,
-            "scores": {},
-            "at": self.clock.now(),
-        }
-        identity = f"{attempt_id(run.id, run.attempt)}/human"
-        await self.documents.write([Write("validations", identity, run.revision, fields)])
+        # Now, and not at the next sweep: whoever asked looks at once.
+        await self.documents.chronicle(run.id, run.journal)
         return run
 
     async def _find(self, run_id: str) -> Found:

@@ -19,23 +19,26 @@ from events.lifecycle import Status, advance
 
 @dataclass(slots=True)
 class Replayed:
-    """A run as its log tells it, the documents beside it, and every contradiction on the way."""
+    """A run as its log tells it, the documents beside it, and every contradiction on the way.
+
+    `unreached` names decisions that saw an event which the log does not have.
+    """
 
     fields: dict[str, Any] = field(default_factory=dict)
     writes: dict[tuple[str, str], Write] = field(default_factory=dict)
     attempts: dict[int, Fold] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    contradictions: list[str] = field(default_factory=list)
+    unreached: list[str] = field(default_factory=list)
 
 
 def replay(run_id: str, entries: Sequence[Entry], events: Iterable[Event]) -> Replayed:
-    """Replay a whole log. Gaps and contradictions become `problems`, never exceptions."""
+    """Replay a log as far as its decisions have no gap; a contradiction is noted, never an exception."""
     logs: dict[int, list[Event]] = {}
     for event in sorted(events, key=lambda event: (event.attempt, event.sequence or 0)):
         logs.setdefault(event.attempt, []).append(event)
     result = Replayed()
     for number, entry in enumerate(sorted(entries, key=lambda entry: entry.n), 1):
         if entry.n != number:
-            result.problems.append(f"decision {number} is missing before {entry.n}")
             break
         _fold_up_to(result, run_id, entry.attempt, entry.seq, logs)
         _decide(result, entry)
@@ -48,12 +51,10 @@ def replay(run_id: str, entries: Sequence[Entry], events: Iterable[Event]) -> Re
 def _decide(result: Replayed, entry: Entry) -> None:
     status = result.fields.get("status")
     if entry.came_from != status:
-        result.problems.append(f"decision {entry.n} left {entry.came_from}, but the log stands at {status}")
+        left = f"decision {entry.n} left {entry.came_from}"
+        result.contradictions.append(f"{left}, but the log stands at {status}")
     if result.fields.get("lastEventSeq", 0) != entry.seq:
-        result.problems.append(f"decision {entry.n} saw event {entry.seq}, which the log does not reach")
-    term = entry.by.rpartition("#a")
-    if term[1] and term[2] != str(entry.attempt):
-        result.problems.append(f"decision {entry.n} was made by a stale owner, {entry.by}")
+        result.unreached.append(f"decision {entry.n} saw event {entry.seq}, which the log does not reach")
     if entry.cause == "submit":
         result.fields |= {"attempt": 0, "lastEventSeq": 0, "currentStage": None, "startedAt": None}
     result.fields |= {**entry.sets, "status": entry.to, "revision": entry.n}

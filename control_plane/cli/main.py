@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from control_plane.cli import pods
-from control_plane.cli.client import EXIT_FAILED, EXIT_WRONG_USE, client, fail
+from control_plane.cli import pods, verify
+from control_plane.cli.client import client
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(pods.app, name="pods")
+app.command()(verify.verify)
 
 
 @app.command()
@@ -70,18 +71,6 @@ def submit(
 
 
 @app.command()
-def verify(
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="replay every log and compare")] = False,
-) -> None:
-    """Hold the database that MONGODB_URL names against its own log; 1 when something differs."""
-    import asyncio
-
-    if not rebuild:
-        raise typer.BadParameter("say --rebuild: it is the only check so far", param_hint="verify")
-    raise typer.Exit(asyncio.run(_verify()))
-
-
-@app.command()
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as version_of
@@ -92,28 +81,6 @@ def version() -> None:
 def main() -> None:
     """Run the command line."""
     app()
-
-
-async def _verify() -> int:
-    from control_plane.audit import Auditor
-    from control_plane.embedded.config import environment
-    from control_plane.store import database
-    from control_plane.store.audit import AuditReads
-
-    url = environment(Path.cwd()).get("MONGODB_URL")
-    if not url:
-        fail("MONGODB_URL is not set; it names the database to verify", EXIT_WRONG_USE)
-    client = database.connect(str(url))
-    try:
-        auditor = Auditor(AuditReads(database.database(client, str(url))))
-        found = 0
-        async for finding in auditor.rebuild():
-            print(f"{finding.run_id}: {finding.message}")
-            found += 1
-    finally:
-        await client.close()
-    print(f"{found} differences")
-    return EXIT_FAILED if found else 0
 
 
 def _value(text: str) -> Any:

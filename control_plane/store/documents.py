@@ -16,7 +16,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.events import DUPLICATE_KEY
 from control_plane.store.runs import BATCH_MAX
 from events.errors import Transient
-from events.lifecycle import Status
+from events.lifecycle import Cause, Status
 
 WATCH: Final = timedelta(minutes=10)
 
@@ -97,6 +97,7 @@ class Documents:
         ]
         if updates:
             await self._bulk("attempts", updates)
+        await self.write([write for entry in entries for write in human_validations(run_id, entry)])
 
     async def refuse(self, letters: Sequence[Document]) -> None:
         """Keep refused lines with their reason; a letter that is there already stays."""
@@ -140,6 +141,24 @@ def _watched_until(entry: Entry) -> datetime | None:
     """Return until when somebody looks for stored events of an attempt that nobody waits for any more."""
     is_left = entry.cause == "rescue" or entry.to in (Status.QUEUED, Status.DELAYED)
     return entry.at + WATCH if is_left else None
+
+
+def human_validations(run_id: str, entry: Entry) -> list[Write]:
+    """Return the validation that a journal entry speaks of; nothing for other entries."""
+    said = entry.sets.get("humanVerdict")
+    if entry.cause != Cause.REVIEW or said is None:
+        return []
+    fields = {
+        "runId": run_id,
+        "attempt": entry.attempt,
+        "by": "human",
+        "verdict": said["verdict"],
+        "summary": said["notes"],
+        "reviewer": said["reviewer"],
+        "scores": {},
+        "at": entry.at,
+    }
+    return [Write("validations", f"{attempt_id(run_id, entry.attempt)}/human", entry.n, fields)]
 
 
 def stage_document(stage: CurrentStage | None) -> Document | None:

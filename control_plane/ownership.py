@@ -1,0 +1,73 @@
+"""Who writes which stored field: one writer for each, and no field without one.
+
+`docs/data.md` explains the fields in words; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+Writers = Mapping[str, str]  # field to writer
+
+
+def _by(writer: str, *fields: str) -> dict[str, str]:
+    return dict.fromkeys(fields, writer)
+
+
+CLAIMABLE: Final[Writers] = {
+    **_by(
+        "submit", "kind", "title", "review", "labels", "labelList", "words", "hypothesisId", "parentRunId",
+        "createdAt", "queueLimitS", "idempotency", "classKey", "priority", "queuedAt", "maxAttempts",
+    ),
+    **_by("submit, requeue", "queueDeadline"),
+    **_by("decision, phase", "status"),
+    **_by("decision", "revision", "journal", "failures", "error", "notBefore", "finishedAt"),
+    **_by("claim", "attempt", "claimedBy", "claimedAt"),
+    **_by("claim, renew", "lease"),
+    **_by("settle", "settled"),
+    **_by("cancel", "cancelRequested"),
+    **_by("review", "humanVerdict"),
+    **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
+    **_by("claim, settle, application, catch-up", "logOpen", "logIncomplete"),
+    **_by("heartbeat", "lastHeartbeat"),
+}  # fmt: skip
+
+OWNERS: Final[Mapping[str, Writers]] = {
+    "runs": CLAIMABLE,
+    "ideation_requests": CLAIMABLE,
+    "run_specs": {
+        **_by("submit", "kind", "spec", "requires", "hypothesisId", "putAt"),
+        **_by("sweep", "unchecked"),
+    },
+    "attempts": {
+        **_by("decision, application", "runId", "attempt"),
+        **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision"),
+        **_by("decision, catch-up", "watchedUntil"),
+        **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
+    },
+    "stages": _by(
+        "application", "runId", "attempt", "name", "index", "total", "status", "progress", "activity",
+        "startedAt", "completedAt", "durationS", "order", "seq",
+    ),
+    "artifacts": _by(
+        "application", "runId", "attempt", "name", "key", "size", "sha256", "contentType", "stage",
+        "registeredAt", "seq",
+    ),
+    "validations": _by(
+        "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
+        "reviewer", "seq",
+    ),
+    "events": _by(
+        "ingest, sweeper", "position", "runId", "attempt", "sequence", "revision", "ceId", "source", "type",
+        "time", "data", "hash", "receivedAt", "traceparent", "expiresAt", "orphan",
+    ),
+    "dead_letters": _by(
+        "ingest, application", "at", "code", "message", "line", "runId", "attempt", "sequence", "principal",
+    ),
+}  # fmt: skip
+
+
+def strangers(collection: str, document: Mapping[str, Any]) -> list[str]:
+    """Return the fields of a stored document that nobody writes."""
+    return sorted(set(document) - set(OWNERS[collection]) - {"_id"})

@@ -1,0 +1,409 @@
+"""`podfleet verify` finds nothing wrong with a healthy fleet, and names what a hand has broken."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+from bson import encode
+from minio import Minio
+from pymongo.database import Database
+
+from control_plane.audit import REBUILD, Auditor, Finding
+from control_plane.blobs import open_blobs
+from control_plane.config import read_storage
+from control_plane.embedded.mongod import Mongod
+from control_plane.store import database as store
+from control_plane.store.audit import AuditReads
+from events.catalog import RunLog
+from events.envelope import wire
+
+pytestmark = pytest.mark.timeout(300)
+
+Db = Database[dict[str, Any]]
+Json = dict[str, Any]
+LONG_AGO: Final = timedelta(hours=1)
+ZERO: Final = "0" * 64
+CHANGED: Final = (
+    "runs", "attempts", "stages", "artifacts", "validations", "events", "dead_letters", "run_specs",
+)  # fmt: skip
+
+
+@dataclass
+class Ward:
+    """A fleet's database with runs of every kind; ids by what became of them."""
+
+    db: Db
+    url: str
+    storage: Any
+    runs: dict[str, str]
+    cwd: Any
+
+    def verify(self, *options: str, storage: bool = True) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": "", "PYTHONPATH": ":".join(sys.path), "MONGODB_URL": self.url}
+        if storage:
+            environment |= self.storage.environment
+        program = "import sys; from control_plane.cli.main import main; sys.exit(main())"
+        return subprocess.run(
+            [sys.executable, "-c", program, "verify", *options],
+            env=environment, cwd=self.cwd, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    def run(self, name: str) -> Json:
+        found = self.db.runs.find_one({"_id": self.runs[name]})
+        assert found is not None
+        return found
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Set fields of a run by hand."""
+        self.db.runs.update_one({"_id": self.runs[name]}, {"$set": fields})
+
+    def event(self, name: str, **query: Any) -> Json:
+        found = self.db.events.find_one({"runId": self.runs[name], **query})
+        assert found is not None, query
+        return found
+
+    def decision(self, name: str, cause: str) -> Json:
+        return self.event(name, **{"data.cause": cause})
+
+
+@pytest.fixture
+def ward(fleet: Any, database: Db, s3: Any, until: Any) -> Ward:
+    """Runs that completed, failed, were tried again, preempted, canceled and reviewed; one still waits."""
+    specs: dict[str, Json] = {
+        "completed": {"spec": {"seconds": 0.2, "events": 20}},
+        "failed": {"spec": {"seconds": 0, "end": "exception"}},
+        "retried": {"spec": {"seconds": 0, "end": "retryable"}, "max_attempts": 2},
+        "reviewed": {"spec": {"seconds": 0, "review": "human"}},
+        "canceled": {"spec": {"seconds": 60, "events": 600}, "priority": -5},
+    }
+    runs = {name: fleet.submit(**body) for name, body in specs.items()}
+    worker = fleet.start_worker("--max-runs", "6")
+    for name in ("completed", "failed", "retried"):
+        fleet.wait_for(runs[name], "COMPLETED", "FAILED")
+    fleet.wait_for(runs["reviewed"], "AWAITING_HUMAN")
+    assert fleet.client.post(f"/api/runs/{runs['reviewed']}/review", json={"verdict": "pass"}).is_success
+    until(lambda: fleet.run(runs["canceled"])["lastEventSeq"] > 3)
+    assert fleet.client.post(f"/api/runs/{runs['canceled']}/cancel").is_success
+    fleet.wait_for(runs["canceled"], "CANCELED")
+    assert worker.wait(30) == 0
+    runs["preempted"] = fleet.submit(spec={"seconds": 60, "events": 600})
+    second = fleet.start_worker(name="second")
+    until(lambda: fleet.run(runs["preempted"])["lastEventSeq"] > 3)
+    second.terminate()
+    assert second.wait(10) == 0
+    runs["held"] = fleet.submit(spec={"seconds": 600, "events": 10}, priority=9)
+    fleet.start_worker(name="third")
+    until(lambda: fleet.run(runs["held"])["lastEventSeq"] >= 2)
+    until(lambda: database.runs.count_documents({"journal.n": {"$gte": 0}}) == 0)
+    return Ward(database, fleet.database_url, s3, runs, fleet.home)
+
+
+def snapshot(db: Db) -> str:
+    """Return a digest of everything stored that no heartbeat or renewal moves."""
+    digest = hashlib.sha256()
+    for name in sorted(db.list_collection_names()):
+        if name == "pods":
+            continue
+        for document in db[name].find({"type": {"$ne": "ai.run.heartbeat"}}).sort("_id"):
+            for moving in ("lease", "lastHeartbeat", "lastEventSeq", "currentStage"):
+                document.pop(moving, None)
+            digest.update(encode(document))
+    return digest.hexdigest()
+
+
+def put_back(ward: Ward, before: dict[str, list[Json]]) -> None:
+    for name, documents in before.items():
+        ward.db[name].delete_many({})
+        if documents:
+            ward.db[name].insert_many(documents)
+
+
+Mutation = Callable[[Ward], object]
+
+
+def edit_event(name: str, query: Json, **fields: Any) -> Mutation:
+    return lambda w: w.db.events.update_one({"_id": w.event(name, **query)["_id"]}, {"$set": fields})
+
+
+def edit_decision(name: str, which: str, **fields: Any) -> Mutation:
+    changes = {f"data.{field}": value for field, value in fields.items()}
+    return lambda w: w.db.events.update_one({"_id": w.decision(name, which)["_id"]}, {"$set": changes})
+
+
+def charge(name: str, app: int, infra: int, preempted: int) -> Mutation:
+    return lambda w: w.change(name, failures={"app": app, "infra": infra, "preempted": preempted})
+
+
+def edit_beside(collection: str, name: str, **fields: Any) -> Mutation:
+    return lambda w: w.db[collection].update_one({"runId": w.runs[name]}, {"$set": fields})
+
+
+def plant_letter(code: str, *, sequence: int = 1, message: str = "the pod's own words") -> Mutation:
+    def plant(w: Ward) -> None:
+        run_id = w.runs["completed"]
+        line = wire(
+            RunLog(message=message), event_id="planted", source="//pod/1", run_id=run_id, attempt=1,
+            sequence=sequence, time="2026-11-21T10:00:00Z",
+        )  # fmt: skip
+        w.db.dead_letters.insert_one(
+            {
+                "_id": "01K0000000000000000000000Z", "at": w.run("completed")["createdAt"] + LONG_AGO,
+                "code": code, "message": "planted", "line": line.decode(), "runId": run_id, "attempt": 1,
+                "sequence": sequence, "principal": "pod",
+            }
+        )  # fmt: skip
+
+    return plant
+
+
+def second_claim(w: Ward) -> None:
+    """Write history as if another pod had claimed the run beside its owner."""
+    run = w.run("held")
+    claim = w.decision("held", "claim")
+    n = run["revision"] + 1
+    data = {**claim["data"], "n": n, "from": "RUNNING", "seq": run["lastEventSeq"]}
+    data |= {"attempt": 1, "set": {**claim["data"]["set"], "attempt": 2}}
+    identity = f"{run['_id']}/r{n}"
+    w.db.events.insert_one({**claim, "_id": identity, "ceId": identity, "revision": n, "data": data})
+    w.change("held", revision=n)
+
+
+def skip_revision(w: Ward) -> None:
+    w.change("completed", revision=w.run("completed")["revision"] + 1)
+
+
+def alter_object(w: Ward) -> None:
+    key = w.db.artifacts.find_one({"runId": w.runs["completed"]})["key"]  # type: ignore[index]
+    storage_of(w).fput_object(w.storage.bucket, key, __file__)
+
+
+def remove_object(w: Ward) -> None:
+    key = w.db.artifacts.find_one({"runId": w.runs["completed"]})["key"]  # type: ignore[index]
+    storage_of(w).remove_object(w.storage.bucket, key)
+
+
+def storage_of(w: Ward) -> Minio:
+    s3 = w.storage
+    return Minio(
+        s3.endpoint, access_key=s3.access_key, secret_key=s3.secret_key, secure=False, region=s3.region
+    )
+
+
+def old_journal(w: Ward) -> None:
+    run = w.run("completed")
+    data = w.decision("completed", "claim")["data"]
+    data = {**data, "at": data["at"] - LONG_AGO}
+    w.db.events.delete_one({"_id": f"{run['_id']}/r{data['n']}"})
+    w.change("completed", journal=[{name: data[name] for name in JOURNAL}])
+
+
+JOURNAL: Final = ("n", "cause", "by", "at", "from", "to", "attempt", "seq", "set")
+
+# Each by what a stranger would do, and the name that must be among the findings.
+BROKEN: Final[list[tuple[str, Mutation, str]]] = [
+    ("a final status set by hand", lambda w: w.change("completed", status="FAILED"), "final-status-changed"),
+    ("an ended run queued again", lambda w: w.change("failed", status="QUEUED"), "final-status-changed"),
+    ("a status set by hand", lambda w: w.change("preempted", status="DELAYED"), "status-unexplained"),
+    (
+        "a decision led elsewhere",
+        edit_decision("failed", "end: failed", to="COMPLETED"),
+        "final-status-changed",
+    ),
+    ("a decision that no row allows", edit_decision("completed", "claim", to="COMPLETED"), "status-path"),
+    ("a decision from elsewhere", edit_decision("canceled", "cancel", **{"from": "QUEUED"}), "status-path"),
+    ("a cause that is none", edit_decision("completed", "claim", cause="magic"), "status-path"),
+    ("an actor of another term", edit_decision("completed", "end: completed", by="pod/1#a7"), "actor-term"),
+    ("two claims at once", second_claim, "two-owners"),
+    ("a revision skipped", skip_revision, "revision-gap"),
+    (
+        "a decision deleted",
+        lambda w: w.db.events.delete_one({"_id": w.decision("retried", "promote")["_id"]}),
+        "revision-gap",
+    ),
+    (
+        "an event deleted in the middle",
+        lambda w: w.db.events.delete_one({"_id": w.event("completed", sequence=4)["_id"]}),
+        "sequence-gap",
+    ),
+    (
+        "the last event deleted",
+        lambda w: w.db.events.delete_one(
+            {"_id": w.event("completed", sequence=w.run("completed")["lastEventSeq"])["_id"]}
+        ),
+        "sequence-gap",
+    ),
+    ("a cursor raised", lambda w: w.change("completed", lastEventSeq=1_000), "sequence-gap"),
+    (
+        "an event's data edited",
+        edit_event("completed", {"type": "ai.run.log"}, **{"data.message": "x"}),
+        "event-tampered",
+    ),
+    ("an event's data emptied", edit_event("completed", {"type": "ai.run.log"}, data={}), "event-tampered"),
+    (
+        "an event behind the end",
+        edit_event("completed", {"sequence": 3}, sequence=4_000),
+        "event-after-end",
+    ),
+    ("a journal that nobody swept", old_journal, "journal-stuck"),
+    (
+        "a lease on a run that has ended",
+        lambda w: w.db.runs.update_one({"_id": w.runs["completed"]}, {"$currentDate": {"lease.until": True}}),
+        "lease-leaked",
+    ),
+    ("a held run without a lease", lambda w: w.change("held", lease=None), "lease-leaked"),
+    ("a preemption charged to the application", charge("preempted", 1, 0, 0), "wrong-budget"),
+    ("a failure forgiven", charge("retried", 0, 0, 0), "wrong-budget"),
+    ("a field of nobody", lambda w: w.change("completed", color="blue"), "field-without-writer"),
+    ("a field of nobody beside it", edit_beside("stages", "completed", color="blue"), "field-without-writer"),
+    ("a foreign artifact", edit_beside("artifacts", "completed", key="runs/x/a1"), "artifact-foreign"),
+    ("an object removed", remove_object, "artifact-missing"),
+    ("an object overwritten", alter_object, "artifact-altered"),
+    ("another hash registered", edit_beside("artifacts", "completed", sha256=ZERO), "artifact-altered"),
+    ("a refusal for nothing", plant_letter("bad_json"), "wrong-refusal"),
+    ("a conflict with nothing", plant_letter("conflict", sequence=9_999), "wrong-refusal"),
+    ("a run that was unknown and is not", plant_letter("unknown_run"), "wrong-refusal"),
+    (
+        "one token for two runs",
+        lambda w: w.change("preempted", lease=w.run("completed")["lease"]),
+        "duplicate-token",
+    ),
+    (
+        "one worker for two runs",
+        lambda w: w.change("canceled", status="RUNNING", claimedBy=w.run("held")["claimedBy"]),
+        "two-runs-one-pod",
+    ),
+    ("a specification lost", lambda w: w.db.run_specs.delete_one({"_id": w.runs["held"]}), "spec-missing"),
+    ("a run lost", lambda w: w.db.runs.delete_one({"_id": w.runs["completed"]}), "orphan-document"),
+]  # fmt: skip
+
+# What only the replay tells.
+REBUILT: Final[list[tuple[str, Mutation]]] = [
+    ("a cursor lowered", lambda w: w.change("completed", lastEventSeq=2)),
+    ("the end moved", lambda w: w.change("completed", finishedAt=w.run("completed")["createdAt"])),
+    ("an error edited", lambda w: w.change("failed", error=None)),
+    ("a priority edited", lambda w: w.change("completed", priority=50)),
+    ("a class edited", lambda w: w.change("completed", classKey="probe/80/any")),
+    ("a deadline edited", lambda w: w.change("completed", queueDeadline=None)),
+    ("a pod edited", lambda w: w.change("completed", claimedBy="somebody/else")),
+    ("a settle edited", lambda w: w.change("completed", settled=None)),
+    ("a stage edited", lambda w: w.change("completed", currentStage=None)),
+    ("a start edited", lambda w: w.change("completed", startedAt=None)),
+    ("a verdict of a person edited", lambda w: w.change("reviewed", humanVerdict=None)),
+    ("a cancel forgotten", lambda w: w.change("canceled", cancelRequested=None)),
+    ("a log opened", lambda w: w.change("completed", logOpen=True)),
+    ("a log marked", lambda w: w.change("completed", logIncomplete={"from": 1, "to": 2})),
+    ("a log closed", lambda w: w.change("held", logOpen=False)),
+    ("an attempt's outcome edited", edit_beside("attempts", "completed", outcome="failed")),
+    ("an attempt's pod edited", edit_beside("attempts", "completed", pod="somebody/else")),
+    ("an attempt's error edited", edit_beside("attempts", "failed", error=None)),
+    ("an attempt's end edited", edit_beside("attempts", "completed", endedAt=None)),
+    ("a stage's progress edited", edit_beside("stages", "completed", progress=0.5)),
+    ("a stage's position edited", edit_beside("stages", "completed", seq=1)),
+    ("a stage deleted", lambda w: w.db.stages.delete_one({"runId": w.runs["completed"]})),
+    ("an artifact's size edited", edit_beside("artifacts", "completed", size=1)),
+    ("an artifact deleted", lambda w: w.db.artifacts.delete_one({"runId": w.runs["completed"]})),
+    ("a verdict edited", edit_beside("validations", "reviewed", verdict="fail")),
+    ("a verdict planted", lambda w: w.db.validations.insert_one(
+        {"_id": f"{w.runs['completed']}/a1/auto", "runId": w.runs["completed"], "attempt": 1, "by": "auto",
+         "verdict": "pass", "summary": "", "scores": {}, "at": None, "seq": 1})),
+    ("an attempt planted", lambda w: w.db.attempts.insert_one(
+        {"_id": f"{w.runs['completed']}/a2", "runId": w.runs["completed"], "attempt": 2})),
+]  # fmt: skip
+
+
+def test_a_healthy_fleet_at_work_has_no_finding_and_is_not_touched(ward: Ward) -> None:
+    before = snapshot(ward.db)
+    for options in ((), ("--rebuild",), ("--rebuild", "--run", ward.runs["completed"])):
+        done = ward.verify(*options)
+        assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+        assert "0 findings" in done.stderr
+    told = ward.verify("--rebuild", storage=False)
+    assert (told.returncode, "MINIO_ENDPOINT" in told.stderr) == (0, True), told.stderr
+    assert snapshot(ward.db) == before
+
+
+@pytest.fixture
+def frozen(ward: Ward, mongod: Mongod) -> Iterator[Ward]:
+    """A copy of the ward that no program touches, an hour old."""
+    name = f"{ward.db.name}_frozen"
+    copy = ward.db.client[name]
+    for collection in (*CHANGED, "ideation_requests", "hypotheses", "pods"):
+        documents = list(ward.db[collection].find())
+        if documents:
+            copy[collection].insert_many(documents)
+    copy.events.update_many({}, [{"$set": {"receivedAt": {"$subtract": ["$receivedAt", 3_600_000]}}}])
+    yield replace(ward, db=copy, url=mongod.url(name))
+    ward.db.client.drop_database(name)
+
+
+def findings(ward: Ward, *, rebuilds: bool) -> list[Finding]:
+    """Return what an audit finds, with the bytes of every artifact."""
+
+    async def look() -> list[Finding]:
+        client = store.connect(ward.url)
+        try:
+            reads = AuditReads(store.database(client, ward.url))
+            auditor = Auditor(reads, open_blobs(read_storage(ward.storage.environment)))
+            return [finding async for finding in auditor.audit(rebuilds=rebuilds)]
+        finally:
+            await client.close()
+
+    return asyncio.run(look())
+
+
+def test_whatever_a_hand_breaks_has_a_name(frozen: Ward) -> None:
+    before = {name: list(frozen.db[name].find()) for name in CHANGED}
+    assert findings(frozen, rebuilds=True) == []
+    unnamed: list[str] = []
+    for what, mutate, invariant in BROKEN:
+        mutate(frozen)
+        found = findings(frozen, rebuilds=False)
+        if invariant not in {each.invariant for each in found}:
+            unnamed.append(f"{what}: {invariant} is not among {found}")
+        put_back(frozen, before)
+    assert unnamed == []
+
+
+def test_a_replay_misses_no_field(frozen: Ward) -> None:
+    before = {name: list(frozen.db[name].find()) for name in CHANGED}
+    missed: list[str] = []
+    for what, mutate in REBUILT:
+        mutate(frozen)
+        found = findings(frozen, rebuilds=True)
+        if REBUILD not in {each.invariant for each in found}:
+            missed.append(f"{what}: {found}")
+        put_back(frozen, before)
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "status", "word"),
+    [
+        ({}, 2, "MONGODB_URL"),
+        ({"MONGODB_URL": "nonsense"}, 2, "MONGODB_URL"),
+        (
+            {"MONGODB_URL": "mongodb://127.0.0.1:1/x?serverSelectionTimeoutMS=300&replicaSet=rs0"},
+            3,
+            "MongoDB",
+        ),
+    ],
+)
+def test_a_database_that_cannot_be_read_is_told(
+    tmp_path: Any, environment: dict[str, str], status: int, word: str
+) -> None:
+    program = "import sys; from control_plane.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "verify"],
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), **environment},
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, word in done.stderr) == (status, True), done.stderr
+    assert "Traceback" not in done.stderr
