@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -38,6 +39,7 @@ CONTROL_PLANE: Final = "podfleet-control-plane"
 WORKER: Final = "podfleet-worker"
 STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
 TRIES_MAX: Final = 5
+AGE: Final = timedelta(hours=1)
 TOKEN: Final = "token-of-the-claim"
 POD: Final = Sender("pod", may_decide=False)
 
@@ -61,6 +63,18 @@ class Scene:
     async def submit(self, key: str | None = None) -> None:
         wanted = Submission(kind="probe", spec={}, by="test", idempotency_key=key)
         self.run_id = (await self.deps.submitter.submit(wanted)).run_id
+
+    async def submit_for_the_past(self) -> None:
+        wanted = Submission(kind="probe", spec={}, by="test", not_before=SystemClock().now() - AGE)
+        self.run_id = (await self.deps.submitter.submit(wanted)).run_id
+
+    async def sweep(self) -> None:
+        await self.deps.sweeper.run_once()
+
+    async def seize(self) -> None:
+        """Claim without a look at what may have been claimed before."""
+        wanted = WaitingClass("runs", "probe/cpu/any", 0)
+        await asyncio.to_thread(lambda: self.queue.claim(wanted, token=TOKEN, pod="p/1"))
 
     async def take(self) -> None:
         """Claim as a worker does: what may have been claimed before is looked for first."""
@@ -104,13 +118,18 @@ class Scene:
 
 @dataclass(frozen=True)
 class Act:
-    """Something that a part of the fleet does: what must be before it, and what it leaves in the run."""
+    """Something that a part of the fleet does: what must be before it, and what it leaves in the run.
+
+    Its write to `collection` is the one that is struck; `again` is how its caller does it next time.
+    """
 
     app: str
     does: Callable[[Scene], Awaitable[None]]
     before: tuple[Callable[[Scene], Awaitable[None]], ...]
     leaves: Callable[[Json], object]
     causes: tuple[str, ...]
+    again: Callable[[Scene], Awaitable[None]] | None = None
+    collection: str = "runs"
 
 
 async def let_expire(scene: Scene) -> None:
@@ -129,10 +148,19 @@ def held_by(*status: object) -> Callable[[Json], bool]:
 BEGUN: Final = ("submit", "claim")
 CLAIMED: Final = (Scene.submit, Scene.take)
 ACTS: Final[Mapping[str, Act]] = {
+    "put a specification": Act(
+        CONTROL_PLANE, lambda scene: scene.submit("key"), (), held_by("QUEUED", 0, 0, 0), ("submit",),
+        collection="run_specs",
+    ),
     "submit": Act(
         CONTROL_PLANE, lambda scene: scene.submit("key"), (), held_by("QUEUED", 0, 0, 0), ("submit",)
     ),
-    "claim": Act(WORKER, Scene.take, (Scene.submit,), held_by("SCHEDULED", 1, 0, 0), BEGUN),
+    "claim": Act(WORKER, Scene.seize, (Scene.submit,), held_by("SCHEDULED", 1, 0, 0), BEGUN, Scene.take),
+    "find a claim again": Act(WORKER, Scene.take, CLAIMED, held_by("SCHEDULED", 1, 0, 0), BEGUN),
+    "promote": Act(
+        CONTROL_PLANE, Scene.sweep, (Scene.submit_for_the_past,), held_by("QUEUED", 0, 0, 0),
+        ("submit", "promote"),
+    ),
     "renew": Act(WORKER, Scene.renew, CLAIMED, lambda run: run["lease"]["renewals"] >= 1, BEGUN),
     "settle": Act(
         WORKER, Scene.settle, CLAIMED, held_by("DELAYED", 1, 1, 0), (*BEGUN, "end: failed")
@@ -182,16 +210,21 @@ FAULTS: Final[Mapping[str, tuple[tuple[str, Any, Json], ...]]] = {
 
 
 @contextmanager
-def fault(admin: MongoClient[Json], app: str, points: tuple[tuple[str, Any, Json], ...]) -> Iterator[None]:
-    """Switch fail points on for the connections of one program, and off again."""
+def fault(
+    admin: MongoClient[Json], app: str, namespace: str, points: tuple[tuple[str, Any, Json], ...]
+) -> Iterator[None]:
+    """Switch fail points on for one program's writes to a collection, and off; each must have struck."""
+    before: list[int] = []
     for name, mode, data in points:
-        named = {**data, "appName": app} if name == "failCommand" else data
-        admin.admin.command("configureFailPoint", name, mode=mode, data=named)
+        where = {"appName": app, "namespace": namespace} if name == "failCommand" else {}
+        answer = admin.admin.command("configureFailPoint", name, mode=mode, data={**data, **where})
+        before.append(answer["count"])
+    after: list[int] = []
     try:
         yield
     finally:
-        for name, _, _ in points:
-            admin.admin.command("configureFailPoint", name, mode="off")
+        after += [admin.admin.command("configureFailPoint", name, mode="off")["count"] for name, *_ in points]
+    assert all(now > then for now, then in zip(after, before, strict=True)), "a fault that never struck"
 
 
 @asynccontextmanager
@@ -221,8 +254,17 @@ async def insist(act: Callable[[], Awaitable[None]]) -> int:
     raise AssertionError("it never worked")
 
 
-@pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("act", ACTS)
+LOST_ANSWER: Final = next(name for name, points in FAULTS.items() if len(points) == 2)
+CASES: Final = [
+    (act, name)
+    for act in ACTS
+    for name in FAULTS
+    # The fail point for a lost answer takes the first write, and a submission's is the specification's.
+    if (act, name) != ("submit", LOST_ANSWER)
+]
+
+
+@pytest.mark.parametrize(("act", "name"), CASES)
 async def test_what_is_tried_again_takes_effect_once(
     mongod: Mongod, database_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
 ) -> None:
@@ -232,9 +274,10 @@ async def test_what_is_tried_again_takes_effect_once(
         for step in wanted.before:
             await step(scene)
         with MongoClient[Json](mongod.url("admin")) as admin:
-            with fault(admin, wanted.app, FAULTS[name]), suppress(Transient):
+            struck = f"{scene.deps.db.name}.{wanted.collection}"
+            with fault(admin, wanted.app, struck, FAULTS[name]), suppress(Transient):
                 await wanted.does(scene)  # after a failure nobody knows whether it happened
-            await insist(lambda: wanted.does(scene))
+            await insist(lambda: (wanted.again or wanted.does)(scene))
         run = await scene.run()
         assert wanted.leaves(run), run
         assert await scene.deps.db.runs.count_documents({}) == 1
@@ -255,7 +298,8 @@ async def test_nothing_is_acknowledged_that_no_majority_has(
         await scene.submit()
         await scene.take()
         with MongoClient[Json](mongod.url("admin")) as admin:
-            with fault(admin, CONTROL_PLANE, (("failCommand", "alwaysOn", refusal),)):
+            events = f"{scene.deps.db.name}.events"
+            with fault(admin, CONTROL_PLANE, events, (("failCommand", "alwaysOn", refusal),)):
                 with pytest.raises(Transient):
                     await scene.send()
                 assert (await scene.run())["lastEventSeq"] == 0, "nothing is applied that may be rolled back"
