@@ -7,6 +7,7 @@ import asyncio
 import logging
 import socket
 import sys
+from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -94,10 +95,10 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
         deps = wire(settings, db, SystemClock(), SystemIds())
         while True:
             try:
-                await database.require_guarantees(client)
                 if migrates:
+                    await database.require_guarantees(client)
                     await schema.migrate(db)
-                await schema.verify(db)
+                await _require(database.require_guarantees(client), schema.verify(db))
                 break
             except Transient as error:
                 log.warning("start.waits", extra={"code": error.code, "why": error.message})
@@ -134,6 +135,18 @@ async def _prepare_storage(blobs: Blobs, server: uvicorn.Server) -> None:
         except ConfigError:
             server.should_exit = True
             raise
+
+
+async def _require(*checks: Awaitable[None]) -> None:
+    """Make every check. Raises `ConfigError` with the problems of all of them."""
+    problems: list[str] = []
+    for found in await asyncio.gather(*checks, return_exceptions=True):
+        if isinstance(found, ConfigError):
+            problems += found.problems
+        elif found is not None:
+            raise found
+    if problems:
+        raise ConfigError(problems)
 
 
 def _bound(settings: Settings) -> socket.socket:

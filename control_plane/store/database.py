@@ -79,9 +79,9 @@ async def require_guarantees(client: AsyncMongoClient[Document]) -> None:
     """
     try:
         hello: Document = await client.admin.command("hello")
-    except OperationFailure as error:
-        raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
     except PyMongoError as error:
+        if isinstance(error, OperationFailure) and not _is_outage(error):
+            raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
         raise Transient("mongodb_unreachable", f"MongoDB cannot be reached: {error}") from error
     async with answers():
         defaults = await _told(client, "getDefaultRWConcern")
@@ -108,7 +108,9 @@ async def ping(db: Database) -> None:
     try:
         await db.command("ping")
     except PyMongoError as error:
-        raise Transient("mongodb_unreachable", "MongoDB does not answer") from error
+        if _is_outage(error):
+            raise Transient("mongodb_unreachable", "MongoDB does not answer") from error
+        raise Transient("mongodb_refuses", f"MongoDB refuses us: {error}") from error
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ _OTHER_FORM: Final = "an index of this name or these keys has another form: drop
 # What people can do about a refusal, by the server's code for it.
 ADVICE: Final[Mapping[int | None, str]] = {
     13: "migrate with a user that may create indexes",
+    50: f"it took longer than {BUILD_S:.0f} s: what is built stays, migrate again",
     85: _OTHER_FORM,
     86: _OTHER_FORM,
     11000: "documents contradict each other: `podfleet verify` names them",
