@@ -195,7 +195,7 @@ class Bug:
 
 
 _ABSENCES: Final = ("pod: struck as it settles", "pod: killed")
-_RETURNS: Final = ("replica: stopped as it rescues", "store: cut off", "pod: parent stopped")
+_RETURNS: Final = ("pod: back as it is rescued", "replica: sluggish")
 
 BUGS: Final[Mapping[str, Bug]] = {
     "no-fence": Bug(Product(queue=UnfencedQueue), _ABSENCES),

@@ -10,7 +10,7 @@ from scripts.simulation.kernel import Hub, Node
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.people import User
 from scripts.simulation.pods import Pod
-from scripts.simulation.replicas import TTL_S, Balancer, HttpOdds, Replica
+from scripts.simulation.replicas import RENEW_EVERY_S, TTL_S, Balancer, HttpOdds, Replica
 from scripts.simulation.store.replica_set import ReplicaSet
 from scripts.simulation.weather import Odds, Storm
 
@@ -45,7 +45,7 @@ class Nature:
 
     world: World
     until_s: float
-    strikes: Sequence[str]
+    repertoire: Sequence[str]
     is_calm: bool = False
 
     def work(self) -> None:
@@ -54,10 +54,7 @@ class Nature:
         moments = sorted(self.until_s * chance.random() for _ in range(chance.randint(3, FAULTS_MAX)))
         for moment_s in moments:
             self.world.hub.wait(None, moment_s - self.world.hub.now_s)
-            name = chance.choice(self.strikes)
-            self.world.hub.note(name)
-            STRIKES[name](self)
-            self.world.ledger.faults[name] += 1
+            STRIKES[chance.choice(self.repertoire)](self)
         self.world.hub.wait(None, self.until_s - self.world.hub.now_s)
         self.mend()
 
@@ -103,6 +100,11 @@ class Nature:
 
         self.world.hub.spawn("later", self.world.nature, wait)
 
+    def strikes(self, what: str, node: Node) -> None:
+        """Count a fault at the moment at which it happens."""
+        self.world.ledger.faults[what] += 1
+        self.world.hub.tell(node.name, what)
+
     def some_pod(self) -> Pod:
         """Draw a pod."""
         return self.world.hub.chance.choice(self.world.pods)
@@ -127,7 +129,7 @@ def _kill_pod(nature: Nature, *, loses_disk: bool = False) -> None:
         pod.boot()
 
     def die() -> None:
-        nature.world.hub.tell(pod.node.name, "is killed")
+        nature.strikes("pod: killed, disk lost" if loses_disk else "pod: killed", pod.node)
         pod.kill()
         nature.later(nature.draw_s(RETURN_MAX_S), back)
 
@@ -146,7 +148,7 @@ def _kill_replica(nature: Nature) -> None:
             replica.boot()
 
     def die() -> None:
-        nature.world.hub.tell(replica.node.name, "is killed")
+        nature.strikes("replica: killed", replica.node)
         replica.kill()
         nature.later(nature.draw_s(RETURN_MAX_S), back)
 
@@ -156,6 +158,7 @@ def _kill_replica(nature: Nature) -> None:
 def _stop_pod(nature: Nature) -> None:
     """Stop the parent only: its child goes on."""
     pod = nature.some_pod()
+    nature.strikes("pod: parent stopped", pod.node)
     nature.world.hub.freeze(pod.node)
     nature.later(nature.draw_s(3 * TTL_S), lambda: nature.world.hub.thaw(pod.node))
 
@@ -165,6 +168,7 @@ def _pause_machine(nature: Nature) -> None:
     pod, pause_s = nature.some_pod(), nature.draw_s(3 * TTL_S)
     if pod.node.is_frozen:
         return
+    nature.strikes("pod: machine paused", pod.node)
     nodes = (pod.node, pod.child_node)
     for node in nodes:
         nature.world.hub.freeze(node)
@@ -178,13 +182,15 @@ def _pause_machine(nature: Nature) -> None:
 
 def _stop_replica(nature: Nature) -> None:
     replica = nature.some_replica()
+    nature.strikes("replica: stopped", replica.node)
     nature.world.hub.freeze(replica.node)
     nature.later(nature.draw_s(2 * TTL_S), lambda: nature.world.hub.thaw(replica.node))
 
 
 def _preempt(nature: Nature) -> None:
     pod = nature.some_pod()
-    if pod.now is not None:
+    if pod.now is not None and not pod.now.stop.is_set():
+        nature.strikes("pod: preempted", pod.node)
         pod.now.stop.set()
         nature.later(5.0 + nature.draw_s(RETURN_MAX_S), lambda: nature.revive(pod))
 
@@ -196,7 +202,7 @@ def _strike_at_settle(nature: Nature) -> None:
     how = world.hub.chance.choice(["kill", "stop", "cut"])
 
     def strike() -> None:
-        world.hub.tell(pod.node.name, f"is struck as it settles: {how}")
+        nature.strikes(f"pod: struck as it settles ({how})", pod.node)
         if how == "kill":
             pod.kill()
             nature.later(absence_s, lambda: nature.revive(pod))
@@ -210,24 +216,40 @@ def _strike_at_settle(nature: Nature) -> None:
     pod.ambushes.append(strike)
 
 
-def _stop_as_it_rescues(nature: Nature) -> None:
-    """Stop each replica once between what it read of a lost lease and what it writes."""
+def _back_as_it_is_rescued(nature: Nature) -> None:
+    """Stop a busy pod, and each replica between what it reads of the lost lease and what it writes.
+
+    Meanwhile the pod comes back, renews or settles.
+    """
     world = nature.world
+    busy = [pod for pod in world.pods if pod.is_busy() and not pod.node.is_frozen]
+    if not busy:
+        return
+    pod = world.hub.chance.choice(busy)
+    world.hub.freeze(pod.node)
+
+    def back() -> None:
+        if pod.node.is_frozen:
+            world.hub.thaw(pod.node)
 
     def ambush(node: Node) -> Callable[[], None]:
         def strike() -> None:
-            world.hub.tell(node.name, "is stopped as it rescues")
+            nature.strikes("pod: back as it is rescued", node)
             world.hub.freeze(node)
-            nature.later(nature.draw_s(TTL_S), lambda: world.hub.thaw(node))
+            back()
+            nature.later(RENEW_EVERY_S + nature.draw_s(TTL_S / 2), lambda: world.hub.thaw(node))
 
         return strike
 
+    nature.later(3 * TTL_S, back)
     for replica in world.replicas:
         world.storm.rescue_ambushes[replica.node.name] = ambush(replica.node)
 
 
 def _sluggish(nature: Nature) -> None:
-    world, name = nature.world, nature.some_replica().node.name
+    world, node = nature.world, nature.some_replica().node
+    nature.strikes("replica: sluggish", node)
+    name = node.name
     world.storm.sluggish.add(name)
     nature.later(nature.draw_s(OUTAGE_MAX_S), lambda: world.storm.sluggish.discard(name))
 
@@ -237,7 +259,7 @@ def _step_down(nature: Nature) -> None:
     world, election_s = nature.world, nature.draw_s(8.0)
 
     def step_down() -> None:
-        world.hub.tell("store", "the primary steps down")
+        nature.strikes("store: step-down", world.store_clock)
         world.servers.step_down()
         world.storm.election_ends_s = world.hub.now_s + election_s
 
@@ -246,18 +268,22 @@ def _step_down(nature: Nature) -> None:
 
 def _store_clock(nature: Nature) -> None:
     chance = nature.world.hub.chance
+    nature.strikes("store: clock jumps", nature.world.store_clock)
     nature.world.store_clock.wall_ahead_s = STORE_JUMP_MAX_S * (2 * chance.random() - 1)
 
 
 def _pod_clock(nature: Nature) -> None:
     pod = nature.some_pod()
+    nature.strikes("pod: clock jumps", pod.node)
     pod.node.wall_ahead_s += POD_JUMP_MAX_S * (2 * nature.world.hub.chance.random() - 1)
 
 
 def _cut_off(nature: Nature) -> None:
     chance = nature.world.hub.chance
     nodes = [each.node for each in nature.world.pods] + [each.node for each in nature.world.replicas]
-    name = chance.choice(nodes).name
+    node = chance.choice(nodes)
+    nature.strikes("store: cut off", node)
+    name = node.name
     unreachable = nature.world.storm.unreachable
     unreachable.add(name)
     nature.later(nature.draw_s(OUTAGE_MAX_S), lambda: unreachable.discard(name))
@@ -265,12 +291,18 @@ def _cut_off(nature: Nature) -> None:
 
 def _away(nature: Nature) -> None:
     balancer = nature.world.balancer
+    nature.strikes("control plane: away", nature.world.nature)
     balancer.is_away = True
 
     def back() -> None:
         balancer.is_away = False
 
     nature.later(nature.draw_s(OUTAGE_MAX_S), back)
+
+
+def _cancel_storm(nature: Nature) -> None:
+    nature.strikes("user: cancel storm", nature.world.user.node)
+    nature.world.user.storm()
 
 
 STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
@@ -284,10 +316,10 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "replica: killed": _kill_replica,
     "replica: stopped": _stop_replica,
     "replica: sluggish": _sluggish,
-    "replica: stopped as it rescues": _stop_as_it_rescues,
+    "pod: back as it is rescued": _back_as_it_is_rescued,
     "store: step-down": _step_down,
     "store: clock jumps": _store_clock,
     "store: cut off": _cut_off,
     "control plane: away": _away,
-    "user: cancel storm": lambda nature: nature.world.user.storm(),
+    "user: cancel storm": _cancel_storm,
 }

@@ -78,7 +78,7 @@ def _play(hub: Hub, ledger: Ledger, world: World, strikes: Sequence[str]) -> Jud
     judge = Judge(world.servers, ledger)
     world.servers.witness = judge.saw
     hub.on_time = ledger.look
-    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * hub.chance.random()), strikes=strikes)
+    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * hub.chance.random()), repertoire=strikes)
 
     def crashed(actor: Actor, error: BaseException) -> None:
         ledger.blame(f"{actor.name} raises {type(error).__name__}: {error}")

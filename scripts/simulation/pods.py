@@ -234,6 +234,10 @@ class Pod:
         self.ledger.doubts.pop(self.disk, None)
         self.disks += 1
 
+    def is_busy(self) -> bool:
+        """Say whether the pod works for an attempt."""
+        return self.now is not None and bool(self.now.worker.heard_from)
+
     def pending(self) -> int:
         """Return how many events wait to be delivered."""
         return 0 if self.now is None else self.now.outbox.pending()

@@ -15,6 +15,7 @@ from scripts.simulation.store.replica_set import Call, Duplicate, not_primary
 SELECTION_MAX_S: Final = 4.0
 SLOW_MAX_S: Final = 5.0
 QUICK_S: Final = 0.004
+READ_PASSES: Final = 0.5  # the other half of the reads come so soon that nobody else has a turn before
 SLUGGISH: Final = 0.3  # so many calls of a node with a bad connection are slow
 
 
@@ -51,7 +52,8 @@ class Storm:
         self.hub.note(f"{call.operation} {call.collection}")
         if call.operation == "find_one_and_update" and self.hub.current.name == f"{call.client}/rescuer":
             self.rescue_ambushes.pop(call.client, _nothing)()
-        self._pass()
+        if call.is_write or self.hub.chance.random() < READ_PASSES:
+            self._pass()
         if self.hub.now_s < self.election_ends_s:
             self.hub.wait(None, self.election_ends_s - self.hub.now_s)
         if call.client in self.unreachable:
