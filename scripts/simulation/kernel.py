@@ -109,10 +109,7 @@ class Hub:
             raise greenlet.GreenletExit
         actor = self.current
         actor.flag, actor.wake_s = flag, self.now_s + max(WAIT_MIN_S, seconds)
-        loop = asyncio._get_running_loop()
-        asyncio._set_running_loop(None)
-        self._main.switch()
-        asyncio._set_running_loop(loop)
+        self._give_way()
         return flag is not None and flag.is_set()
 
     def note(self, what: str) -> None:
@@ -128,8 +125,16 @@ class Hub:
                 node.doom = None
                 node.fate()
                 if not node.is_up:
-                    asyncio._set_running_loop(None)
-                    self._main.switch()
+                    self._give_way()
+
+    def _give_way(self) -> None:
+        # The running loop belongs to the thread, which all actors share; also on the way out.
+        loop = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            self._main.switch()
+        finally:
+            asyncio._set_running_loop(loop)
 
     def tell(self, who: str, what: str) -> None:
         """Write a step down."""
