@@ -26,6 +26,7 @@ from scripts.chaos.failover import running_cluster
 from scripts.chaos.figures import figures
 from scripts.chaos.fleet import Fleet
 from scripts.chaos.gathering import Bucket, gather
+from scripts.chaos.plan import LANES
 
 SEED_MAX: Final = 1_000_000
 EXIT_RED: Final = 1
@@ -48,6 +49,10 @@ def main() -> int:
     form = f"--seconds {arguments.seconds:g}"
     if arguments.short:
         settings, form = replace(short(seed, home), bug=arguments.bug), "--short"
+    if arguments.lanes:
+        lanes = tuple(lane for lane in settings.lanes if lane.name in arguments.lanes)
+        settings = replace(settings, lanes=lanes)
+        form += "".join(f" --lane '{lane.name}'" for lane in lanes)
     if arguments.bug != NO_BUG:
         form += f" --bug '{arguments.bug}'"
     _say(f"seed {seed}; again: python -m scripts.chaos {form} --seed {seed}")
@@ -124,6 +129,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="which faults strike; a fresh one is printed")
     parser.add_argument("--home", type=Path, help="where everything lies while it runs")
     parser.add_argument("--keep", action="store_true", help="keep what a green campaign leaves behind")
+    parser.add_argument(
+        "--lane",
+        action="append",
+        dest="lanes",
+        choices=[lane.name for lane in LANES],
+        help="only these faults; may be given again",
+    )
     parser.add_argument(
         "--bug", choices=sorted(COMPOSABLE), default=NO_BUG, help="compose a known bug into the fleet"
     )

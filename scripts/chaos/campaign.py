@@ -48,7 +48,7 @@ class Settings:
     events: int = 500
     experiments: int = 3
     longest_run_s: float = 4.0
-    peace_s: float = 150.0
+    peace_s: float = 300.0
     overtime_s: float = 60.0
     bug: str = NO_BUG
 

@@ -34,7 +34,7 @@ def figures(evidence: Evidence) -> Figures:
     """Count and measure."""
     return Figures(
         runs=len(evidence.runs),
-        statuses=dict(Counter(run["status"] for run in evidence.runs.values())),
+        statuses=dict(Counter(f"{run['kind']} {run['status']}" for run in evidence.runs.values())),
         attempts=sum(run["attempt"] for run in evidence.runs.values()),
         events=len(evidence.events),
         decisions=sum(len(entries) for entries in evidence.decisions.values()),

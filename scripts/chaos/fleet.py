@@ -46,7 +46,7 @@ class Size:
     """How large a fleet is. `studios` of the pods serve experiments too, the others only probes."""
 
     pods: int = 6
-    studios: int = 1
+    studios: int = 2
     replicas: int = 2
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from scripts.chaos.evidence import Evidence, Term, Violation
+from scripts.chaos.evidence import Evidence, StoredEvent, Term, Violation
 from scripts.chaos.ledger import Given
 
 STORED: Final = "each emitted event is stored once"
@@ -104,8 +104,8 @@ def replayed(evidence: Evidence) -> Iterator[Violation]:
         yield Violation(REPLAYED, difference.run_id, difference.message)
 
 
-def _reach(held: object) -> int:
-    assert isinstance(held, dict)
+def _reach(held: Mapping[int, StoredEvent]) -> int:
+    """Return the last position that no gap is before."""
     reach = 0
     while reach + 1 in held:
         reach += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from scripts.chaos.evidence import Evidence, Term, Violation
@@ -56,12 +56,11 @@ def claims(evidence: Evidence) -> Iterator[Violation]:
             )
 
 
-def _claims_in_journals(lines: object) -> tuple[set[str], dict[Term, set[str]]]:
+def _claims_in_journals(lines: Sequence[Line]) -> tuple[set[str], dict[Term, set[str]]]:
     """Return the pods with a claim whose outcome they did not learn, and the claims that were learnt."""
     open_calls: dict[tuple[str, int], Line] = {}
     doubtful: set[str] = set()
     known: dict[Term, set[str]] = {}
-    assert isinstance(lines, list | tuple)
     for line in lines:
         call = (line.actor, line.call)
         if line.what == "begun":
