@@ -64,6 +64,7 @@ class World:
 
 def serve(settings: Settings, world: World) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
+    world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = connect(settings.mongodb_url)
     if not _is_sound(db, settings.mode, world):
@@ -115,7 +116,6 @@ def serve(settings: Settings, world: World) -> None:
         worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)))
 
         quiet = threading.Event()
-        world.threads("leave", lambda: _leave_in_time(world))
         world.threads("sender", lambda: sender.run(quiet, worker.heed))
         world.threads("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
         try:

@@ -100,6 +100,20 @@ def test_sigterm_is_over_in_five_seconds_in_a_dead_network(fleet: Any, mongod_pi
     until(lambda: fleet.run(run_id)["failures"]["preempted"] == 1)
 
 
+def test_sigterm_is_over_in_five_seconds_before_the_first_answer_of_the_store(
+    fleet: Any, mongod_pid: int, until: Any
+) -> None:
+    os.kill(mongod_pid, signal.SIGSTOP)
+    try:
+        worker = fleet.start_worker()
+        until(lambda: psutil.Process(worker.pid).net_connections("tcp"))  # it asks, and nobody answers
+        worker.send_signal(signal.SIGTERM)
+        assert seconds_to_end(worker, 30) < 5
+    finally:
+        os.kill(mongod_pid, signal.SIGCONT)
+    assert worker.returncode == 0
+
+
 def test_a_worker_that_was_stopped_past_its_lease_asks_first_and_writes_nothing(
     fleet: Any, database: Database[dict[str, Any]], until: Any
 ) -> None:
