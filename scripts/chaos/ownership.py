@@ -75,9 +75,10 @@ def overlaps(holds: Iterable[Ownership]) -> list[tuple[Ownership, Ownership]]:
         by_run.setdefault(hold.term[0], []).append(hold)
     found: list[tuple[Ownership, Ownership]] = []
     for group in by_run.values():
-        group.sort(key=lambda hold: hold.from_s)
+        # Whoever learns of its claim when the trust in it is over was never the owner.
+        alive = sorted((hold for hold in group if hold.from_s < hold.until_s), key=lambda hold: hold.from_s)
         longest: Ownership | None = None
-        for hold in group:
+        for hold in alive:
             if longest is not None and hold.from_s < longest.until_s and _differ(longest, hold):
                 found.append((longest, hold))
             if longest is None or hold.until_s > longest.until_s:

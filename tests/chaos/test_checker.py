@@ -103,6 +103,7 @@ def as_second_owner(at_s: float) -> list[Line]:
         replace_actor(line(at_s, "begun", rate=1.0)),
         replace_actor(line(at_s, "claim", "invoke", 1, token="t2", pod="pod-2/boot", ttl_s=TTL_S)),
         replace_actor(line(at_s + 0.1, "claim", "ok", 1)),
+        replace_actor(line(at_s + 0.2, "beat")),
     ]
 
 
@@ -223,6 +224,16 @@ def test_a_child_that_runs_on_without_trust_is_seen_while_its_parent_is_awake() 
     unsettled = [each for each in healthy().lines if each.at_s < 2.0]
     late = replace(healthy(), lines=[*unsettled, *awake])
     assert owners.SUSPENDED in {violation.invariant for violation in check(late)}
+
+
+def test_a_claim_whose_answer_came_after_its_trust_made_nobody_an_owner() -> None:
+    frozen_from_the_question = [
+        replace_actor(line(1.0, "begun", rate=1.0)),
+        replace_actor(line(1.1, "claim", "invoke", 1, token="t2", pod="pod-2/boot", ttl_s=0.5)),
+        replace_actor(line(1.8, "claim", "ok", 1)),
+    ]
+    found = check(with_lines(*frozen_from_the_question))
+    assert owners.OWNER not in {violation.invariant for violation in found}
 
 
 def test_a_frozen_worker_is_not_blamed_for_what_it_could_not_do() -> None:
