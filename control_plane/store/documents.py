@@ -89,11 +89,16 @@ class Documents:
 
     async def chronicle(self, run_id: str, entries: Sequence[Entry]) -> None:
         """Write what decisions say about attempts: who claimed it, how it ended."""
+        told: dict[int, tuple[int, Document]] = {}
+        for entry in entries:
+            attempt, fields = attempt_fields(run_id, entry)
+            if fields:
+                # One update an attempt: of two in one command, the server may let the later one win first.
+                _, earlier = told.get(attempt, (0, {}))
+                told[attempt] = (entry.n, {**earlier, **fields})
         updates = [
-            _guarded(attempt_id(run_id, attempt), "revision", entry.n, fields)
-            for entry in entries
-            for attempt, fields in [attempt_fields(run_id, entry)]
-            if fields
+            _guarded(attempt_id(run_id, attempt), "revision", n, fields)
+            for attempt, (n, fields) in told.items()
         ]
         if updates:
             await self._bulk("attempts", updates)

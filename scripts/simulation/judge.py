@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.audit import Auditor
+from control_plane.audit import Auditor, Finding
 from control_plane.store.audit import AuditReads
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
@@ -89,14 +89,21 @@ class Judge:
         for run_id in set(self.ledger.submitted) ^ set(stored):
             self.ledger.blame(f"run {run_id} was acknowledged and is not stored, or the other way round")
         for run in stored.values():
-            for message in [*self._final(run), *self._replay(run)]:
+            for message in self._final(run):
                 self.ledger.blame(f"run {run['_id']}: {message}")
         for name in sorted(self.ledger.told):
             for message in self._log(name, stored.get(name[0])):
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
+        for finding in driven(self._audited()):
+            self.ledger.blame(f"run {finding.run_id}: the audit finds {finding.invariant}: {finding.message}")
         for record in self.servers.collection("dead_letters").majority({}):
             letter = record.document
             self.ledger.blame(f"a line was refused: {letter['code']}: {letter['message']}")
+
+    async def _audited(self) -> list[Finding]:
+        """Return what `podfleet verify --rebuild` would find; a loss that is marked as one is none."""
+        auditor = Auditor(AuditReads(async_database(self.servers, "judge")))
+        return [each async for each in auditor.audit(rebuilds=True) if not each.is_note]
 
     def _final(self, run: Document) -> Iterator[str]:
         lease = run["lease"]
@@ -104,11 +111,6 @@ class Judge:
             yield f"it is {run['status']} and still leased"
         if run["_id"] in self.ledger.canceled and run["status"] != Status.CANCELED:
             yield f"its cancel was acknowledged, and it is {run['status']}"
-
-    def _replay(self, run: Document) -> Iterator[str]:
-        auditor = Auditor(AuditReads(async_database(self.servers, "judge")))
-        for finding in driven(auditor.examine("runs", run["_id"])):
-            yield f"replay: {finding.message}"
 
     def _log(self, name: AttemptName, run: Document | None) -> Iterator[str]:
         """Compare what an outbox numbered with what the log holds and what was applied."""

@@ -163,7 +163,13 @@ class SyncCollection:
 
         return self.servers.read(self._call("distinct", is_write=False), step)
 
-    def aggregate(self, pipeline: Sequence[Mapping[str, Any]], *, hint: str | None = None) -> Answered:
+    def aggregate(
+        self,
+        pipeline: Sequence[Mapping[str, Any]],
+        *,
+        hint: str | None = None,
+        allowDiskUse: bool = False,
+    ) -> Answered:
         """Return what a pipeline makes of the collection."""
 
         def step(collection: state.Collection) -> list[Document]:

@@ -10,6 +10,7 @@ from scripts.simulation.store.expressions import Scope, evaluate
 from scripts.simulation.store.matching import is_operators, matches
 from scripts.simulation.store.order import MISSING, key
 from scripts.simulation.store.paths import assign, evaluated, found, remove
+from scripts.simulation.store.updates import with_fields
 
 Document = dict[str, Any]
 Order = Sequence[tuple[str, int]]
@@ -71,6 +72,8 @@ def aggregated(
                 result = [each for each in result if matches(each, argument, now)]
             case "$project":
                 result = [_computed(each, argument, now) for each in result]
+            case "$set" | "$addFields":
+                result = [with_fields(each, argument, Scope(each, now)) for each in result]
             case "$group":
                 result = _grouped(result, argument, now)
             case "$sort":
@@ -134,4 +137,6 @@ def _accumulated(accumulator: Mapping[str, Any], members: Sequence[Document], no
             return max(known, key=key) if known else None
         case "$first":
             return None if values[0] is MISSING else values[0]
+        case "$push":
+            return [each for each in values if each is not MISSING]
     raise NotImplementedError(f"the accumulator {operator}")

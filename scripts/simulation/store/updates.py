@@ -104,7 +104,7 @@ def _pipeline(document: dict[str, Any], stages: Sequence[Mapping[str, Any]], now
         (operator, argument), *_ = stage.items()
         match operator:
             case "$set" | "$addFields":
-                document = _set(document, argument, Scope(document, now))
+                document = with_fields(document, argument, Scope(document, now))
             case "$unset":
                 document = dict(document)
                 for path in [argument] if isinstance(argument, str) else argument:
@@ -114,7 +114,7 @@ def _pipeline(document: dict[str, Any], stages: Sequence[Mapping[str, Any]], now
     return document
 
 
-def _set(target: Mapping[str, Any], fields: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def with_fields(target: Mapping[str, Any], fields: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     """Return `target` with `fields`, all of them evaluated on the document before the stage."""
     result = dict(target)
     for path, expression in fields.items():
@@ -132,4 +132,4 @@ def _placed(before: Any, expression: Any, scope: Scope) -> Any:
     # A bare document is merged into the one that stands there, and into each of an array.
     if isinstance(before, list):
         return [_placed(each, expression, scope) for each in before]
-    return _set(before if isinstance(before, dict) else {}, expression, scope)
+    return with_fields(before if isinstance(before, dict) else {}, expression, scope)
