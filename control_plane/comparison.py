@@ -52,7 +52,7 @@ def _log_marks(evidence: Evidence, told: Replayed) -> Iterator[str]:
 
 
 def _fits(mark: Document | None, cursor: int, last: int) -> bool:
-    return mark is not None and mark["from"] <= cursor + 1 and mark["to"] == last
+    return mark is not None and mark["from"] == cursor + 1 and mark["to"] == last
 
 
 def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:

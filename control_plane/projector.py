@@ -110,6 +110,9 @@ def run_view(run: Run, folded: Fold) -> dict[str, Any]:
     }
     if complete:
         view |= {"logOpen": False, "logIncomplete": None}
+    elif run.log_incomplete and run.settled is not None:
+        # A part of what was given up has come after all.
+        view["logIncomplete"] = {"from": folded.seq + 1, "to": run.settled.last}
     return view
 
 

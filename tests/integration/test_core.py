@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -86,10 +86,12 @@ class Core:
         assert document is not None
         return document
 
-    async def must_equal_its_log(self, run_id: str) -> None:
+    async def must_equal_its_log(self, run_id: str, *, notes: int = 0) -> None:
         await self.sweeper.run_once()
         assert (await self.run(run_id))["journal"] == []
-        assert await Auditor(AuditReads(self.db)).examine("runs", run_id) == []
+        found = await Auditor(AuditReads(self.db)).examine("runs", run_id)
+        assert [each for each in found if not each.is_note] == []
+        assert len(found) == notes
 
 
 def new_run(**overrides: Any) -> dict[str, Any]:
@@ -458,3 +460,27 @@ def test_any_order_batching_and_repetition_ends_in_the_same_documents(mongod: Mo
     finally:
         with MongoClient[dict[str, Any]](mongod.url()) as client:
             client.drop_database(name)
+
+
+def test_the_mark_of_a_short_log_moves_with_what_still_comes_and_goes_with_the_rest(
+    database_url: str,
+) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim()
+        await core.settle(claim, End("completed"), 7)
+        log = whole_log(run_id)
+        await core.send(*log[:2])
+        at_once = replace(core.catch_up, log_grace_s=-1.0)  # the grace is over
+        await at_once.run_once()
+        run = await core.run(run_id)
+        assert (run["logOpen"], run["logIncomplete"]) == (False, {"from": 3, "to": 7})
+        await core.must_equal_its_log(run_id, notes=1)
+        await core.send(*log[2:5])
+        assert (await core.run(run_id))["logIncomplete"] == {"from": 6, "to": 7}
+        await core.must_equal_its_log(run_id, notes=1)
+        await core.send(*log[5:])
+        assert (await core.run(run_id))["logIncomplete"] is None
+        await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
