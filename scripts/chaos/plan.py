@@ -79,8 +79,8 @@ CONTROL_PLANES: Final = Lane(
         Card("control plane terminated", 1, 0.2, 1.0),
         Card("control plane frozen", 2, 2.0, 8.0),
     ),
-    3.0,
-    14.0,
+    6.0,
+    20.0,
 )
 STORAGE: Final = Lane(
     "storage",
