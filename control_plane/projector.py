@@ -20,7 +20,7 @@ from control_plane.store.runs import Found, Runs
 from events.clock import Clock, Ids
 from events.envelope import Event, storage_id
 from events.errors import Transient
-from events.journal import Decision
+from events.journal import Decision, Expression
 from events.lifecycle import Illegal, Status, advance
 from events.settlement import end_decision
 
@@ -110,10 +110,18 @@ def run_view(run: Run, folded: Fold) -> dict[str, Any]:
     }
     if complete:
         view |= {"logOpen": False, "logIncomplete": None}
-    elif run.log_incomplete and run.settled is not None:
-        # A part of what was given up has come after all.
-        view["logIncomplete"] = {"from": folded.seq + 1, "to": run.settled.last}
+    else:
+        view["logIncomplete"] = Expression(_mark_moved_to(folded.seq))
     return view
+
+
+def _mark_moved_to(seq: int) -> Any:
+    """Return the mark of a log that was given up, after a part of it has come after all.
+
+    The server asks whether there is one: it may have been set since the run was read.
+    """
+    is_marked = {"$ne": [{"$ifNull": ["$logIncomplete", None]}, None]}
+    return {"$cond": [is_marked, {"from": seq + 1, "to": "$logIncomplete.to"}, None]}
 
 
 def _view_of(run: Run, record: AttemptRecord) -> AttemptView:
