@@ -14,6 +14,8 @@ from typing import Final
 
 from minio import Minio
 
+from control_plane.blobs import open_blobs
+from control_plane.config import read_storage
 from control_plane.embedded.s3 import BUCKET
 from events.clock import Ids, SystemClock, SystemIds
 from scripts.chaos import report
@@ -86,7 +88,8 @@ def examined(settings: Settings, fleet: Fleet, trouble: Trouble) -> tuple[report
     client = Minio(
         server.endpoint, access_key=keys.s3_access_key, secret_key=keys.s3_secret_key, secure=False
     )
-    evidence = gather(fleet.cluster.url(), journals, outboxes, Bucket(client, BUCKET))
+    audited = open_blobs(read_storage(server.environment()))
+    evidence = gather(fleet.cluster.url(), journals, outboxes, Bucket(client, BUCKET), audited)
     violations = check(evidence)
     return report.result(settings, trouble, figures(evidence), violations), violations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from scripts.chaos.checks import artifacts, log, owners, runs
+from scripts.chaos.checks import artifacts, audit, log, owners, runs
 from scripts.chaos.evidence import Evidence, Violation
 
 INVARIANTS: Final[tuple[Callable[[Evidence], Iterator[Violation]], ...]] = (
@@ -21,7 +21,8 @@ INVARIANTS: Final[tuple[Callable[[Evidence], Iterator[Violation]], ...]] = (
     log.delivered,
     log.refused,
     log.complete,
-    log.replayed,
+    audit.replayed,
+    audit.verified,
     owners.live_owners,
     owners.suspended,
     owners.claims,

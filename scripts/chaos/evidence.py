@@ -6,10 +6,11 @@ Law: nothing else reaches the checker. It knows no fault, no seed and no process
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from control_plane.audit import Finding
 from control_plane.run import Entry
 from scripts.chaos.journal import Line
 from scripts.chaos.ledger import Given
@@ -51,14 +52,6 @@ class OutboxLeft:
     waiting: Sequence[tuple[str, int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One difference between a stored document and the replay of the log."""
-
-    run_id: str
-    message: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """Everything that the checker reads."""
@@ -75,7 +68,8 @@ class Evidence:
     lines: Sequence[Line] = ()
     """Of every actor, in the order of the machine's monotonic clock."""
     outboxes: Sequence[OutboxLeft] = ()
-    differences: Sequence[Difference] = field(default_factory=tuple)
+    findings: Sequence[Finding] = ()
+    """What the product's own audit says, a full comparison with the replay of the log in it."""
 
     @cached_property
     def stored(self) -> Mapping[Term, Mapping[int, StoredEvent]]:

@@ -13,13 +13,13 @@ from pymongo import MongoClient, ReadPreference
 from pymongo.database import Database
 from pymongo.read_concern import ReadConcern
 
-from control_plane.audit import Auditor
+from control_plane.audit import Auditor, Finding, Objects
 from control_plane.run import Entry
 from control_plane.store import database
 from control_plane.store.audit import AuditReads
 from control_plane.store.runs import decode_entry
 from scripts.chaos import journal, ledger
-from scripts.chaos.evidence import Difference, Evidence, OutboxLeft, StoredEvent, StoredObject
+from scripts.chaos.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
 
 Document = dict[str, Any]
 
@@ -27,9 +27,16 @@ PIECE_BYTES = 1 << 20
 
 
 def gather(
-    url: str, journals: Iterable[Path], outboxes: Iterable[tuple[Path, bool]], bucket: Bucket | None = None
+    url: str,
+    journals: Iterable[Path],
+    outboxes: Iterable[tuple[Path, bool]],
+    bucket: Bucket | None = None,
+    audited: Objects | None = None,
 ) -> Evidence:
-    """Return everything that the checker reads; an outbox comes with whether its disk was lost."""
+    """Return everything that the checker reads; an outbox comes with whether its disk was lost.
+
+    `bucket` is the object storage as the checker reads it, `audited` the same as the product does.
+    """
     with MongoClient[Document](url, tz_aware=True) as client:
         db = client.get_default_database(
             read_concern=ReadConcern("majority"), read_preference=ReadPreference.PRIMARY
@@ -48,7 +55,7 @@ def gather(
                 (line for path in journals for line in journal.read(path)), key=lambda line: line.at_s
             ),
             outboxes=[_outbox(path, is_lost) for path, is_lost in outboxes if path.exists()],
-            differences=asyncio.run(_replay(url)),
+            findings=asyncio.run(_audit(url, audited)),
         )
 
 
@@ -106,10 +113,11 @@ def _outbox(path: Path, is_lost: bool) -> OutboxLeft:
     )
 
 
-async def _replay(url: str) -> list[Difference]:
+async def _audit(url: str, objects: Objects | None) -> list[Finding]:
+    """Return what `podfleet verify --rebuild` finds; what a lost disk took is a note and no finding."""
     client = database.connect(url)
     try:
-        auditor = Auditor(AuditReads(database.database(client, url)))
-        return [Difference(each.run_id, each.message) async for each in auditor.rebuild()]
+        auditor = Auditor(AuditReads(database.database(client, url)), objects)
+        return [found async for found in auditor.audit(rebuilds=True) if not found.is_note]
     finally:
         await client.close()

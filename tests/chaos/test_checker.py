@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from control_plane.audit import Finding
 from control_plane.run import Entry
 from scripts.chaos.checker import check
-from scripts.chaos.checks import artifacts, log, owners, runs
-from scripts.chaos.evidence import Difference, Evidence, OutboxLeft, StoredEvent, StoredObject
+from scripts.chaos.checks import artifacts, audit, log, owners, runs
+from scripts.chaos.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
 from scripts.chaos.journal import Line
 from scripts.chaos.ledger import Given
 
@@ -177,8 +178,12 @@ BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
     "a mark without a lost disk": (lambda: with_run(logIncomplete={"from": 4, "to": 4}), log.COMPLETE),
     "a short log without a mark": (lambda: with_run(settled={"last": 9}), log.COMPLETE),
     "a replay that differs": (
-        lambda: replace(healthy(), differences=[Difference(RUN, "stages: progress")]),
-        log.REPLAYED,
+        lambda: replace(healthy(), findings=[Finding(RUN, "stages: progress")]),
+        audit.REPLAYED,
+    ),
+    "a finding of the product's own audit": (
+        lambda: replace(healthy(), findings=[Finding(RUN, "twice", "duplicate-token")]),
+        audit.VERIFIED,
     ),
     "two owners at once": (lambda: with_lines(*as_second_owner(1.8)), owners.OWNER),
     "a claim that is not in the log": (lambda: with_lines(*as_second_owner(9.0)), owners.CLAIM),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos.checks import log, owners, runs
+from scripts.chaos.checks import audit, log, owners, runs
 from scripts.chaos.cluster import Cluster
 from scripts.chaos.controls import NAMES, run_control
 
@@ -17,9 +17,9 @@ SEEN_BY = {
     "read-then-write rescue": owners.OWNER,
     "w:1": owners.CLAIM,
     "no compare on apply": runs.FINAL_STATUS,
-    "apply over a gap": log.REPLAYED,
+    "apply over a gap": audit.REPLAYED,
     "journal never swept": runs.SWEPT,
-    "mark before apply": log.REPLAYED,
+    "mark before apply": audit.REPLAYED,
     "drop on error": log.STORED,
 }
 
