@@ -1,188 +1,407 @@
-"""A model that walks where it likes: submit, claim, renew, settle, die, cancel, rescue, and clocks that jump.
+"""A model of claim, renew, rescue, cancel, release and settle: any order, several workers, clocks that jump.
 
-Whatever the walk, no run has two owners who trust their lease, and none is lost.
+The same machine runs on the store double, often, and on a real mongod, a few times.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pymongo import MongoClient
 
 from control_plane.audit import Auditor
-from control_plane.config import read_settings
-from control_plane.deps import Deps, wire
-from control_plane.rescuer import TICK_S, Rescuer
+from control_plane.chronicle import Chronicler
+from control_plane.decisions import Decider
+from control_plane.embedded.mongod import Mongod
+from control_plane.rescuer import Rescuer
+from control_plane.store import database as store
+from control_plane.store import schema
 from control_plane.store.audit import AuditReads
-from control_plane.submission import Submission
-from events.clock import instant
+from control_plane.store.documents import Documents
+from control_plane.store.events import Events
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.runs import Runs
+from control_plane.store.submissions import Submissions
+from control_plane.submission import Submission, Submitter
+from control_plane.sweeper import Sweeper
+from events.clock import SystemIds, instant
 from events.errors import Conflict, LeaseLost
-from events.lifecycle import FINAL, LEASE_TTL_S, Status
+from events.lifecycle import FINAL, TRANSITIONS, Cause, Failures, Status
 from events.settlement import End
-from events.testing import ManualClock, SeededIds
-from pod_worker.claim import Claim, WaitingClass
-from pod_worker.lease import Lease, grant, judge
-from pod_worker.queue import MongoQueue
+from events.testing import EPOCH, ManualClock, SeededIds
+from pod_worker.claim import Claim
+from pod_worker.lease import Lease, grant, judge, lose
+from pod_worker.queue import MongoQueue, connect, token_hash
+from scripts.simulation.bugs import UnfencedQueue
 from scripts.simulation.store.driver import async_database, sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
+from scripts.simulation.turns import driven
+from tests.integration.conftest import mongod
 
-STORAGE = dict.fromkeys(("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY"), "127.0.0.1:1")
-CLASS = WaitingClass("runs", "probe/cpu/any", 0)
-AT_REST = FINAL | {Status.QUEUED, Status.DELAYED, Status.AWAITING_HUMAN}
-HEALING_TICKS = 60
+__all__ = ["mongod"]
+
+TTL_S: Final = 60.0
+TICK_S: Final = 5.0
+WORKERS: Final = ("w1", "w2", "w3")
+ENDS: Final = {
+    "completed": End("completed"),
+    "failed": End("failed", "BROKEN", "it broke"),
+    "retryable": End("failed", "BROKEN", "it broke", retryable=True),
+    "preempted": End("preempted"),
+    "canceled": End("canceled", message="told to stop by somebody outside"),
+}
+AT_REST: Final = FINAL | {Status.AWAITING_HUMAN}
+
+
+@dataclass
+class Backend:
+    """Where the fleet's state is; the store's clock moves only where it can be told to."""
+
+    sync_db: Any
+    async_db: Any
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+    lease_s: float
+    pass_time: Callable[[float], None]
+    close: Callable[[], None]
+
+
+def on_the_double() -> Backend:
+    """A fresh double, whose clock the machine moves."""
+    passed = [0.0]
+
+    def now() -> datetime:
+        return EPOCH + timedelta(seconds=passed[0])
+
+    def pass_time(seconds: float) -> None:
+        passed[0] += seconds
+
+    servers = ReplicaSet(now)
+    return Backend(
+        sync_database(servers, "pods"),
+        async_database(servers, "replica"),
+        driven,
+        TTL_S,
+        pass_time,
+        lambda: None,
+    )
+
+
+def on_a_server(server: Mongod) -> Backend:
+    """A fresh database of a real server. Its clock cannot be moved, so every lease is over at once there.
+
+    What keeps an owner is then the patience of the rescuer alone, as after a jump of the store's clock.
+    """
+    loop = asyncio.new_event_loop()
+    url = server.url(f"model_{SystemIds().ulid().lower()}")
+    client = store.connect(url)
+    db = store.database(client, url)
+    loop.run_until_complete(schema.migrate(db))
+    pods = connect(url)
+
+    def close() -> None:
+        loop.run_until_complete(client.close())
+        loop.close()
+        pods.client.close()
+        with MongoClient[dict[str, Any]](url) as cleaner:
+            cleaner.drop_database(cleaner.get_default_database())
+
+    return Backend(pods, db, loop.run_until_complete, 0.0, lambda _: None, close)
+
+
+@dataclass
+class Worker:
+    """What one pod believes."""
+
+    name: str
+    claim: Claim | None = None
+    lease: Lease | None = None
+    claims: int = 0
+
+    def trusts(self, clock: ManualClock) -> bool:
+        return self.lease is not None and judge(self.lease, at=instant(clock)) == "trusted"
+
+
+@dataclass
+class Charged:
+    """How often each budget of a run should have been charged."""
+
+    app: int = 0
+    infra: int = 0
+    preempted: int = 0
+
+
+def some_are_busy(fleet: Fleet) -> bool:
+    """Say whether a worker believes that it has a run."""
+    return any(worker.claim is not None for worker in fleet.workers)
+
+
+def some_are_free(fleet: Fleet) -> bool:
+    """Say whether a worker could claim, if something waits."""
+    return bool(fleet.charged) and any(worker.claim is None for worker in fleet.workers)
 
 
 class Fleet(RuleBasedStateMachine):
-    """Two replicas, any number of workers; a worker knows one claim and how long it may trust it."""
+    """Several workers and two replicas on one store."""
 
-    runs = Bundle("runs")
-    owners = Bundle("owners")
+    backend: ClassVar[Callable[[], Backend]]
+    queues: ClassVar[type[MongoQueue]] = MongoQueue
+    patience_s: ClassVar[float] = TTL_S
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
+        self.store = type(self).backend()
         self.clock = ManualClock()
-        self.skew = timedelta()
-        self.ids = SeededIds()
-        self.leases: dict[str, tuple[Claim, Lease]] = {}
-        self.submitted: list[str] = []
+        ids = SeededIds()
+        db = self.store.async_db
+        self.runs = Runs(db)
+        events, documents = Events(db), Documents(db)
+        self.queue = self.queues(self.store.sync_db, ttl_s=self.store.lease_s)
+        self.submitter = Submitter(self.runs, Submissions(db), Hypotheses(db), ids)
+        self.decider = Decider(self.runs, documents, ids, self.clock)
+        self.sweeper = Sweeper(self.runs, Chronicler(events, documents, self.clock, ids))
+        self.rescuers = [
+            Rescuer(self.runs, self.clock, SeededIds(number), ttl_s=self.patience_s) for number in (1, 2)
+        ]
+        self.workers = [Worker(name) for name in WORKERS]
+        self.charged: dict[str, Charged] = {}
+        self.seen: dict[str, tuple[int, str]] = {}
 
-    @initialize()
-    def begin(self) -> None:
-        servers = ReplicaSet(lambda: self.clock.now() + self.skew)
-        self.queue = MongoQueue(sync_database(servers, "worker"))
-        settings_ = read_settings({"MONGODB_URL": "mongodb://x/", **STORAGE}, host="127.0.0.1", port=1)
-        self.deps: Deps = wire(settings_, async_database(servers, "replica"), self.clock, self.ids)
-        self.replicas = [Rescuer(self.deps.runs, self.clock, self.ids) for _ in range(2)]
+    @rule(attempts=st.integers(1, 2), priority=st.integers(-1, 1), review=st.sampled_from(["none", "human"]))
+    @precondition(lambda self: len(self.charged) < 4)
+    def submit(self, attempts: int, priority: int, review: str) -> None:
+        spec = {"review": review}
+        wanted = Submission(kind="probe", spec=spec, by="model", max_attempts=attempts, priority=priority)
+        self.charged[self.store.run(self.submitter.submit(wanted)).run_id] = Charged()
 
-    @rule(target=runs, review=st.sampled_from(["none", "human"]), attempts=st.integers(1, 3))
-    def submit(self, review: str, attempts: int) -> str:
-        wanted = Submission(kind="probe", spec={"review": review}, by="user", max_attempts=attempts)
-        self.submitted.append(self.do(self.deps.submitter.submit(wanted)).run_id)
-        return self.submitted[-1]
-
-    @rule(target=owners)
-    def claim(self) -> Any:
-        token, asked = self.ids.token(), instant(self.clock)
-        claim = self.queue.claim(CLASS, token=token, pod=f"pod/{token[:6]}")
-        if claim is None:
-            return multiple()
-        self.leases[token] = (claim, grant(asked=asked, ttl_s=LEASE_TTL_S))
-        return token
-
-    @rule(target=owners)
-    def claim_without_an_answer(self) -> Any:
-        """The worker finds its claim again by the token, or nobody ever does."""
-        token, asked = self.ids.token(), instant(self.clock)
-        self.queue.claim(CLASS, token=token, pod=f"pod/{token[:6]}")
-        claim = self.queue.recover(["runs"], token)
-        if claim is None:
-            return multiple()
-        self.leases[token] = (claim, grant(asked=asked, ttl_s=LEASE_TTL_S))
-        return token
-
-    @rule(owner=owners)
-    def renew(self, owner: str) -> None:
-        if owner not in self.leases:
+    @rule(answered=st.booleans())
+    @precondition(some_are_free)
+    def claim(self, answered: bool) -> None:
+        worker = next(each for each in self.workers if each.claim is None)
+        waiting = self.queue.waiting(("runs",))
+        if not waiting:
             return
-        claim, _ = self.leases[owner]
+        worker.claims += 1
+        token, asked = f"{worker.name}-{worker.claims}", instant(self.clock)
+        claim = self.queue.claim(waiting[0], token=token, pod=worker.name)
+        if not answered:  # the answer was lost: found again by its token
+            assert claim == self.queue.recover(("runs",), token)
+        assert claim is not None
+        worker.claim, worker.lease = claim, grant(asked=asked, ttl_s=TTL_S)
+
+    @rule(number=st.integers(0, 2))
+    @precondition(some_are_busy)
+    def renew(self, number: int) -> None:
+        worker = self._busy(number)
+        assert worker.claim is not None
+        assert worker.lease is not None
         asked = instant(self.clock)
         try:
-            self.queue.renew(claim)
+            self.queue.renew(worker.claim)
         except LeaseLost:
-            del self.leases[owner]
+            worker.lease = lose(worker.lease)
         else:
-            self.leases[owner] = (claim, grant(asked=asked, ttl_s=LEASE_TTL_S))
+            worker.lease = grant(asked=asked, ttl_s=TTL_S)
 
-    @rule(
-        owner=consumes(owners),
-        outcome=st.sampled_from(["completed", "failed", "preempted", "canceled"]),
-        retryable=st.booleans(),
-        times=st.integers(1, 2),
-    )
-    def settle(self, owner: str, outcome: Any, retryable: bool, times: int) -> None:
-        """Settle once, or again because the answer was lost; a zombie is refused."""
-        if owner not in self.leases:
-            return
-        claim, _ = self.leases.pop(owner)
-        before = self.run(claim.run_id)
+    @rule(number=st.integers(0, 2), end=st.sampled_from(sorted(ENDS)), times=st.integers(1, 2))
+    @precondition(some_are_busy)
+    def settle(self, number: int, end: str, times: int) -> None:
+        """Settle, also long after the lease, and again where the answer was lost; only the store knows."""
+        worker = self._busy(number)
+        assert worker.claim is not None
+        before = self._run(worker.claim.run_id)
         try:
             for _ in range(times):
-                how = End(outcome, "CODE", "why", None, retryable)
-                self.queue.settle(claim, how, 0, jitter=0.5)
+                self.queue.settle(worker.claim, ENDS[end], 0, jitter=0.0)
         except LeaseLost:
-            assert self.run(claim.run_id) == before, "a worker without its lease changed the run"
+            owner = (before["attempt"], (before["lease"] or {}).get("tokenHash"))
+            assert owner != (worker.claim.attempt, token_hash(worker.claim.token))
+            assert self._run(worker.claim.run_id) == before, "a worker without its lease changed the run"
+        else:
+            assert before["attempt"] == worker.claim.attempt
+            if before["status"] != Status.CANCELING:
+                charged = self.charged[worker.claim.run_id]
+                charged.app += end in ("failed", "retryable")
+                charged.preempted += end in ("preempted", "canceled")
+        worker.claim = worker.lease = None
 
-    @rule(owner=consumes(owners))
-    def die(self, owner: str) -> None:
-        self.leases.pop(owner, None)
+    @rule(number=st.integers(0, 2))
+    @precondition(some_are_busy)
+    def die(self, number: int) -> None:
+        """Forget everything, and tell nobody."""
+        worker = self._busy(number)
+        worker.claim = worker.lease = None
 
-    @rule(run=runs)
-    def cancel(self, run: str) -> None:
-        status = self.run(run)["status"]
+    @rule(seconds=st.sampled_from([1.0, 9.0, 30.0, 61.0]), watched=st.booleans())
+    def let_time_pass(self, seconds: float, watched: bool) -> None:
+        """Let time pass; without a watch the replicas have a pause of their own."""
+        while seconds > 0:
+            step_s = min(seconds, TICK_S)
+            self.clock.advance(step_s)
+            self.store.pass_time(step_s)
+            seconds -= step_s
+            if watched:
+                for number in (0, 1):
+                    self.rescue(number)
+
+    @rule()
+    @precondition(lambda self: some_are_busy(self) and some_are_free(self))
+    def fall_silent_until_another_claims(self) -> None:
+        """Let the busy ones sleep until a run of theirs waits again; they do not know it when they wake."""
+        self.let_time_pass(61.0, watched=True)
+        self.let_time_pass(30.0, watched=True)
+        self._bring_forward()
+        self.sweep()
+        self.claim(answered=True)
+
+    @rule(number=st.integers(0, 1))
+    def rescue(self, number: int) -> None:
+        trusted = {
+            worker.claim.run_id for worker in self.workers if worker.claim and worker.trusts(self.clock)
+        }
+        before = {run_id: self._run(run_id) for run_id in self.charged}
+        self.store.run(self.rescuers[number].run_once())
+        for run_id, old in before.items():
+            new = self._run(run_id)
+            if new["revision"] == old["revision"]:
+                continue
+            assert run_id not in trusted, "a run was taken from an owner who trusted its lease"
+            self.charged[run_id].infra += old["status"] != Status.CANCELING
+
+    @rule(seconds=st.sampled_from([-120.0, -30.0, 30.0, 600.0]))
+    def move_the_clock_of_the_store(self, seconds: float) -> None:
+        self.store.pass_time(seconds)
+
+    @rule()
+    def sweep(self) -> None:
+        self.store.run(self.sweeper.run_once())
+
+    @rule(number=st.integers(0, 3))
+    def cancel(self, number: int) -> None:
+        if number >= len(self.charged):
+            return
+        run_id = sorted(self.charged)[number]
+        was = self._run(run_id)["status"]
         try:
-            self.do(self.deps.decider.cancel(run, by="user"))
+            run = self.store.run(self.decider.cancel(run_id, by="model"))
         except Conflict:
-            assert status in FINAL - {Status.CANCELED}
-
-    @rule(ticks=st.integers(1, 20), both=st.booleans())
-    def let_time_pass(self, ticks: int, both: bool) -> None:
-        for _ in range(ticks):
-            self.clock.advance(TICK_S)
-            for replica in self.replicas if both else self.replicas[:1]:
-                self.do(replica.run_once())
-                self.nobody_shares_a_run()
-            self.do(self.deps.sweeper.run_once())
-
-    @rule(seconds=st.floats(0, 200))
-    def be_away(self, seconds: float) -> None:
-        """Everything stands still but time: an outage, a paused machine."""
-        self.clock.advance(seconds)
-
-    @rule(seconds=st.floats(-300, 300))
-    def let_the_stores_clock_jump(self, seconds: float) -> None:
-        self.skew = timedelta(seconds=seconds)
+            assert was in FINAL - {Status.CANCELED}
+        else:
+            assert run.status in (Status.CANCELING, Status.CANCELED)
 
     @invariant()
     def nobody_shares_a_run(self) -> None:
-        owned: list[str] = []
-        for claim, lease in self.leases.values():
-            if judge(lease, at=instant(self.clock)) == "trusted":
-                owned.append(claim.run_id)
-        assert len(owned) == len(set(owned)), "two owners trust their lease of one run"
+        owned = [worker.claim.run_id for worker in self.workers if worker.claim and worker.trusts(self.clock)]
+        assert len(owned) == len(set(owned))
+
+    @invariant()
+    def statuses_follow_the_table_and_budgets_their_causes(self) -> None:
+        for run_id, charged in self.charged.items():
+            run = self._run(run_id)
+            revision, status = self.seen.get(run_id, (0, ""))
+            assert revision == 0 or status not in FINAL or run["status"] == status
+            for entry in run["journal"]:
+                if entry["n"] > max(revision, 1):
+                    assert entry["to"] in TRANSITIONS[Cause(entry["cause"])][Status(entry["from"])]
+            assert Failures(**run["failures"]) == Failures(charged.app, charged.infra, charged.preempted)
+            self.seen[run_id] = (run["revision"], run["status"])
 
     def teardown(self) -> None:
-        """After every fault has gone, no run is held by nobody, and each equals its log."""
-        with self.runner:
-            if self.submitted:
-                self.heal()
+        """Nothing is lost: whatever became of the workers, fresh ones bring every run to its end."""
+        try:
+            self._finish()
+        finally:
+            self.store.close()
 
-    def heal(self) -> None:
-        self.leases.clear()
-        self.skew = max(self.skew, timedelta())
-        self.let_time_pass(HEALING_TICKS, both=True)
-        auditor = Auditor(AuditReads(self.deps.db))
-        for run_id in self.submitted:
-            assert self.run(run_id)["status"] in AT_REST
-            found = self.do(auditor.examine("runs", run_id))
-            assert [each for each in found if not each.is_note] == []
+    def _finish(self) -> None:
+        for worker in self.workers:
+            worker.claim = worker.lease = None
+        self.store.pass_time(600.0)
+        for _ in range(30):
+            if all(self._run(run_id)["status"] in AT_REST for run_id in self.charged):
+                break
+            self.let_time_pass(61.0, watched=True)
+            self._bring_forward()
+            self.sweep()
+            self.claim(answered=True)
+            if some_are_busy(self):
+                self.settle(0, "completed", times=1)
+        self.sweep()
+        assert {self._run(run_id)["status"] for run_id in self.charged} <= AT_REST
+        auditor = Auditor(AuditReads(self.store.async_db))
+        for run_id in self.charged:
+            assert [
+                each for each in self.store.run(auditor.examine("runs", run_id)) if not each.is_note
+            ] == []
 
-    def run(self, run_id: str) -> dict[str, Any]:
-        document = self.do(self.deps.db.runs.find_one({"_id": run_id}))
-        assert document is not None, "a run is lost"
-        return document
+    def _busy(self, number: int) -> Worker:
+        busy = [worker for worker in self.workers if worker.claim is not None]
+        return busy[number % len(busy)]
 
-    def do(self, step: Coroutine[Any, Any, Any]) -> Any:
-        return self.runner.run(step)
+    def _bring_forward(self) -> None:
+        """Where the store's clock cannot be moved, a delay is over when the model says so."""
+        if not self.store.lease_s:
+            self.store.sync_db.runs.update_many(
+                {"notBefore": {"$type": "date"}}, {"$set": {"notBefore": EPOCH}}
+            )
+
+    def _run(self, run_id: str) -> dict[str, Any]:
+        document = self.store.sync_db.runs.find_one({"_id": run_id})
+        assert document is not None, "a submitted run is gone"
+        found: dict[str, Any] = document
+        return found
 
 
-TestFleet = pytest.mark.timeout(240)(Fleet.TestCase)
-TestFleet.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+def _play(backend: Callable[[], Backend], **options: Any) -> None:
+    _play_machine(type("Sound", (Fleet,), {"backend": staticmethod(backend)}), **options)
+
+
+def _play_machine(machine: type[Fleet], **options: Any) -> None:
+    wanted = settings(
+        stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), **options
+    )
+    run_state_machine_as_test(machine, settings=wanted)
+
+
+@pytest.mark.slow
+def test_no_order_of_events_gives_a_run_two_owners_or_loses_it() -> None:
+    _play(on_the_double, max_examples=300)
+
+
+@pytest.mark.slow
+def test_the_same_holds_on_a_real_server(mongod: Mongod) -> None:
+    _play(lambda: on_a_server(mongod), max_examples=8)
+
+
+class Impatient(Fleet):
+    """Its replicas believe the store's clock at once."""
+
+    backend = staticmethod(on_the_double)
+    patience_s = 0.0
+
+
+class Unfenced(Fleet):
+    """Its workers settle whatever the run is by now."""
+
+    backend = staticmethod(on_the_double)
+    queues = UnfencedQueue
+
+
+@pytest.mark.parametrize("machine", [Impatient, Unfenced])
+def test_the_model_sees_a_fleet_without_patience_or_fence(machine: type[Fleet]) -> None:
+    # The first failure is enough: nobody reads it, so nothing makes it small.
+    with pytest.raises(AssertionError):
+        _play_machine(machine, max_examples=300, phases=[Phase.generate], report_multiple_bugs=False)
