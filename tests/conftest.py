@@ -30,7 +30,7 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def until() -> Callable[..., None]:
     """Wait for a condition, never for a duration: `until(lambda: run.is_over, seconds=10)`."""
 
-    def wait(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
+    def wait(condition: Callable[[], object], seconds: float = 60.0) -> None:
         deadline_s = time.monotonic() + seconds
         pause = threading.Event()
         while not condition():

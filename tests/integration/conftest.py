@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,23 +67,6 @@ def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
 def mongo_url(mongod: Mongod) -> str:
     """The connection string of a running replica set; its database is `podfleet`."""
     return mongod.url()
-
-
-Until = Callable[..., None]
-
-
-@pytest.fixture
-def until() -> Until:
-    """Waits until a condition holds."""
-
-    def wait(condition: Callable[[], object], limit_s: float = 60.0) -> None:
-        clock = SystemClock()
-        deadline_s = clock.monotonic_s() + limit_s
-        while not condition():
-            assert clock.monotonic_s() < deadline_s, "the condition never came true"
-            clock.wait(threading.Event(), 0.05)
-
-    return wait
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     first = fleet.submit(spec={"seconds": 14})
     fleet.wait_for(first, "RUNNING")
     second = fleet.submit(spec={"seconds": 0})
-    until(lambda: database.pods.count_documents({"runId": first}) == 1, limit_s=30)
+    until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)
 
     listed = podfleet(fleet.url, "pods", "list")
     assert listed.returncode == 0, listed.stderr
@@ -52,7 +52,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
 
 def test_an_unknown_pod_is_named_with_those_that_are_there(fleet: Any, database: Any, until: Any) -> None:
     fleet.start_worker(name="w1")
-    until(lambda: database.pods.count_documents({}) == 1, limit_s=60)
+    until(lambda: database.pods.count_documents({}) == 1, seconds=60)
     (pod,) = database.pods.find({})
     answer = podfleet(fleet.url, "pods", "drain", "w2")
     assert (answer.returncode, answer.stdout) == (1, "")

@@ -439,7 +439,7 @@ def test_schedules_over_http(fleet: Any) -> None:
 def test_a_served_control_plane_fires_on_the_minute(fleet: Any, database: Any, until: Any) -> None:
     body = {"id": "often", "cron": "* * * * *", "run": {"kind": "probe"}}
     slot = fleet.client.post("/api/schedules", json=body).json()["nextAt"]
-    until(lambda: database.runs.count_documents({}) == 1, limit_s=90)
+    until(lambda: database.runs.count_documents({}) == 1, seconds=90)
     run = database.runs.find_one({})
     assert run["labels"]["slot"] == slot
     delay = run["createdAt"].replace(tzinfo=UTC) - datetime.fromisoformat(slot)
