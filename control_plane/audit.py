@@ -26,6 +26,7 @@ LOOK_AGAIN_S: Final = 2.0
 YOUNG: Final = timedelta(seconds=30)
 REBUILD: Final = "rebuild"
 NOTE: Final = "log-incomplete"
+UNREADABLE: Final = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,15 @@ def is_young(evidence: Evidence) -> bool:
 
 
 def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
-    """Return everything that is wrong with a run."""
+    """Return everything that is wrong with a run; one that a hand left unreadable is named as that."""
+    try:
+        return _judge(evidence, rebuilds=rebuilds)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"a stored field is missing or of another type: {error!r}"
+        return [Finding(evidence.run_id, message, UNREADABLE)]
+
+
+def _judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
     told = replay(evidence.run_id, evidence.decisions, evidence.events)
     case = Case(evidence, told)
     findings = [

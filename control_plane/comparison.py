@@ -14,12 +14,17 @@ from control_plane.replay import Replayed
 from control_plane.store.documents import attempt_fields, human_validations, stage_document
 from events.lifecycle import Cause
 
+# What stays empty until a decision or an event fills it.
+EMPTY_AT_FIRST: Final = (
+    "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "currentStage", "error",
+    "validation", "startedAt", "finishedAt",
+)  # fmt: skip
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 
 def differences(evidence: Evidence, told: Replayed) -> Iterator[str]:
     """Yield every difference between what is stored and what the log tells."""
-    yield from _unlike("the run", told.fields, evidence.run)
+    yield from _unlike("the run", {**dict.fromkeys(EMPTY_AT_FIRST), **told.fields}, evidence.run)
     yield from _log_marks(evidence, told)
     yield from _attempts(evidence, told)
     yield from _beside(evidence, told)

@@ -280,6 +280,12 @@ BROKEN: Final[list[tuple[str, Mutation, str]]] = [
         lambda w: w.change("canceled", status="RUNNING", claimedBy=w.run("held")["claimedBy"]),
         "two-runs-one-pod",
     ),
+    (
+        "a field removed",
+        lambda w: w.db.runs.update_one({"_id": w.runs["completed"]}, {"$unset": {"failures": ""}}),
+        "unreadable",
+    ),
+    ("a field of another type", lambda w: w.change("completed", revision="3"), "unreadable"),
     ("a specification lost", lambda w: w.db.run_specs.delete_one({"_id": w.runs["held"]}), "spec-missing"),
     ("a run lost", lambda w: w.db.runs.delete_one({"_id": w.runs["completed"]}), "orphan-document"),
 ]  # fmt: skip
@@ -289,6 +295,7 @@ REBUILT: Final[list[tuple[str, Mutation]]] = [
     ("a cursor lowered", lambda w: w.change("completed", lastEventSeq=2)),
     ("the end moved", lambda w: w.change("completed", finishedAt=w.run("completed")["createdAt"])),
     ("an error edited", lambda w: w.change("failed", error=None)),
+    ("an end planted", lambda w: w.change("held", finishedAt=w.run("held")["createdAt"])),
     ("a priority edited", lambda w: w.change("completed", priority=50)),
     ("a class edited", lambda w: w.change("completed", classKey="probe/80/any")),
     ("a deadline edited", lambda w: w.change("completed", queueDeadline=None)),
