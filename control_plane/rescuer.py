@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Final
 
-from control_plane.rescue import Watch, gone, observe
+from control_plane.rescue import Seen, Watch, gone, observe
 from control_plane.store.runs import Runs
 from control_plane.store.schema import QUEUES
 from events.clock import Clock, Ids
@@ -47,14 +47,19 @@ class Rescuer:
         watch = observe(before, leases, now_s=now_s, gap_max_s=self.gap_max_s)
         self.watches[collection] = watch
         return sum(
-            [await self._rescue(run_id) for run_id in gone(watch, leases, now_s=now_s, ttl_s=self.ttl_s)]
+            [
+                await self._rescue(run_id, watch.seen[run_id])
+                for run_id in gone(watch, leases, now_s=now_s, ttl_s=self.ttl_s)
+            ]
         )
 
-    async def _rescue(self, run_id: str) -> bool:
+    async def _rescue(self, run_id: str, seen: Seen) -> bool:
         found = await self.runs.find(run_id)
         if found is None or found.run.lease is None:
             return False
         run = found.run
+        if (run.attempt, found.run.lease.renewals) != (seen.attempt, seen.renewals):
+            return False  # renewed since the look that our patience speaks of
         decision = rescue_decision(run.standing, run.attempt, by="rescuer", jitter=self.ids.fraction())
         if isinstance(decision, Illegal):
             return False
