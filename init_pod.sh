@@ -46,9 +46,18 @@ wanted=$(cat pyproject.toml constraints.txt | sha256sum; echo "$found")
 if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   say "installing into .venv"
   "$PYTHON" -m venv "${site[@]}" .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c "$constraints" -e '.[pod,experiment]'
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c "$constraints" -e '.[pod,experiment,models]'
   printf '%s\n' "$wanted" >"$stamp"
 fi
+
+# What holds generated programs best, where the container allows it. A pod without it works too.
+if ! command -v bwrap >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+  say "installing bubblewrap"
+  { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 120 \
+    apt-get install -y -qq --no-install-recommends bubblewrap; } >/dev/null 2>&1 || true
+fi
+command -v bwrap >/dev/null 2>&1 ||
+  say "no bubblewrap: generated programs are held by the next best that works here, and each run's log says which"
 
 if command -v nvidia-smi >/dev/null 2>&1; then
   nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader || say "nvidia-smi cannot reach the driver" >&2

@@ -18,6 +18,7 @@ from control_plane.app import create_app
 from control_plane.blobs import Blobs
 from control_plane.config import Settings, environment, read_settings
 from control_plane.deps import wire
+from control_plane.live import Hub
 from control_plane.store import database, schema
 from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError, Transient
@@ -29,6 +30,19 @@ RETRY_S: Final = 2.0
 GRACE_S: Final = 5
 EXIT_CONFIG: Final = 2
 EXIT_UNREACHABLE: Final = 3
+
+
+class Server(uvicorn.Server):
+    """A server whose streams end as soon as it is told to stop, not when their readers like to."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End every stream, then as any server."""
+        self._hub.close()
+        await super().shutdown(sockets)
 
 
 def main() -> int:
@@ -110,7 +124,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = uvicorn.Server(config)
+        server = Server(config, deps.hub)
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])
         preparing.cancel()
@@ -154,6 +168,9 @@ def _bound(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it. An answer goes out in two pieces; the second would wait 40 ms for the client to
+    # confirm the first, on every request of a kept connection.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((settings.host, settings.port))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Keeps schedules as people want them: create, replace, pause, resume, remove, look ahead."""
+"""Keeps schedules as people want them: create, replace, pause, resume, remove, run now, look ahead."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
-from control_plane.schedule import Missed, Overlap, first_slot, read_timetable
+from control_plane.schedule import Missed, Overlap, Timetable, first_slot, read_timetable
 from control_plane.scheduler import LABEL, SLOT_LABEL, submission
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
-from control_plane.submission import QUEUE_LIMIT_S, check
+from control_plane.submission import QUEUE_LIMIT_S, Submitted, Submitter, check
 from events.errors import Conflict, NotFound, Rejected, Transient
 
 TRIES_MAX: Final = 50
+NOTE_CHARS_MAX: Final = 500
+PREVIEW_SLOTS: Final = 5
+RESERVED: Final = frozenset({"preview"})  # an address of its own beside the schedules'
+NOBODY: Final[Document] = {"pausedBy": None, "pausedAt": None, "pauseNote": None}
+
+Slot = tuple[datetime, datetime]  # in UTC, and on the clocks of the schedule's zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +56,12 @@ class Agenda:
     """Changes schedules. Raises `Rejected`, `NotFound`, `Conflict`, `Transient`."""
 
     schedules: Schedules
+    submitter: Submitter
 
     async def create(self, wanted: WantedSchedule) -> None:
         """Store a new schedule; its first slot is the first one after now, by the store's clock."""
+        if wanted.id in RESERVED:
+            raise Rejected("reserved_id", f"id: {wanted.id!r} is taken by an address; choose another id")
         fields = _fields(wanted, await self.schedules.now())
         if await self.schedules.create(wanted.id, {**fields, "createdBy": wanted.by}) is None:
             message = f"there is a schedule {wanted.id!r} already; replace it with PUT, or choose another id"
@@ -66,17 +75,25 @@ class Agenda:
                 return
         raise _contended(wanted.id)
 
-    async def pause(self, schedule_id: str, *, paused: bool) -> None:
-        """Let a schedule rest, or go on with its first slot after now; twice is the same."""
+    async def pause(self, schedule_id: str, *, paused: bool, by: str, note: str = "") -> None:
+        """Let a schedule rest, or go on with its first slot after now; twice is the same.
+
+        Who paused it, and why, stays until it goes on.
+        """
+        if len(note.strip()) > NOTE_CHARS_MAX:
+            raise Rejected("bad_note", f"note: at most {NOTE_CHARS_MAX} characters, not {len(note)}")
         for _ in range(TRIES_MAX):
             schedule = await self._find(schedule_id)
             if schedule["paused"] == paused:
                 return
-            next_at = None
-            if not paused:
+            now = await self.schedules.now()
+            if paused:
+                note = note.strip()
+                fields = {"nextAt": None, "pausedBy": by, "pausedAt": now, "pauseNote": note or None}
+            else:
                 table = read_timetable(schedule["cron"], schedule["timeZone"])
-                next_at = first_slot(table, await self.schedules.now())
-            if await self.schedules.change(schedule, {"paused": paused, "nextAt": next_at}) is not None:
+                fields = {"nextAt": first_slot(table, now), **NOBODY}
+            if await self.schedules.change(schedule, {"paused": paused, **fields}) is not None:
                 return
         raise _contended(schedule_id)
 
@@ -85,10 +102,22 @@ class Agenda:
         if not await self.schedules.delete(schedule_id):
             raise _unknown(schedule_id)
 
-    async def upcoming(self, schedule_id: str, count: int) -> list[tuple[datetime, datetime]]:
+    async def run_now(self, schedule_id: str, *, by: str, key: str | None = None) -> Submitted:
+        """Queue a run of a schedule beside its slots; the same key is the same run, as for any run."""
+        return await self.submitter.submit(submission(await self._find(schedule_id), None, by=by, key=key))
+
+    async def upcoming(self, schedule_id: str, count: int) -> list[Slot]:
         """Return the next slots, in UTC and on the clocks of the zone, as if the schedule were not paused."""
         schedule = await self._find(schedule_id)
-        table = read_timetable(schedule["cron"], schedule["timeZone"])
+        return await self._next(read_timetable(schedule["cron"], schedule["timeZone"]), count)
+
+    async def preview(self, cron: str, time_zone: str) -> tuple[Timetable, list[Slot]]:
+        """Return the timetable that the texts describe, and its next slots. Raises `Rejected`."""
+        table = read_timetable(cron, time_zone)
+        first_slot(table, await self.schedules.now())
+        return table, await self._next(table, PREVIEW_SLOTS)
+
+    async def _next(self, table: Timetable, count: int) -> list[Slot]:
         slots = islice(table.slots(await self.schedules.now()), count)
         return [(slot, slot.astimezone(table.zone)) for slot in slots]
 
@@ -122,6 +151,7 @@ def _fields(wanted: WantedSchedule, now: datetime) -> Document:
             "labels": dict(wanted.run.labels),
         },
         "nextAt": None if wanted.paused else next_at,
+        **({**NOBODY, "pausedBy": wanted.by, "pausedAt": now} if wanted.paused else NOBODY),
         "last": None,
         "error": None,
     }

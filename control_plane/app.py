@@ -12,13 +12,35 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper
-from control_plane.api import artifacts, fleet, hypotheses, ingest, problems, runs, schedules
+from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, watcher
+from control_plane.answer_count import AnswerCount
+from control_plane.api import (
+    artifacts,
+    bulk,
+    fleet,
+    hypotheses,
+    ingest,
+    nodes,
+    problems,
+    runs,
+    schedules,
+    stream,
+)
 from control_plane.auth import require
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
 from control_plane.loops import run_every
-from control_plane.web import views
+from control_plane.web import (
+    bulk_pages,
+    compare_pages,
+    live,
+    number_pages,
+    pod_pages,
+    schedule_pages,
+    steering,
+    views,
+)
+from control_plane.web.site import HERE, Pages, Site
 
 
 class GuardedFiles(StaticFiles):
@@ -40,6 +62,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
+            asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
         ]
         try:
             yield
@@ -58,14 +81,23 @@ def create_app(deps: Deps) -> FastAPI:
     )
     app.state.authenticator = deps.authenticator
     app.add_middleware(BodyLimit)
-    pages = views.Pages(deps.settings.storage.origin)
+    app.add_middleware(AnswerCount)
+    pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor))
-    for noun in (runs, hypotheses, artifacts, fleet, schedules):
+    for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, stream):
         app.include_router(noun.router(deps))
-    app.include_router(views.router(deps, pages))
-    app.mount("/static", GuardedFiles(directory=views.HERE / "static"))
+    site = Site(deps, pages)
+    app.include_router(bulk_pages.router(site))
+    app.include_router(compare_pages.router(site))
+    app.include_router(views.router(site))
+    app.include_router(steering.router(site))
+    app.include_router(live.router(site))
+    app.include_router(schedule_pages.router(site))
+    app.include_router(number_pages.router(site))
+    app.include_router(pod_pages.router(site))
+    app.mount("/static", GuardedFiles(directory=HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(_: runs.MayRead) -> dict[str, object]:

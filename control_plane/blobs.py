@@ -91,6 +91,22 @@ class Blobs:
 
         return await _call(read)
 
+    async def beginning(self, key: str, limit: int) -> bytes | None:
+        """Return at most the first `limit` bytes of an object, None when there is none."""
+
+        def read() -> bytes | None:
+            size = self._stat(key)
+            if not size:  # of an empty object no range can be asked for
+                return None if size is None else b""
+            response = self.client.get_object(self.bucket, key, length=limit)
+            try:
+                return response.read()
+            finally:
+                response.close()
+                response.release_conn()
+
+        return await _call(read)
+
     async def size(self, key: str) -> int | None:
         """Return the size of an object in bytes, None when there is none."""
         return await _call(lambda: self._stat(key))

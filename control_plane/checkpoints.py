@@ -1,4 +1,4 @@
-"""Which checkpoints the artifacts of a run make, pure."""
+"""Which checkpoints the artifacts of a run make, and which stages they stand for, pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from events.checkpoints import PREFIX, manifest_artifact
+from events.runs import STAGES
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A checkpoint: the artifacts of its manifest and of the files beside it."""
 
+    run_id: str
     name: str
     attempt: int
     manifest: Mapping[str, Any]
@@ -20,15 +22,30 @@ class Candidate:
 
 
 def candidates(artifacts: Sequence[Mapping[str, Any]]) -> list[Candidate]:
-    """Return every checkpoint whose manifest is registered; of one name, that of the latest attempt first."""
+    """Return the checkpoints of a run whose manifests are registered; of one name, the latest first."""
     groups: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for artifact in artifacts:
         name = artifact["name"].removeprefix(PREFIX).partition("/")[0]
         groups.setdefault((artifact["attempt"], name), []).append(artifact)
     found = [
-        Candidate(name, attempt, manifest, [each for each in group if each is not manifest])
+        Candidate(
+            manifest["runId"], name, attempt, manifest, [each for each in group if each is not manifest]
+        )
         for (attempt, name), group in groups.items()
         for manifest in group
         if manifest["name"] == manifest_artifact(name)
     ]
     return sorted(found, key=lambda each: (each.name, -each.attempt))
+
+
+def finished(kind: str, documents: Sequence[Mapping[str, Any]], kept: Sequence[Candidate]) -> set[str]:
+    """Return the stages that a run has finished and left a checkpoint of.
+
+    A checkpoint is kept in the middle of a stage too; a stage is over where it says so, in any
+    attempt, or where a later one has begun.
+    """
+    stages = STAGES.get(kind, ())
+    latest = max((stages.index(each["name"]) for each in documents if each["name"] in stages), default=0)
+    said = {each["name"] for each in documents if each["status"] == "COMPLETED"}
+    left = {each.name for each in kept}
+    return {name for number, name in enumerate(stages) if name in left and (name in said or number < latest)}

@@ -19,12 +19,15 @@ EMPTY_AT_FIRST: Final = (
     "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "currentStage", "error",
     "validation", "startedAt", "finishedAt",
 )  # fmt: skip
+# What people steer by; a run from before there was such a thing lacks it.
+UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": []}
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 
 def differences(evidence: Evidence, told: Replayed) -> Iterator[str]:
     """Yield every difference between what is stored and what the log tells."""
-    yield from _unlike("the run", {**dict.fromkeys(EMPTY_AT_FIRST), **told.fields}, evidence.run)
+    expected = {**dict.fromkeys(EMPTY_AT_FIRST), **UNSTEERED, **told.fields}
+    yield from _unlike("the run", expected, {**UNSTEERED, **evidence.run})
     yield from _log_marks(evidence, told)
     yield from _attempts(evidence, told)
     yield from _beside(evidence, told)
@@ -93,7 +96,7 @@ def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:
 
 
 def _beside(evidence: Evidence, told: Replayed) -> Iterator[str]:
-    """Stages, artifacts and validations."""
+    """Stages, artifacts, validations and ideas."""
     writes = list(told.writes.values())
     writes += [write for entry in evidence.logged for write in human_validations(evidence.run_id, entry)]
     # A person's verdict stands beside the run before the log has it.
@@ -102,6 +105,7 @@ def _beside(evidence: Evidence, told: Replayed) -> Iterator[str]:
         "stages": evidence.stages,
         "artifacts": evidence.artifacts,
         "validations": evidence.validations,
+        "ideas": evidence.ideas,
     }
     for collection, documents in groups.items():
         stored = {each["_id"]: each for each in documents}

@@ -11,11 +11,13 @@ from control_plane.run import Run
 from control_plane.store.documents import Documents
 from control_plane.store.runs import Found, Runs
 from events.clock import Clock, Ids
-from events.errors import Conflict, NotFound, Transient
-from events.journal import Decision, ServerTime
+from events.errors import Conflict, NotFound, Rejected, Transient
+from events.journal import Decision, Expression, ServerTime
 from events.lifecycle import Cause, Illegal, Status, next_status
 
 TRIES_MAX: Final = 50
+NOTES_MAX: Final = 20
+NOTE_CHARS_MAX: Final = 1_000
 
 # None: the run stands as wished already.
 Choose = Callable[[Run], Decision | Illegal | None]
@@ -49,6 +51,19 @@ class Decider:
 
         return await self._decide(run_id, choose)
 
+    async def pause(self, run_id: str, *, by: str) -> Run:
+        """Let a live run stand still until it is resumed; twice is the same."""
+        return await self._decide(run_id, lambda run: pause_decision(run, by=by))
+
+    async def resume(self, run_id: str, *, by: str) -> Run:
+        """Let a paused run go on."""
+        return await self._decide(run_id, lambda run: resume_decision(run, by=by))
+
+    async def note(self, run_id: str, text: str, *, by: str) -> Run:
+        """Tell the run's pipeline something, which it reads at its next step. Raises `Rejected`."""
+        said = noted(text)
+        return await self._decide(run_id, lambda run: note_decision(run, said, by=by))
+
     async def review(self, run_id: str, review: Review) -> Run:
         """Record a person's verdict on a run that waits for one."""
         run = await self._decide(run_id, lambda run: review_decision(run, review))
@@ -74,6 +89,46 @@ class Decider:
             if decided is not None:
                 return decided.run
         raise Transient("contended", f"run {run_id} changes too fast; try again")
+
+
+def pause_decision(run: Run, *, by: str) -> Decision | Illegal | None:
+    """Return the decision to pause; None where the run is paused already."""
+    if run.paused:  # also one that was given back meanwhile: the wish stands
+        return None
+    usual = next_status(run.status, Cause.PAUSE)
+    return usual if isinstance(usual, Illegal) else Decision(Cause.PAUSE, None, by, sets={"paused": True})
+
+
+def resume_decision(run: Run, *, by: str) -> Decision | Illegal:
+    """Return the decision to resume. Raises `Conflict` for a run that nobody paused."""
+    usual = next_status(run.status, Cause.RESUME)
+    if isinstance(usual, Illegal):
+        return usual
+    if not run.paused:
+        raise Conflict("not_paused", f"the run is {run.status} and not paused")
+    return Decision(Cause.RESUME, None, by, sets={"paused": False})
+
+
+def noted(text: str) -> str:
+    """Return a note as it is kept. Raises `Rejected`."""
+    said = text.strip()
+    if not 1 <= len(said) <= NOTE_CHARS_MAX:
+        raise Rejected("bad_note", f"a note is text of 1 to {NOTE_CHARS_MAX} characters, not {len(said)}")
+    return said
+
+
+def note_decision(run: Run, text: str, *, by: str) -> Decision | Illegal:
+    """Return the decision to add a note. Raises `Conflict` where the run has as many as it may have."""
+    usual = next_status(run.status, Cause.NOTE)
+    if isinstance(usual, Illegal):
+        return usual
+    if run.notes_count >= NOTES_MAX:
+        raise Conflict("too_many_notes", f"the run has {NOTES_MAX} notes, and takes no more")
+    number = run.notes_count + 1  # nobody adds one in between: the update is for this revision only
+    note = {"number": number, "at": "$$NOW", "by": {"$literal": by}, "text": {"$literal": text}}
+    # All of them, so that a replay need not know how notes add up.
+    notes = Expression({"$concatArrays": [{"$ifNull": ["$notes", []]}, [note]]})
+    return Decision(Cause.NOTE, None, by, sets={"notes": notes})
 
 
 def review_decision(run: Run, review: Review) -> Decision | Illegal:

@@ -7,21 +7,27 @@ from dataclasses import dataclass
 from control_plane.agenda import Agenda
 from control_plane.auth import Authenticator, Keyless, OneKey
 from control_plane.blobs import Blobs, open_blobs
+from control_plane.bulk import Bulk
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
 from control_plane.config import Settings
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
 from control_plane.ingest import Ingestor
+from control_plane.live import Hub
+from control_plane.numbers import Accounts
 from control_plane.projector import Projector
 from control_plane.reading import Reading
+from control_plane.reporter import Reporter
 from control_plane.rescuer import Rescuer
 from control_plane.scheduler import Scheduler
 from control_plane.spec_sweeper import SpecSweeper
+from control_plane.store.changes import Changes
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
@@ -29,6 +35,7 @@ from control_plane.store.schedules import Schedules
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
+from control_plane.watcher import Watcher
 from events.clock import Clock, Ids
 
 
@@ -42,8 +49,10 @@ class Deps:
     blobs: Blobs
     authenticator: Authenticator
     reading: Reading
+    accounts: Accounts
     submitter: Submitter
     decider: Decider
+    bulk: Bulk
     ingestor: Ingestor
     sweeper: Sweeper
     catch_up: CatchUp
@@ -51,16 +60,21 @@ class Deps:
     agenda: Agenda
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
+    hub: Hub
+    watcher: Watcher
+    reporter: Reporter
 
 
 def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database."""
     runs, events, documents = Runs(db), Events(db), Documents(db)
     submissions, schedules = Submissions(db), Schedules(db)
-    submitter = Submitter(runs, submissions, Hypotheses(db), ids)
+    submitter = Submitter(runs, submissions, Hypotheses(db), ids, RunReads(db))
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    hub = Hub()
+    decider = Decider(runs, documents, ids, clock)
     return Deps(
         settings=settings,
         db=db,
@@ -68,13 +82,18 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         blobs=open_blobs(settings.storage),
         authenticator=OneKey(settings.api_key) if settings.api_key else Keyless(),
         reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, clock),
+        accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
-        decider=Decider(runs, documents, ids, clock),
+        decider=decider,
+        bulk=Bulk(RunReads(db), decider, submitter),
         ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector),
         rescuer=Rescuer(runs, clock, ids),
-        agenda=Agenda(schedules),
+        agenda=Agenda(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
+        hub=hub,
+        watcher=Watcher(Changes(db), hub),
+        reporter=Reporter(RunReads(db)),
     )

@@ -31,6 +31,7 @@ class Evidence:
     validations: Sequence[Document]
     letters: Sequence[Document]
     now: datetime
+    ideas: Sequence[Document] = ()
 
     @property
     def run_id(self) -> str:

@@ -55,8 +55,8 @@ class Refused:
 class Answer:
     """What became of a request; `acked_through` maps `<run>/<attempt>` to its applied position.
 
-    `fenced` names attempts that own their run no more, `canceling` those that shall end: a hint,
-    which makes their workers ask sooner.
+    `fenced` names attempts that own their run no more, `canceling` those that shall end, `steered`
+    those whose worker has not heard yet what people want of the run: hints, which make it ask sooner.
     """
 
     accepted: int = 0
@@ -66,6 +66,7 @@ class Answer:
     acked_through: dict[str, int] = field(default_factory=dict)
     fenced: list[str] = field(default_factory=list)
     canceling: list[str] = field(default_factory=list)
+    steered: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,8 @@ class Ingestor:
                 answer.fenced.append(f"{run_id}/{attempt}")
             elif run is not None and run.status is Status.CANCELING:
                 answer.canceling.append(f"{run_id}/{attempt}")
+            elif run is not None and run.has_news:
+                answer.steered.append(f"{run_id}/{attempt}")
 
     def _letter(self, line: Decoded, refused: Refused, sender: Sender) -> Document:
         outcome: Any = line.outcome

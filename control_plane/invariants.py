@@ -214,8 +214,8 @@ def field_without_writer(case: Case) -> Iterator[str]:
     evidence = case.evidence
     groups = {
         evidence.collection: [evidence.run], "attempts": evidence.attempts, "stages": evidence.stages,
-        "artifacts": evidence.artifacts, "validations": evidence.validations, "events": evidence.log,
-        "dead_letters": evidence.letters,
+        "artifacts": evidence.artifacts, "validations": evidence.validations, "ideas": evidence.ideas,
+        "events": evidence.log, "dead_letters": evidence.letters,
     }  # fmt: skip
     for collection, documents in groups.items():
         for document in documents:

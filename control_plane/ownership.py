@@ -28,6 +28,8 @@ CLAIMABLE: Final[Writers] = {
     **_by("settle", "settled"),
     **_by("cancel", "cancelRequested"),
     **_by("review", "humanVerdict"),
+    **_by("pause, resume", "paused"),
+    **_by("note", "notes"),
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
     **_by("claim, settle, application, catch-up", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
@@ -37,7 +39,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "runs": CLAIMABLE,
     "ideation_requests": CLAIMABLE,
     "run_specs": {
-        **_by("submit", "kind", "spec", "requires", "hypothesisId", "putAt"),
+        **_by("submit", "kind", "spec", "requires", "hypothesisId", "fromStage", "traceparent", "putAt"),
         **_by("sweep", "unchecked"),
     },
     "attempts": {
@@ -58,10 +60,32 @@ OWNERS: Final[Mapping[str, Writers]] = {
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
         "reviewer", "seq",
     ),
+    "ideas": _by("application", "runId", "attempt", "ideas", "unfinished", "generatedAt", "seq"),
+    "hypotheses": {
+        **_by(
+            "propose", "title", "idea", "ideaJson", "ideation", "additionalContext", "createdBy", "createdAt",
+        ),
+        **_by("launch", "ideaIndex"),
+    },
     "events": _by(
         "ingest, sweeper", "position", "runId", "attempt", "sequence", "revision", "ceId", "source", "type",
         "time", "data", "hash", "receivedAt", "traceparent", "expiresAt", "orphan",
     ),
+    "pods": {
+        **_by(
+            "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
+            "capabilities", "telemetry", "reportedAt", "startedAt",
+        ),
+        **_by("drain", "orders"),
+    },
+    "pod_telemetry": _by("report", "podId", "from", "samples", "expiresAt"),
+    "schedules": {
+        **_by(
+            "author", "cron", "timeZone", "missed", "overlap", "run", "createdBy", "createdAt", "updatedAt",
+            "paused", "pausedBy", "pausedAt", "pauseNote",
+        ),
+        **_by("author, scheduler", "nextAt", "last", "error", "revision"),
+    },
     "dead_letters": _by(
         "ingest, application", "at", "code", "message", "line", "runId", "attempt", "sequence", "principal",
     ),

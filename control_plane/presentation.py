@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from events.clock import timestamp
+from events.lifecycle import HELD
+
+SPENT: Final = ("promptTokens", "completionTokens", "costUsd", "gpuSeconds", "calls", "unpricedCalls")
+MODELS_SHOWN: Final = 50
+INTERRUPTED: Final = "INTERRUPTED"
 
 # What serves the queries or the fence, and is nobody else's business.
 INTERNAL: Final = frozenset({"words", "labelList", "idempotency", "tokenHash", "hash", "orphan", "expiresAt"})
@@ -39,9 +44,19 @@ def plain(value: Any) -> Any:
             return str(value)
 
 
+def stage(document: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stage of a run; one that was under way when its attempt was lost is no longer RUNNING."""
+    found = shown(document)
+    is_current = found["attempt"] == run["attempt"] and (run["status"] in HELD or run["logOpen"])
+    if found["status"] == "RUNNING" and not is_current:
+        found["status"] = INTERRUPTED
+    return found
+
+
 def event(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored event in the form in which the log shows it."""
     fields = {
+        "runId": document["runId"],
         "position": document["position"],
         "id": document["ceId"],
         "source": document["source"],
@@ -51,6 +66,21 @@ def event(document: Mapping[str, Any]) -> dict[str, Any]:
         "sequence": document.get("sequence"),
         "revision": document.get("revision"),
         "data": document["data"],
+        "traceparent": document.get("traceparent"),
         "receivedAt": document["receivedAt"],
     }
     return {name: plain(value) for name, value in fields.items()}
+
+
+def usage(groups: Sequence[Mapping[str, Any]], events_max: int) -> dict[str, Any]:
+    """Return what a run has spent, in all and by model; `isPartial` where more was said than was read."""
+    by_model = [
+        {"model": each["_id"], **{name: plain(each[name]) for name in SPENT}}
+        for each in groups
+        if each["calls"]
+    ]
+    return {
+        **{name: sum(each[name] for each in groups) for name in SPENT},
+        "models": by_model[:MODELS_SHOWN],
+        "isPartial": sum(each["events"] for each in groups) >= events_max,
+    }

@@ -91,6 +91,10 @@ def project(view: AttemptView, event: Event) -> Effect:
             return Update(view, phase=Cause.AUTO_STARTED)
         case c.ValidationAutoCompleted() as fact:
             return _validation(view, event, fact)
+        case c.IdeationGenerated() as fact:
+            return _ideas(view, event, fact.ideas, fact.unfinished)
+        case c.IdeationFailed(unfinished=[_, *_]) as fact:
+            return _ideas(view, event, [], fact.unfinished)
         case fact:
             return Skip(f"{type(fact).__name__} is shown from the log")
 
@@ -108,6 +112,11 @@ def attempt_id(run_id: str, attempt: int) -> str:
 def artifact_id(run_id: str, attempt: int, name: str) -> str:
     """Return the id of an artifact's document: one for each name in an attempt."""
     return f"{run_id}/a{attempt}/{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def ideas_id(run_id: str, attempt: int) -> str:
+    """Return the id of the document that holds the ideas of an attempt."""
+    return f"{attempt_id(run_id, attempt)}/ideas"
 
 
 def artifact_prefix(run_id: str, attempt: int) -> str:
@@ -234,6 +243,21 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
         replace(view, validation=verdict),
         (Write("validations", identity, event.sequence, fields),),
     )
+
+
+def _ideas(
+    view: AttemptView, event: Event, found: list[dict[str, Any]], unfinished: list[dict[str, Any]]
+) -> Update:
+    """Keep ideas as they were said: which of them can be run is asked when one is used."""
+    assert event.sequence is not None
+    fields = {
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "ideas": found,
+        "unfinished": unfinished,
+        "generatedAt": _moment(event),
+    }
+    return Update(view, (Write("ideas", ideas_id(event.run_id, event.attempt), event.sequence, fields),))
 
 
 def _moment(event: Event) -> datetime | None:

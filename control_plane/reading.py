@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from control_plane import paging, tree
-from control_plane.checkpoints import Candidate, candidates
-from control_plane.presentation import event, plain, shown
+from control_plane.checkpoints import Candidate
+from control_plane.ideas import ideas_of
+from control_plane.lineage import Lineage
+from control_plane.pace import Pace, pace
+from control_plane.presentation import event, plain, shown, stage, usage
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.pages import Slice
-from control_plane.store.pods import Pods
-from control_plane.store.reads import COUNT_MAX, RunReads
+from control_plane.store.pods import HOURS_MAX, Pods
+from control_plane.store.reads import COUNT_MAX, METRICS_MAX, USAGE_EVENTS_MAX, RunReads
 from control_plane.store.schedules import Schedules
+from events.checkpoints import PREFIX
 from events.clock import Clock
 from events.errors import NotFound, Rejected
 from events.lifecycle import Status
@@ -25,6 +30,11 @@ SILENT_AFTER: Final = timedelta(seconds=60)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200
+NODES_MAX: Final = 50  # of a page of nodes, each with its code
+WAITING_SHOWN: Final = 100
+# What a stage has only when it was said.
+UNSAID_OF_STAGE: Final[Json] = {"activity": None, "completedAt": None, "durationS": None}
+VISIBLE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "debug": ("debug",),
@@ -45,9 +55,10 @@ class RunFilters:
     pod: str | None = None
     status: str | None = None
     kind: str | None = None
+    region: str | None = None
 
-    def conditions(self) -> dict[str, str]:
-        """Return the stored field and value of each filter but the search, the narrowest first."""
+    def conditions(self) -> dict[str, Any]:
+        """Return the stored field and condition of each filter but the search, the narrowest first."""
         if self.status is not None and self.status not in Status.__members__:
             raise Rejected("bad_status", f"unknown status {self.status!r}; known: {', '.join(Status)}")
         fields = {
@@ -56,15 +67,13 @@ class RunFilters:
             "claimedBy": self.pod,
             "status": self.status,
             "kind": self.kind,
+            "classKey": None if self.region is None else {"$regex": f"/{re.escape(self.region)}$"},
         }
         return {name: value for name, value in fields.items() if value is not None}
 
     def search(self) -> str | None:
         """Return the words of the search, None where there are none."""
-        text = (self.q or "").strip()
-        if len(text) > SEARCH_CHARS_MAX:
-            raise Rejected("bad_search", f"`q` is longer than {SEARCH_CHARS_MAX} characters")
-        return text or None
+        return _search(self.q, "q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +122,107 @@ class Reading:
         found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
         return _page("runs", found, shown)
 
+    async def runs_of_ids(self, run_ids: Sequence[str]) -> list[Json]:
+        """Return these runs and requests as a list shows them; those that are not there are left out."""
+        return _shown(await self.run_reads.of_ids(run_ids))
+
+    async def compared(self, run_ids: Sequence[str]) -> list[Json]:
+        """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
+        found = {run["_id"]: shown(run) for run in await self.run_reads.of_ids(run_ids)}
+        return [await self._compared(found[each]) for each in run_ids if each in found]
+
+    async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
+        """Return at most the latest `most` numbers that a run measured, in the order of the log."""
+        found = await self.run_reads.metrics(run_id, most)
+        return [{"data": plain(each["data"])} for each in reversed(found)]
+
+    async def _compared(self, run: Json) -> Json:
+        spec = await self.run_reads.spec(run["id"]) or {}
+        metrics = await self.measured(run["id"])
+        return {
+            **run,
+            "spec": plain(spec.get("spec")),
+            "usage": usage(await self.run_reads.usage([run["id"]]), USAGE_EVENTS_MAX),
+            "metrics": metrics,
+            "isPartial": len(metrics) >= METRICS_MAX,
+        }
+
     async def run(self, run_id: str) -> Json:
-        """Return a run with everything that belongs to it. Raises `NotFound`."""
+        """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
         run = await self._run(run_id)
         spec = await self.run_reads.spec(run_id) or {}
         beside = self.run_reads.beside
         return {
+            # a run from before there were pauses and notes lacks both
+            **{"paused": False, "notes": []},
             **run,
+            "fromStage": plain(spec.get("fromStage")),
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
+            "traceparent": spec.get("traceparent"),
             "attempts": _shown(await beside("attempts", run_id, (("attempt", 1),))),
-            "stages": _shown(await beside("stages", run_id, (("attempt", 1), ("order", 1)))),
+            "stages": [
+                {**UNSAID_OF_STAGE, **stage(each, run)}
+                for each in await beside("stages", run_id, (("attempt", 1), ("order", 1)))
+            ],
             "validations": _shown(await beside("validations", run_id, (("_id", 1),))),
             "artifacts": _shown(await beside("artifacts", run_id, (("attempt", -1), ("name", 1)))),
-            "nodes": plain(tree.nodes(await self.run_reads.node_events(run_id))),
+            "nodes": _without_texts(await self._nodes(run_id)),
+            "usage": usage(await self.run_reads.usage([run_id]), USAGE_EVENTS_MAX),
         }
+
+    async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
+        """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
+
+        Raises `NotFound`.
+        """
+        await self._run(run_id)
+        first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
+        last = first + min(paging.limited(limit), NODES_MAX)
+        known = await self._nodes(run_id)
+        wanted = known[first:last]
+        events = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
+        whole = {(node["stage"], node["id"]): node for node in tree.nodes(events)}
+        items = []
+        for node in wanted:
+            texts = whole.get((node["stage"], node["id"]), node)
+            items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
+        return {"items": items, "next": paging.encode("nodes", last) if last < len(known) else None}
+
+    async def pace(self, run: Json) -> Pace | None:
+        """Return how fast the stage of a run moves, as `run` returns that; None where it is in none."""
+        stages = [each for each in run["stages"] if each["status"] == "RUNNING"]
+        if not stages:
+            return None
+        name, attempt, started = (stages[-1][field] for field in ("name", "attempt", "startedAt"))
+        steps = [
+            {"at": each["receivedAt"], "progress": each["data"]["progress"]}
+            for each in reversed(await self.run_reads.progress(run["id"]))
+            if each["attempt"] == attempt and each["data"]["stage"] == name
+        ]
+        return pace(steps, None if started is None else datetime.fromisoformat(started), self.clock.now())
+
+    async def visible_artifacts(self, run_id: str) -> list[Json]:
+        """Return what of a run a browser shows in place, of each name the latest attempt's."""
+        found = await self.run_reads.artifacts_of_types(run_id, VISIBLE)
+        latest: dict[str, Json] = {}
+        for artifact in found:
+            if not artifact["name"].startswith(PREFIX):
+                latest.setdefault(artifact["name"], shown(artifact))
+        return list(latest.values())
+
+    async def reviewed(self, limit: int, after: str | None = None) -> Json:
+        """Return a page of the runs that wait for a person, newest first, with what a verdict rests on."""
+        page = await self.runs(RunFilters(status=Status.AWAITING_HUMAN), limit, after)
+        order = (("_id", 1),)
+        for run in page["items"]:
+            run["validations"] = _shown(await self.run_reads.beside("validations", run["id"], order))
+            run["visible"] = await self.visible_artifacts(run["id"])
+        return page
+
+    async def waiting_for_people(self) -> int:
+        """Return how many runs wait for a person, counted up to `WAITING_SHOWN`."""
+        return await self.run_reads.count(Status.AWAITING_HUMAN, WAITING_SHOWN)
 
     async def events(
         self,
@@ -135,11 +230,14 @@ class Reading:
         *,
         type: str | None = None,
         level: str | None = None,
+        text: str | None = None,
         after: str | None = None,
         limit: int = paging.LIMIT_DEFAULT,
         newest_first: bool = True,
     ) -> Json:
-        """Return a page of a run's log. Raises `NotFound` for a run that never was heard of.
+        """Return a page of a run's log; `text` is looked for in what lines and activities say.
+
+        Raises `NotFound` for a run that never was heard of.
 
         `tail` is where a reader of the log in its order goes on once more has come in.
         """
@@ -148,6 +246,7 @@ class Reading:
             run_id,
             event_type=type,
             levels=_levels(level),
+            text=_search(text, "text"),
             after=None if after is None else paging.decode(name, after, str),
             limit=paging.limited(limit),
             newest_first=newest_first,
@@ -160,9 +259,21 @@ class Reading:
             page["tail"] = page["next"] or (last[0] if last else after)
         return page
 
+    async def events_from(self, run_id: str, position: str) -> Json:
+        """Return the page of a run's log that begins at `position`, and where it goes on in both directions.
+
+        Raises `NotFound`.
+        """
+        after = paging.encode("events", position[:-1])
+        page = await self.events(run_id, after=after, newest_first=False)
+        first = page["items"][0]["position"] if page["items"] else position
+        earlier = paging.encode("events, newest first", first)
+        later = page["items"][-1]["position"] if page["next"] else None
+        return {"items": page["items"], "earlier": earlier, "later": later}
+
     async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:
-        """Return what attempts before `before` left to go on from, the latest of each name first."""
-        return candidates(await self.run_reads.checkpoints(run_id, before))
+        """Return what attempt `before` may go on from, the nearest and latest of each name first."""
+        return await Lineage(self.run_reads).offered(run_id, before)
 
     async def artifacts(
         self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
@@ -187,16 +298,50 @@ class Reading:
         """Return a hypothesis with its newest runs. Raises `NotFound`."""
         document = await self.hypothesis_reads.find(hypothesis_id)
         hypothesis = shown(_found(document, "hypothesis", hypothesis_id))
+        ideas = ideas_of(hypothesis)
         runs = await self.runs(RunFilters(hypothesis=hypothesis_id), paging.LIMIT_MAX)
-        return {**hypothesis, "runs": runs["items"], "moreRuns": runs["next"]}
+        spenders = [run["id"] for run in runs["items"]]
+        if hypothesis["ideation"] is not None:
+            spenders.append(hypothesis["ideation"]["requestId"])
+        return {
+            **hypothesis,
+            "usage": usage(await self.run_reads.usage(spenders), USAGE_EVENTS_MAX),
+            "ideaIndex": ideas.index,
+            "ideaJson": hypothesis["ideaJson"] if ideas.index is None else ideas.chosen,
+            "runs": runs["items"],
+            "moreRuns": runs["next"],
+        }
 
     async def pods(
-        self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None, *, live_only: bool = False
+        self,
+        limit: int = paging.LIMIT_DEFAULT,
+        after: str | None = None,
+        *,
+        live_only: bool = False,
+        region: str | None = None,
     ) -> Json:
         """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
-        found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since)
+        found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
         return _page("pods", found, self._pod)
+
+    async def telemetry(self, pod_id: str, hours: int) -> list[Json]:
+        """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
+        _found(await self.pod_reads.find(pod_id), "pod", pod_id)
+        since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
+        return _shown(await self.pod_reads.samples(pod_id, since))
+
+    async def attempts_of_pod(
+        self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Json:
+        """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
+        key = None if after is None else paging.decode("attempts", after, str)
+        page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), shown)
+        runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
+        titles = {run["_id"]: run.get("title") for run in runs}
+        for each in page["items"]:
+            each["title"] = titles.get(each["runId"])
+        return page
 
     async def pod(self, pod_id: str) -> Json:
         """Return one pod. Raises `NotFound`."""
@@ -217,6 +362,9 @@ class Reading:
 
     async def _run(self, run_id: str) -> Json:
         return shown(_found(await self.run_reads.find(run_id), "run", run_id))
+
+    async def _nodes(self, run_id: str) -> list[Json]:
+        return tree.nodes(await self.run_reads.node_events(run_id))
 
     async def _pod_counts(self) -> Json:
         now = self.clock.now()
@@ -239,6 +387,12 @@ def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) ->
     return {"items": [show(document) for document in found.documents], "next": stop}
 
 
+def _without_texts(nodes: Sequence[Json]) -> list[Json]:
+    small = [{name: node[name] for name in node if name not in tree.TEXTS} for node in nodes]
+    shown_nodes: list[Json] = plain(small)
+    return shown_nodes
+
+
 def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
     return [shown(document) for document in documents]
 
@@ -247,6 +401,14 @@ def _found(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapp
     if document is None:
         raise NotFound(f"unknown_{what}", f"there is no {what} {identity!r}")
     return document
+
+
+def _search(text: str | None, name: str) -> str | None:
+    """Return what is looked for, None for nothing. Raises `Rejected` for more than anybody looks for."""
+    wanted = (text or "").strip()
+    if len(wanted) > SEARCH_CHARS_MAX:
+        raise Rejected("bad_search", f"`{name}` is longer than {SEARCH_CHARS_MAX} characters")
+    return wanted or None
 
 
 def _levels(level: str | None) -> Sequence[str]:

@@ -12,11 +12,15 @@ from events.lifecycle import HELD, Failures, Standing, Status
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who owns the run until when; `until` is None once the owner has settled."""
+    """Who owns the run until when; `until` is None once the owner has settled.
+
+    `heard` is the run's revision of which the owner has heard, None where it never said so.
+    """
 
     token_hash: str
     until: datetime | None
     renewals: int
+    heard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Run:
     validation: Mapping[str, Any] | None
     journal: tuple[Entry, ...]
     hypothesis_id: str | None
+    paused: bool
+    notes_count: int
 
     @property
     def standing(self) -> Standing:
@@ -94,6 +100,12 @@ class Run:
     @property
     def is_held(self) -> bool:
         return self.status in HELD
+
+    @property
+    def has_news(self) -> bool:
+        """Say whether somebody has decided something of which the run's owner has not heard yet."""
+        heard = None if self.lease is None else self.lease.heard
+        return self.is_held and heard is not None and heard < self.revision
 
     def has_lost(self, attempt: int) -> bool:
         """Say whether `attempt` ran once and owns the run no more, without having settled."""

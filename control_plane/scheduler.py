@@ -87,14 +87,19 @@ class Scheduler:
         await self.schedules.change(schedule, {"nextAt": next_at, "last": last, "error": error})
 
 
-def submission(schedule: Document, slot: datetime) -> Submission:
-    """Return the run that a schedule wants for one of its slots."""
+def submission(
+    schedule: Document, slot: datetime | None, *, by: str | None = None, key: str | None = None
+) -> Submission:
+    """Return the run that a schedule wants for one of its slots, or for none: somebody asked for it now."""
     wanted: dict[str, Any] = schedule["run"]
-    labels = {**wanted["labels"], LABEL: schedule["_id"], SLOT_LABEL: timestamp(slot)}
+    labels = {**wanted["labels"], LABEL: schedule["_id"]}
+    if slot is not None:
+        labels[SLOT_LABEL] = timestamp(slot)
     return Submission(
         kind=wanted["kind"],
         spec=wanted["spec"],
-        by=f"schedule:{schedule['_id']}",
+        by=by or f"schedule:{schedule['_id']}",
+        idempotency_key=key,
         priority=wanted["priority"],
         requires=wanted["requires"],
         max_attempts=wanted["maxAttempts"],

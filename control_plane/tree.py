@@ -15,12 +15,15 @@ COMPLETED: Final = type_of(c.NodeCompleted)
 RESTORED: Final = type_of(c.NodeRestored)
 SELECTED_BEST: Final = type_of(c.NodeSelectedBest)
 NODE_TYPES: Final = (CREATED, CODE_GENERATED, EXECUTING, COMPLETED, RESTORED, SELECTED_BEST)
+# What is long: a tree is shown without it, and a node with it.
+TEXTS: Final = ("code", "logTail")
 
 
 def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the nodes in the order of their creation; of each stage only its latest attempt's.
 
     A stage that a resumed attempt did not run again keeps the nodes of the attempt that ran it.
+    Where `events` are those of some nodes only, so is the answer, but for which of them is the best.
     """
     ordered = sorted(events, key=lambda event: (event["attempt"], event.get("sequence") or 0))
     latest = {event["data"]["stage"]: event["attempt"] for event in ordered}
@@ -41,7 +44,13 @@ def _select(tree: Mapping[tuple[str, str], dict[str, Any]], data: Mapping[str, A
     """Mark the node that a stage hands on, which may be one of an earlier stage."""
     for node in tree.values():
         if node["id"] == data["node"]:
-            node |= {"best": True, "reason": data.get("reason")}
+            node |= {
+                "best": True,
+                "reason": data.get("reason"),
+                "mean": data.get("mean"),
+                "standardError": data.get("standard_error"),
+                "seeds": data.get("seeds", []),
+            }
         elif node["stage"] == data["stage"]:
             node["best"] = False
 
@@ -57,11 +66,17 @@ def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:
         "params": {},
         "metric": None,
         "metricName": None,
+        "scores": {},
+        "mean": None,
+        "standardError": None,
+        "seeds": [],
         "buggy": None,
         "seconds": None,
         "error": None,
         "best": False,
         "reason": None,
+        "code": None,
+        "logTail": None,
     }
 
 
@@ -69,17 +84,25 @@ def _changes(event_type: str, data: Mapping[str, Any]) -> dict[str, Any]:
     planned = {name: data[name] for name in ("parent", "plan", "params") if name in data}
     if event_type == CREATED:
         return planned
+    if event_type == CODE_GENERATED:
+        return {"code": data.get("code")}
     if event_type == EXECUTING:
         return {"status": "executing"}
     if event_type in (COMPLETED, RESTORED):
         return {
             **planned,
-            **({"attempt": data["from_attempt"]} if event_type == RESTORED else {}),
+            **(_taken_over(data) if event_type == RESTORED else {}),
             "status": "buggy" if data["buggy"] else "good",
             "buggy": data["buggy"],
             "seconds": data["seconds"],
             "metric": data.get("metric"),
             "metricName": data.get("metric_name"),
+            "scores": data.get("scores", {}),
             "error": data.get("error"),
+            "logTail": data.get("log_tail"),
         }
     return {}
+
+
+def _taken_over(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"attempt": data["from_attempt"], "code": data.get("code")}

@@ -119,14 +119,29 @@ class StatusChanged(Fact, frozen=True):
     to: str
 
 
-class RunUsage(Fact, frozen=True):
-    """What was spent: tokens, money, seconds of a device."""
+class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The price that was applied, in US dollars: per million tokens, or per hour of the pod."""
 
+    input_usd_per_mtok: float | None = None
+    output_usd_per_mtok: float | None = None
+    pod_usd_per_hour: float | None = None
+
+
+class RunUsage(Fact, frozen=True):
+    """What was spent: one call of a model, or a stretch of a pod's time.
+
+    `seconds` is how long the call or the stretch took, `gpu_s` the stretch times the number of
+    GPUs; `cost_usd` is None where no price is known.
+    """
+
+    purpose: str | None = None
     model: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    cost_usd: float | None = None
+    seconds: float | None = None
     gpu_s: float | None = None
+    cost_usd: float | None = None
+    price: Price | None = None
 
 
 class EventRefused(Fact, frozen=True):
@@ -148,10 +163,12 @@ class NodeCreated(Fact, frozen=True):
 
 
 class NodeCodeGenerated(Fact, frozen=True):
-    """The code of a node was written."""
+    """The code of a node was written: the whole program, as it will be executed."""
 
     stage: Name
     node: Name
+    code: str = ""
+    language: str = "python"
 
 
 class NodeExecuting(Fact, frozen=True):
@@ -162,7 +179,7 @@ class NodeExecuting(Fact, frozen=True):
 
 
 class NodeCompleted(Fact, frozen=True):
-    """A node was tried: its metric (on validation data), or why it is buggy."""
+    """A node was tried: its scores (on validation data), or why it is buggy; the tail of what it printed."""
 
     stage: Name
     node: Name
@@ -170,7 +187,9 @@ class NodeCompleted(Fact, frozen=True):
     seconds: float
     metric: float | None = None
     metric_name: str | None = None
+    scores: dict[str, float] = {}
     error: str | None = None
+    log_tail: str | None = None
 
 
 class NodeRestored(Fact, frozen=True):
@@ -184,18 +203,24 @@ class NodeRestored(Fact, frozen=True):
     seconds: float
     parent: str | None = None
     params: dict[str, Any] = {}
+    code: str = ""
     metric: float | None = None
     metric_name: str | None = None
+    scores: dict[str, float] = {}
     error: str | None = None
+    log_tail: str | None = None
 
 
 class NodeSelectedBest(Fact, frozen=True):
-    """The node that a stage hands on, and why."""
+    """The node that a stage hands on, and why; mean and standard error over its re-evaluation's seeds."""
 
     stage: Name
     node: Name
     metric: float | None = None
     reason: str | None = None
+    mean: float | None = None
+    standard_error: float | None = None
+    seeds: list[int] = []
 
 
 class IdeationStarted(Fact, frozen=True):
@@ -203,16 +228,18 @@ class IdeationStarted(Fact, frozen=True):
 
 
 class IdeationGenerated(Fact, frozen=True):
-    """Ideas were found."""
+    """Ideas were found, each in its seven fields; `unfinished` were begun and not finalised."""
 
     ideas: list[dict[str, Any]]
+    unfinished: list[dict[str, Any]] = []
 
 
 class IdeationFailed(Fact, frozen=True):
-    """No idea came out, and why."""
+    """No idea came out, and why; `unfinished` were begun and not finalised."""
 
     code: Name
     message: str
+    unfinished: list[dict[str, Any]] = []
 
 
 class PaperStarted(Fact, frozen=True):

@@ -51,6 +51,7 @@ class Taken:
     rejected: tuple[Rejection, ...] = ()
     fenced: frozenset[AttemptName] = frozenset()
     canceling: frozenset[AttemptName] = frozenset()
+    steered: frozenset[AttemptName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Delivery:
     refused: int = 0
     fenced: frozenset[AttemptName] = frozenset()  # attempts that no longer own their run
     canceling: frozenset[AttemptName] = frozenset()  # attempts that somebody wants to end
+    steered: frozenset[AttemptName] = frozenset()  # attempts for which there is news to ask for
     left: int = 0
     back_off_s: float = 0.0
 
@@ -271,6 +273,7 @@ class _Step:
             refused=self.done.refused + refused,
             fenced=self.done.fenced | answer.fenced,
             canceling=self.done.canceling | answer.canceling,
+            steered=self.done.steered | answer.steered,
         )
 
 

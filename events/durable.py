@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -31,8 +31,13 @@ def lock_file(path: Path) -> int:
     return handle
 
 
-def open_database(path: Path, schema: str, *, version: int) -> sqlite3.Connection:
-    """Open or create a database that only its owner may read. Raises `ConfigError` when it cannot be used."""
+def open_database(
+    path: Path, schema: str, *, version: int, upgrades: Mapping[int, str]
+) -> sqlite3.Connection:
+    """Open or create a database that only its owner may read; `upgrades` lead from one version to the next.
+
+    Raises `ConfigError` when it cannot be used.
+    """
     try:
         # Before SQLite would make it readable for all; its side files take the mode over.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -45,6 +50,9 @@ def open_database(path: Path, schema: str, *, version: int) -> sqlite3.Connectio
         (found,) = db.execute("PRAGMA user_version").fetchone()
         if found == 0:
             db.executescript(f"BEGIN; {schema} PRAGMA user_version = {version}; COMMIT")
+        while found in upgrades:
+            db.executescript(f"BEGIN; {upgrades[found]} PRAGMA user_version = {found + 1}; COMMIT")
+            found += 1
     except sqlite3.Error as error:
         db.close()
         raise ConfigError([f"{path} cannot be used: {_advice(error)}"]) from error

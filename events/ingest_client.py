@@ -47,6 +47,7 @@ class _Verdicts(_Problem, frozen=True):
     duplicates: int
     fenced: list[str] = []
     canceling: list[str] = []
+    steered: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,12 @@ def _verdicts(body: bytes, lines: int) -> Taken:
     total = verdicts.accepted + verdicts.duplicates + len(rejected)
     if total != lines:
         raise Transient("INGEST_ANSWER_ODD", f"{total} verdicts for {lines} lines")
-    return Taken(rejected, frozenset(_names(verdicts.fenced)), frozenset(_names(verdicts.canceling)))
+    return Taken(
+        rejected,
+        frozenset(_names(verdicts.fenced)),
+        frozenset(_names(verdicts.canceling)),
+        frozenset(_names(verdicts.steered)),
+    )
 
 
 def _all_rejected(body: bytes, lines: int) -> Taken | Declined:

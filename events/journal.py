@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from events.lifecycle import Cause, Status
+from events.lifecycle import AT_REST, Cause, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,14 @@ class Expression:
 class Decision:
     """A change of a run: where it goes, why, by whom, and which fields change with it.
 
+    `to` is None where the run stays where it is: a phase may move it until the update lands.
     `sets` is recorded in the journal and replayed; `silent` is written and not recorded
     (the lease, which only its owner and the store's clock judge).
     `by` ends in `#a<attempt>` when a worker decides: the actor's own term.
     """
 
     cause: Cause
-    to: Status
+    to: Status | None
     by: str
     sets: Mapping[str, Any] = field(default_factory=dict)
     silent: Mapping[str, Any] = field(default_factory=dict)
@@ -47,7 +48,10 @@ class Decision:
 
 def update(decision: Decision) -> list[dict[str, Any]]:
     """Return the update pipeline of `decision`; every value in it is data, never an operator."""
-    recorded = {name: expression(value) for name, value in decision.sets.items()}
+    # Where nobody will work any more, nothing is left of a wish that the work stand still.
+    sets = {**decision.sets, "paused": False} if decision.to in AT_REST else decision.sets
+    recorded = {name: expression(value) for name, value in sets.items()}
+    target: Any = "$status" if decision.to is None else {"$literal": decision.to.value}
     merged: Any = {"$mergeObjects": [recorded]} if recorded else {"$literal": {}}
     entry = {
         "n": {"$add": ["$revision", 1]},
@@ -55,7 +59,7 @@ def update(decision: Decision) -> list[dict[str, Any]]:
         "by": {"$literal": decision.by},
         "at": "$$NOW",
         "from": "$status",
-        "to": {"$literal": decision.to.value},
+        "to": target,
         "attempt": "$attempt",
         "seq": "$lastEventSeq",
         "set": merged,
@@ -65,7 +69,7 @@ def update(decision: Decision) -> list[dict[str, Any]]:
             "$set": {
                 **recorded,
                 **{name: expression(value) for name, value in decision.silent.items()},
-                "status": {"$literal": decision.to.value},
+                "status": target,
                 "revision": {"$add": ["$revision", 1]},
                 "journal": {"$concatArrays": ["$journal", [entry]]},
             }
@@ -110,6 +114,8 @@ def creation(fields: Mapping[str, Any], *, by: str) -> list[dict[str, Any]]:
                 "attempt": 0,
                 "lastEventSeq": 0,
                 "logOpen": False,
+                "paused": False,
+                "notes": [],
                 "failures": failures,
                 "createdAt": "$$NOW",
                 "journal": [entry],

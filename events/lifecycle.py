@@ -1,12 +1,13 @@
 """The life of a run, on one page: which cause leads from which status to which.
 
 Every change of a status is one row of `TRANSITIONS`. The functions below choose among
-the targets of a row; a pair that no row names is answered with `Illegal`.
+the targets of a row; a pair that no row names is answered with `Illegal`. People steer by
+rows that stay: pause, resume and note change the run, and not where it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
@@ -46,6 +47,9 @@ class Cause(StrEnum):
     PROMOTE = "promote"
     QUEUE_TIMEOUT = "queue time over"
     REVIEW = "review"
+    PAUSE = "pause"
+    RESUME = "resume"
+    NOTE = "note"
 
 
 S = Status
@@ -57,8 +61,12 @@ def _from_live(*targets: Status) -> dict[Status, tuple[Status, ...]]:
     return dict.fromkeys(LIVE, targets)
 
 
-# The first target of a row is the usual one.
-TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
+def _staying(statuses: Iterable[Status]) -> dict[Status, tuple[Status, ...]]:
+    return {status: (status,) for status in statuses}
+
+
+# What leads on; the first target of a row is the usual one.
+_LEADING: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
     Cause.CLAIM: {S.QUEUED: (S.SCHEDULED,)},
     Cause.STARTED: {S.SCHEDULED: (S.RUNNING,)},
     Cause.AUTO_STARTED: {
@@ -82,15 +90,21 @@ TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
     Cause.PROMOTE: {S.DELAYED: (S.QUEUED,)},
     Cause.QUEUE_TIMEOUT: {S.QUEUED: (S.FAILED,), S.DELAYED: (S.FAILED,)},
     Cause.REVIEW: {S.AWAITING_HUMAN: (S.HUMAN_VALIDATED, S.HUMAN_REJECTED)},
-    # A settle that comes after the end only records what the worker knows; any status stays.
-    Cause.SETTLED: {status: (status,) for status in Status},
 }
 INITIAL: Final = frozenset({S.QUEUED, S.DELAYED})
-FINAL: Final = frozenset(
-    status
-    for status in Status
-    if not any(status in row for cause, row in TRANSITIONS.items() if cause is not Cause.SETTLED)
-)
+FINAL: Final = frozenset(status for status in Status if not any(status in row for row in _LEADING.values()))
+# Nobody works in these, and nobody will: no pause outlives them.
+AT_REST: Final = FINAL | {S.AWAITING_HUMAN}
+
+# `paused` is a flag and a note is a text: a decision about them leaves the status as it is.
+TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
+    **_LEADING,
+    Cause.PAUSE: _staying(LIVE),
+    Cause.RESUME: _staying(status for status in Status if status not in AT_REST),
+    Cause.NOTE: _staying(status for status in Status if status not in FINAL),
+    # A settle that comes after the end only records what the worker knows; any status stays.
+    Cause.SETTLED: _staying(Status),
+}
 
 Outcome = Literal["completed", "failed", "preempted", "canceled"]
 END_CAUSES: Final[Mapping[Outcome, Cause]] = {

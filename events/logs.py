@@ -84,9 +84,11 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Return `text` without secrets."""
-        if self._known is not None:
-            text = self._known.sub(MASK, text)
-        return CREDENTIALS_IN_URL.sub(f"{MASK}@", text)
+        return CREDENTIALS_IN_URL.sub(f"{MASK}@", self.known(text))
+
+    def known(self, text: str) -> str:
+        """Return `text` without the secrets that were named."""
+        return text if self._known is None else self._known.sub(MASK, text)
 
     def _field(self, name: str, value: Any) -> Any:
         if value is not None and SECRET_NAME.search(WORD_START.sub("_", name)):

@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 OUTBOX_BYTES_MAX: Final = 1 << 30
 RESERVE_BYTES: Final = 1 << 20  # kept free on the disk so that an end, or a verdict, always finds room
 DUE_EVENTS: Final = 50  # so many waiting events are worth a request at once
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+UPGRADES: Final = {1: "ALTER TABLE attempts ADD COLUMN traceparent TEXT;"}
 SCHEMA: Final = """
 CREATE TABLE attempts (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -45,6 +46,7 @@ CREATE TABLE attempts (
   state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'ended', 'over')),
   last INTEGER NOT NULL DEFAULT 0,
   how TEXT,
+  traceparent TEXT,
   UNIQUE (run_id, attempt)
 );
 CREATE TABLE events (
@@ -57,7 +59,9 @@ CREATE TABLE events (
   UNIQUE (attempt_key, sequence)
 );
 """
-ATTEMPTS: Final = "SELECT key, state, how, run_id, attempt, token, source, collection, last FROM attempts"
+ATTEMPTS: Final = (
+    "SELECT key, state, how, run_id, attempt, token, source, collection, last, traceparent FROM attempts"
+)
 
 T = TypeVar("T")
 
@@ -72,6 +76,7 @@ class Attempt:
     source: str
     collection: str
     last: int
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class Outbox:
         self._lock = threading.RLock()
         self._guard = lock_file(path.with_name(f"{path.name}.lock"))
         try:
-            self._db = open_database(path, SCHEMA, version=SCHEMA_VERSION)
+            self._db = open_database(path, SCHEMA, version=SCHEMA_VERSION, upgrades=UPGRADES)
         except ConfigError:
             os.close(self._guard)
             raise
@@ -119,14 +124,23 @@ class Outbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def open_attempt(self, run_id: str, attempt: int, *, token: str, source: str, collection: str) -> Attempt:
+    def open_attempt(
+        self,
+        run_id: str,
+        attempt: int,
+        *,
+        token: str,
+        source: str,
+        collection: str,
+        traceparent: str | None = None,
+    ) -> Attempt:
         """Begin to keep the events of an attempt; the same claim found again goes on where it was."""
 
         def step(db: sqlite3.Connection) -> Attempt:
             db.execute(
-                "INSERT INTO attempts (run_id, attempt, token, source, collection) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT DO NOTHING",
-                (run_id, attempt, token, source, collection),
+                "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (run_id, attempt, token, source, collection, traceparent),
             )
             _, state, known = _find(db, run_id, attempt)
             if known.token != token or state != "open":
@@ -198,7 +212,8 @@ class Outbox:
         size = 0
         with self._lock:
             found = self._db.execute(
-                "SELECT e.position, e.id, e.type, a.run_id, a.attempt, e.sequence, a.source, e.line"
+                "SELECT e.position, e.id, e.type, a.run_id, a.attempt, e.sequence, a.source, e.line,"
+                " a.traceparent"
                 # CROSS keeps SQLite from sorting a long backlog: it reads the oldest rows and stops.
                 " FROM events AS e CROSS JOIN attempts AS a ON a.key = e.attempt_key"
                 " ORDER BY e.position LIMIT ?",
@@ -287,9 +302,16 @@ class Outbox:
             raise Conflict("ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} has ended")
         time = timestamp(self._clock.now())
         rows = [
-            with_line(Row(None, self._ids.ulid(), one.type, run_id, attempt, n, known.source), one.data, time)
+            with_line(
+                Row(
+                    None, self._ids.ulid(), one.type, run_id, attempt, n, known.source,
+                    traceparent=known.traceparent,
+                ),
+                one.data,
+                time,
+            )
             for n, one in enumerate(sayings, known.last + 1)
-        ]
+        ]  # fmt: skip
         db.executemany(
             "INSERT INTO events (attempt_key, sequence, id, type, line) VALUES (?, ?, ?, ?, ?)",
             [(key, row.sequence, row.id, row.type, row.line) for row in rows],

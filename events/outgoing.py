@@ -39,6 +39,7 @@ class Row(NamedTuple):
     sequence: int | None
     source: str
     line: bytes = b""
+    traceparent: str | None = None
 
 
 def end_of(fact: Fact) -> End:
@@ -71,6 +72,7 @@ def refusal_of(row: Row, code: str, message: str) -> Row:
         attempt=row.attempt,
         sequence=row.sequence,
         time=msgspec.json.decode(row.line)["time"],
+        traceparent=row.traceparent,
     )
     return row._replace(id=refused_id, type=REFUSED, line=line)
 
@@ -101,6 +103,7 @@ def _encode(row: Row, data: Mapping[str, Any], time: str) -> bytes:
         attempt=row.attempt,
         sequence=row.sequence,
         time=time,
+        traceparent=row.traceparent,
     )
 
 

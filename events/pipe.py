@@ -44,8 +44,19 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="frame", tag="checkpoint
     files: list[Made]
 
 
+class Note(msgspec.Struct, frozen=True, tag_field="frame", tag="note"):
+    """Parent: a person wants the pipeline to know this; `number` counts the run's notes from 1."""
+
+    number: int
+    text: str
+    by: str
+
+
 class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
-    """Parent: run this now; `restored` is the folder of the checkpoints of earlier attempts."""
+    """Parent: run this now; `restored` is the folder of the checkpoints of earlier attempts.
+
+    `notes` are those that people have written before.
+    """
 
     run_id: str
     attempt: int
@@ -54,6 +65,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     workspace: str
     restored: str
     hypothesis_id: str | None = None
+    notes: list[Note] = []
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):
@@ -64,7 +76,7 @@ class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):
 
 
 FromChild = Ready | Said | Made | Checkpoint
-FromParent = Start | Kept
+FromParent = Start | Kept | Note
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)
 

@@ -14,9 +14,11 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
 Review = Literal["none", "human"]
 
 TITLE_MAX: Final = 200
+EARLIER_MAX: Final = 200  # ideas of the fleet that a new one is held against
 START_LIMIT_S: Final = 300.0
 TIME_LIMIT_S: Final = 3600.0
 NO_PROGRESS_S: Final = 1800.0
+PROGRAM_LIMIT_S: Final = 600.0
 GPU_TIERS: Final = (
     "cpu",
     "8",
@@ -64,16 +66,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ExperimentSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One experiment: an idea tried on a data set by a bounded search."""
+    """One experiment: an idea tried on a data set by a bounded search.
+
+    A program of the search that runs for longer than `program_limit_s` from one seed is ended.
+    """
 
     idea: str | Idea
     dataset: str | None = None
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     nodes: NodeLimits = NodeLimits()
-    review: Review = "none"
+    review: Review = "human"
     max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
     max_tokens: Positive | None = None
     preset: Literal["quick", "standard"] = "standard"
+    program_limit_s: Seconds = PROGRAM_LIMIT_S
 
 
 class ProbeSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,13 +96,19 @@ class ProbeSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class IdeationSpec(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ideas wanted for a hypothesis; it waits in `ideation_requests`, not among the runs."""
+    """Ideas wanted for a hypothesis; it waits in `ideation_requests`, not among the runs.
+
+    `earlier` is what the fleet had already when the request was made, the newest first.
+    """
 
     title: str
     idea: str
     additional_context: str = ""
     reflections: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
     max_num_generations: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
+    earlier: Annotated[list[Idea], msgspec.Meta(max_length=EARLIER_MAX)] = []
+    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    max_tokens: Positive | None = None
 
 
 Spec = ExperimentSpec | ProbeSpec | IdeationSpec
@@ -107,6 +119,17 @@ KINDS: Final[Mapping[str, type[Spec]]] = {
     "probe": ProbeSpec,
 }
 RUN_KINDS: Final = frozenset(KINDS) - {IDEATION}  # what may be submitted as a run
+
+# The stages of a kind in their order; each leaves a checkpoint of its name, after which a retry can begin.
+STAGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "experiment": ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review"),
+}
+
+
+def stages_before(kind: str, stage: str) -> tuple[str, ...]:
+    """Return the stages of a kind that come before one of them."""
+    stages = STAGES[kind]
+    return stages[: stages.index(stage)]
 
 
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,7 +176,7 @@ def title_of(kind: str, spec: Spec) -> str:
     if isinstance(spec, ExperimentSpec):
         idea = idea_of(spec.idea)
         return (idea.title or idea.name or idea.short_hypothesis).strip()[:TITLE_MAX]
-    return kind
+    return (spec.title.strip()[:TITLE_MAX] if isinstance(spec, IdeationSpec) else "") or kind
 
 
 def class_key(kind: str, requirements: Requirements) -> str:

@@ -109,6 +109,7 @@ class FakeIngest:
         self.requests = 0
         self.fenced: frozenset[tuple[str, int]] = frozenset()
         self.canceling: frozenset[tuple[str, int]] = frozenset()
+        self.steered: frozenset[tuple[str, int]] = frozenset()
         self.stored: dict[tuple[str, str], dict[str, Any]] = {}
         self._positions: dict[tuple[str, int, str], str] = {}
 
@@ -124,7 +125,7 @@ class FakeIngest:
         verdicts = self.take(lines)
         if fault == "eaten":
             raise Transient("INGEST_UNREACHABLE", "the answer was lost")
-        return Taken(verdicts.rejected, self.fenced, self.canceling)
+        return Taken(verdicts.rejected, self.fenced, self.canceling, self.steered)
 
     def declines(self, lines: Sequence[bytes]) -> Declined | None:
         """Return why the request as a whole is refused, if it is."""

@@ -17,13 +17,24 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from events.catalog import ENDS, TYPES, ArtifactDetected, ArtifactFailed, Fact, RunCompleted, RunLog
+from events.catalog import (
+    ENDS,
+    TYPES,
+    ArtifactDetected,
+    ArtifactFailed,
+    Fact,
+    RunCompleted,
+    RunFailed,
+    RunLog,
+)
+from events.checkpoints import MANIFEST
 from events.clock import Clock, Ids, instant
 from events.errors import LeaseLost, Transient
 from events.loops import Threads
 from events.outbox import Outbox
 from events.outgoing import end_of
-from events.pipe import Checkpoint, Kept, Made, Said, Start
+from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
+from events.runs import stages_before
 from events.settlement import End
 from pod_worker.child import Exit, Heard, Listener
 from pod_worker.claim import Claim
@@ -33,6 +44,7 @@ from pod_worker.inbox import Inbox
 from pod_worker.lease import judge
 from pod_worker.limits import Bounds, Lived, bounds_of, exceeded
 from pod_worker.settlement import Evidence, Order, final_fact, without_files
+from pod_worker.usage import EVERY_S, Rate, usage_of
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +62,8 @@ UPLOADS_AFTER_ORDER_S: Final = 0.5
 UPLOADS_AFTER_FAILURE_S: Final = 60.0
 SETTLE_BACK_OFF_S: Final = 2.0
 
-# Why a child stands still: its lease is not trusted, or there is no room for what it says.
-Halt = Literal["lease", "disk"]
+# Why a child stands still: its lease is not trusted, there is no room for what it says, or a person asked.
+Halt = Literal["lease", "disk", "pause"]
 
 
 class Process(Protocol):
@@ -64,6 +76,8 @@ class Process(Protocol):
         ...
 
     def answer(self, kept: Kept) -> None: ...
+
+    def tell(self, note: Note) -> None: ...
 
     def terminate(self) -> None: ...
 
@@ -97,7 +111,7 @@ class Uploads(Protocol):
 
 
 class Checkpoints(Protocol):
-    """What earlier attempts of a run left."""
+    """What earlier attempts of a run left, and the run whose part it repeats."""
 
     def fetch(self, claim: Claim, folder: Path) -> list[str]:
         """Fill `folder`; return warnings for people. Raises `Transient`, `LeaseLost`."""
@@ -123,6 +137,7 @@ class Ports:
     threads: Threads
     work: Path
     stop: threading.Event
+    rate: Rate = field(default_factory=Rate)
 
 
 @dataclass(slots=True)
@@ -139,13 +154,15 @@ class Attempt:
     halts: set[Halt] = field(default_factory=set)
     ordered: Order | None = None
     timed_out: TimedOut | None = None
-    disk: Transient | None = None
+    obstacle: RunFailed | None = None
     said: Fact | None = None
     stage: str | None = None
     last: int = 0
     lived: Lived = field(default_factory=Lived)
     turned_s: float = 0.0
     ordered_s: float = 0.0
+    metered_s: float = 0.0
+    noted: int = 0
     full_since_s: float | None = None
     unsaved: list[Said | Fact] = field(default_factory=list)
 
@@ -156,6 +173,7 @@ class Attempt:
     def run(self) -> None:
         """Run the child to its end and settle; after a lost lease nothing is written any more."""
         workspace = self.ports.work / f"{self.claim.run_id}-a{self.claim.attempt}"
+        self.metered_s = self.ports.clock.monotonic_s()
         self.heartbeat.start(self.ports.threads)
         try:
             self._run(workspace)
@@ -178,9 +196,9 @@ class Attempt:
             workspace.mkdir(parents=True)
         except OSError as error:
             why = f"the folder of the attempt cannot be made: {error.strerror}"
-            self.disk = Transient("DISK_FULL", why)
-            self.child.kill()
+            self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
         self._restore(workspace / RESTORED)
+        self._pause()  # a run that waited for a pod while it was paused does not even begin
         self.child.start(self._order(workspace), self.inbox.put)
         self.turned_s = self.ports.clock.monotonic_s()
         self._finish(self._supervise())
@@ -188,7 +206,7 @@ class Attempt:
     def _restore(self, folder: Path) -> None:
         """Fetch what earlier attempts left; patient with outages, but a pod is not rented to wait."""
         begun_s = self.ports.clock.monotonic_s()
-        while self.claim.attempt > 1 and self._wanted() is None:
+        while self.claim.has_past and self._wanted() is None and self.obstacle is None:
             self._stand()
             try:
                 warnings = self.ports.checkpoints.fetch(self.claim, folder)
@@ -199,11 +217,33 @@ class Attempt:
                     continue
                 shutil.rmtree(folder, ignore_errors=True)  # half a set would be a riddle
                 warnings = [f"this attempt begins at the start, without checkpoints: {error.message}"]
+                is_away = True
+            else:
+                is_away = False
             self.unsaved += [RunLog(message=each, level="warning") for each in warnings]
+            self._save()
+            self._require(folder, retryable=is_away)
             return
 
+    def _require(self, folder: Path, *, retryable: bool) -> None:
+        """End a retry of a part that lacks what comes before it: nobody asked to pay for that again."""
+        stage = self.claim.from_stage
+        if stage is None:
+            return
+        wanted = stages_before(self.claim.kind, stage)
+        missing = [each for each in wanted if not (folder / each / MANIFEST).is_file()]
+        if missing:
+            message = f"the run begins at {stage}, and no checkpoint of {', '.join(missing)} can be had"
+            self._give_up(RunFailed(code="CHECKPOINT_MISSING", message=message, retryable=retryable))
+
+    def _give_up(self, obstacle: RunFailed) -> None:
+        """End the child for a reason that is not its own."""
+        self.obstacle = obstacle
+        self.child.kill()
+
     def _order(self, workspace: Path) -> Start:
-        claim = self.claim
+        claim, notes = self.claim, self.heartbeat.pulse.notes
+        self.noted = max((note.number for note in notes), default=0)
         return Start(
             run_id=claim.run_id,
             attempt=claim.attempt,
@@ -212,11 +252,15 @@ class Attempt:
             workspace=str(workspace),
             restored=str(workspace / RESTORED),
             hypothesis_id=claim.hypothesis_id,
+            notes=list(notes),
         )
 
     def _supervise(self) -> Exit:
         while True:
             self._stand()
+            self._pause()
+            self._pass_on_notes()
+            self._meter()
             self._record()
             self._obey()
             self._limit()
@@ -226,7 +270,7 @@ class Attempt:
                 return ended
 
     def _record_the_rest(self) -> None:
-        while self.disk is None and (self.unsaved or not self.inbox.is_empty()):
+        while self.obstacle is None and (self.unsaved or not self.inbox.is_empty()):
             self._stand()
             self._record()
             if self.unsaved and self.ports.stop.is_set():
@@ -241,7 +285,10 @@ class Attempt:
         if not self.unsaved:
             for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S):
                 self._take(each)
-        if not self.unsaved or self.disk is not None:
+        self._save()
+
+    def _save(self) -> None:
+        if not self.unsaved or self.obstacle is not None:
             return
         try:
             self.last = self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
@@ -260,8 +307,7 @@ class Attempt:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
         self._halt("disk")
         if error.code != "OUTBOX_FULL" and now_s - self.full_since_s > DISK_PATIENCE_S:
-            self.disk = error
-            self.child.kill()
+            self._give_up(RunFailed(code=error.code, message=error.message, retryable=True))
             return
         self.ports.clock.wait(self.ports.stop, FULL_PAUSE_S)
 
@@ -319,6 +365,29 @@ class Attempt:
             self.child.resume()
             self.show(False)
 
+    def _pause(self) -> None:
+        """Stand still while a person wants that; an order to end it wakes the child, so that it hears it."""
+        if self.heartbeat.pulse.paused and self._wanted() is None:
+            self._halt("pause")
+        else:
+            self._go_on("pause")
+
+    def _pass_on_notes(self) -> None:
+        for note in self.heartbeat.pulse.notes:
+            if note.number > self.noted:
+                self.child.tell(note)
+                self.noted = note.number
+
+    def _meter(self) -> None:
+        """Say once a minute what the pod cost; while the disk is full the stretch just grows."""
+        seconds = self.ports.clock.monotonic_s() - self.metered_s
+        if self.ports.rate.is_told and seconds >= EVERY_S and not self.unsaved:
+            self._charge(seconds)
+
+    def _charge(self, seconds: float) -> None:
+        self.unsaved.append(usage_of(self.ports.rate, seconds))
+        self.metered_s += seconds
+
     def _wanted(self) -> Order | None:
         if self.heartbeat.pulse.cancel:
             return "cancel"
@@ -350,7 +419,7 @@ class Attempt:
                 said=self.said,
                 ordered=self.ordered,
                 timed_out=self.timed_out,
-                disk=self.disk,
+                obstacle=self.obstacle,
                 oom_evidence=ended.oom_evidence,
                 stage=self.stage,
                 last_words=ended.last_words,
@@ -361,6 +430,7 @@ class Attempt:
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing, self._wanted(), self.stage)
         how = end_of(fact)
+        self._charge_the_rest()
         try:
             intention = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how)
         except Transient as error:
@@ -370,12 +440,26 @@ class Attempt:
         else:
             self._settle(how, intention.attempt.last)
 
+    def _charge_the_rest(self) -> None:
+        """Say what the pod cost since the last time; a disk that does not take it takes the end first."""
+        if not self.ports.rate.is_told:
+            return
+        if self.obstacle is not None:
+            self.unsaved.clear()  # the log has a hole by now: nothing fills it, and a cost needs no order
+        self._charge(self.ports.clock.monotonic_s() - self.metered_s)
+        try:
+            self.last = self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+        except Transient as error:
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+
     def _drain_uploads(self, fact: Fact) -> str | None:
         """Wait for the uploads as long as the end deserves; lease and orders are watched meanwhile."""
         begun_s = self.ports.clock.monotonic_s()
         patience_s = float("inf") if isinstance(fact, RunCompleted) else UPLOADS_AFTER_FAILURE_S
         while True:
             self._stand()
+            self._meter()
+            self._save()
             now_s = self.ports.clock.monotonic_s()
             if self._wanted() is not None:
                 patience_s = min(patience_s, now_s - begun_s + UPLOADS_AFTER_ORDER_S)

@@ -2,7 +2,8 @@
 
 Law: after the end no process of its group is left, also when the parent itself is killed;
 the child sees of the pod's environment only what is named here. A daemon that a pipeline
-puts into a session of its own escapes the group.
+puts into a session of its own escapes the group. Words to the child go by a thread of their
+own: one that stands still, or hangs, must not hold up whoever supervises it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 
 from events.catalog import ENDS
 from events.clock import Clock
 from events.errors import Transient
-from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Ready, Said, Start, encode
+from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing
 
@@ -34,11 +36,16 @@ PASSED: Final = frozenset(
     {
         "PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
         "MPLCONFIGDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HF_TOKEN", "HF_HOME",
-        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "PODFLEET_PRICES", "PODFLEET_DATASETS",
+        "PODFLEET_ISOLATION", "PODFLEET_LITERATURE_URL", "PODFLEET_GPU_USD_PER_HOUR",
     }
 )  # fmt: skip
 PASSED_PREFIXES: Final = ("LC_", "PYTHON", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "OPENAI_")
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")  # some programs read one case, some the other
+
+# Of what is passed, these are secrets; a shorter value is a placeholder such as "EMPTY", and no secret.
+SECRETS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
+SECRET_MIN_CHARS: Final = 12
 
 LEAVE_S: Final = 2.0
 
@@ -59,6 +66,12 @@ def allowed(environ: Mapping[str, str]) -> dict[str, str]:
         if value := environ.get(upper) or environ.get(lower):
             passed |= {upper: value, lower: value}
     return passed
+
+
+def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets that a pipeline is given, and that it must not tell."""
+    values = (environ.get(name, "").strip() for name in SECRETS)
+    return tuple(value for value in values if len(value) >= SECRET_MIN_CHARS)
 
 
 def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
@@ -124,16 +137,26 @@ class Exit:
 class Child:
     """One pipeline's process, from spawn to exit. Every method may be called from any thread."""
 
-    def __init__(self, process: subprocess.Popen[bytes], guard: Guard, pipes: Pipes, clock: Clock) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        guard: Guard,
+        pipes: Pipes,
+        clock: Clock,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
         self.pid: Final = process.pid
         self._process = process
         self._guard = guard
         self._death_writer = pipes.death_writer
         self._hearing = Hearing(
-            events=pipes.events, stdout=pipes.stdout, stderr=pipes.stderr, death=pipes.death
+            events=pipes.events,
+            stdout=pipes.stdout,
+            stderr=pipes.stderr,
+            death=pipes.death,
+            secrets=secrets,
         )
-        self._orders = os.fdopen(pipes.orders, "wb")
-        self._ordering = threading.Lock()  # guards `_orders`: its number is reused once it is closed
+        self._words: SimpleQueue[FromParent | None] = SimpleQueue()
         self._clock = clock
         self._begun_s = clock.monotonic_s()
         self._oom_before = oom_kills()
@@ -147,6 +170,11 @@ class Child:
         self._over = threading.Event()
         self._undertaker = threading.Thread(target=self._bury, name=f"child-{self.pid}-end", daemon=True)
         self._undertaker.start()
+        orders = os.fdopen(pipes.orders, "wb")
+        self._speaker = threading.Thread(
+            target=self._speak, args=(orders,), name=f"child-{self.pid}-words", daemon=True
+        )
+        self._speaker.start()
         threading.Thread(target=self._hear, name=f"child-{self.pid}-hearing", daemon=True).start()
 
     @classmethod
@@ -175,7 +203,7 @@ class Child:
             pipes.close()
             raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
-        return cls(process, guard, pipes, clock)
+        return cls(process, guard, pipes, clock, secrets_of(options.environ))
 
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         """Wait until the child can serve; one that is not ready in time is left as it is.
@@ -196,7 +224,7 @@ class Child:
         assert self._listener is None, "a child serves one order"
         self._listener = listener
         self._oom_before = oom_kills()
-        self._tell_child(order)
+        self._words.put(order)
 
     def join(self, limit_s: float) -> Exit | None:
         """Return how the child ended, when all that it wrote was heard; None while it still runs."""
@@ -214,7 +242,11 @@ class Child:
 
     def answer(self, kept: Kept) -> None:
         """Tell the pipeline what became of a checkpoint."""
-        self._tell_child(kept)
+        self._words.put(kept)
+
+    def tell(self, note: Note) -> None:
+        """Let the pipeline know what a person wrote."""
+        self._words.put(note)
 
     def terminate(self) -> None:
         """Ask the pipeline to stop and clean up; a suspended one hears it when it is resumed."""
@@ -247,10 +279,13 @@ class Child:
         if not self._over.wait(LEAVE_S):
             log.error("child.unheard", extra={"pid": self.pid})
 
-    def _tell_child(self, frame: FromParent) -> None:
-        with self._ordering, suppress(BrokenPipeError, ValueError):  # it is dead: `join` says how
-            self._orders.write(encode(frame))
-            self._orders.flush()
+    def _speak(self, orders: BinaryIO) -> None:
+        """Write what the child shall hear, until it is dead: `join` says how."""
+        with suppress(BrokenPipeError), orders:
+            while (frame := self._words.get()) is not None:
+                with suppress(BrokenPipeError):
+                    orders.write(encode(frame))
+                    orders.flush()
 
     def _signal(self, send: Callable[[int, int], None], number: int) -> None:
         with self._living:
@@ -276,8 +311,8 @@ class Child:
             self.kill()
         self._undertaker.join()
         self._hearing.close()
-        with self._ordering, suppress(BrokenPipeError):
-            self._orders.close()
+        self._words.put(None)
+        self._speaker.join(LEAVE_S)  # longer only where a daemon escaped that has the pipe, and reads nothing
         self._ready_or_over.set()
         self._over.set()
 

@@ -44,9 +44,14 @@ class ChildCheckpoints:
     _is_away: bool = False
     _problems: dict[int, str] = field(default_factory=dict)
     _news: threading.Event = field(default_factory=threading.Event)
+    _keeping: threading.Lock = field(default_factory=threading.Lock)  # a pipeline may have several threads
 
     def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
         """Hand a checkpoint over and wait for the word that it is safe."""
+        with self._keeping:
+            return self._keep(name, state, files)
+
+    def _keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
         self._number += 1
         number = self._number
         described = [_describe(name, number, each, path) for each, path in sorted(files.items())]
@@ -80,7 +85,8 @@ class ChildCheckpoints:
             return None
         manifest = decode_manifest((folder / MANIFEST).read_bytes())
         files = {each.name: folder / each.name for each in manifest.files}
-        return Restored(manifest.attempt, manifest.state, files)
+        from_run = None if manifest.run_id == self.run_id else manifest.run_id
+        return Restored(manifest.attempt, manifest.state, files, from_run)
 
     def _wait(self, number: int) -> str | None:
         deadline_s = self.clock.monotonic_s() + (0.0 if self._is_away else SAFE_WAIT_S)

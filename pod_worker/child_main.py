@@ -28,9 +28,22 @@ import msgspec
 from events.catalog import ENDS, TYPES, Fact, RunCanceled, RunFailed, RunLog, type_of
 from events.clock import SystemClock
 from events.errors import Canceled, Rejected
-from events.pipe import LINE_MAX_BYTES, FromChild, Kept, Made, Ready, Said, Start, decode_parent, encode
+from events.pipe import (
+    LINE_MAX_BYTES,
+    FromChild,
+    Kept,
+    Made,
+    Note,
+    Ready,
+    Said,
+    Start,
+    decode_parent,
+    encode,
+)
 from events.runs import read_spec
 from pod_worker.child_checkpoints import ChildCheckpoints
+from pod_worker.child_notes import ChildNotes
+from pod_worker.child_tools import tools
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
 from stages.registry import installed, load
@@ -100,26 +113,39 @@ def serve(
         send=reporter.send,
         clock=SystemClock(),
     )
-    threading.Thread(target=hear_parent, args=(parent, checkpoints), name="parent", daemon=True).start()
+    notes = ChildNotes()
+    for note in order.notes:
+        notes.hear(note)
+    threading.Thread(
+        target=hear_parent, args=(parent, checkpoints, notes), name="parent", daemon=True
+    ).start()
     try:
         interruption.listen()
-        _run(order, pipelines, reporter, checkpoints)
+        _run(order, pipelines, reporter, checkpoints, notes)
     except Canceled as error:  # it struck between the pipeline and the report of its end
         if not reporter.ended:
             reporter.say(RunCanceled(reason=str(error)))
 
 
-def hear_parent(parent: BinaryIO, checkpoints: ChildCheckpoints) -> None:
+def hear_parent(parent: BinaryIO, checkpoints: ChildCheckpoints, notes: ChildNotes) -> None:
     """Take every word of the parent after the order, until it is gone."""
     with parent:
         for line in parent:
-            word = decode_parent(line)
-            if isinstance(word, Kept):
-                checkpoints.hear(word)
+            match decode_parent(line):
+                case Kept() as kept:
+                    checkpoints.hear(kept)
+                case Note() as note:
+                    notes.hear(note)
+                case Start():
+                    return  # a child serves one order
 
 
 def _run(
-    order: Start, pipelines: Mapping[str, Pipeline], reporter: PipeReporter, checkpoints: ChildCheckpoints
+    order: Start,
+    pipelines: Mapping[str, Pipeline],
+    reporter: PipeReporter,
+    checkpoints: ChildCheckpoints,
+    notes: ChildNotes,
 ) -> None:
     pipeline = pipelines.get(order.kind)
     if pipeline is None:
@@ -139,6 +165,8 @@ def _run(
         clock=SystemClock(),
         reporter=reporter,
         checkpoints=checkpoints,
+        notes=notes,
+        tools=tools(os.environ),
     )
     run_pipeline(pipeline, context)
 

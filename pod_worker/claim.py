@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from events.pipe import Note
 from events.settlement import End
 
 
@@ -20,7 +21,11 @@ class WaitingClass:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run that is ours: the attempt is our term, the token our proof."""
+    """A run that is ours: the attempt is our term, the token our proof.
+
+    `from_stage` is where a retry of a part begins; `paused` and `notes` are what people wanted
+    of the run before this attempt; `traceparent` is the context of this attempt in the run's trace.
+    """
 
     collection: str
     run_id: str
@@ -29,13 +34,24 @@ class Claim:
     kind: str
     spec: Mapping[str, Any]
     hypothesis_id: str | None
+    from_stage: str | None = None
+    paused: bool = False
+    notes: tuple[Note, ...] = ()
+    traceparent: str | None = None
+
+    @property
+    def has_past(self) -> bool:
+        """Return whether somebody may have left checkpoints to go on from."""
+        return self.attempt > 1 or self.from_stage is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the fleet wants of the owner of a run."""
+    """What people want of the owner of a run; `notes` are all of them, the oldest first."""
 
-    cancel: bool
+    cancel: bool = False
+    paused: bool = False
+    notes: tuple[Note, ...] = ()
 
 
 class Queue(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from events.errors import ConfigError
+from pod_worker.child import secrets_of
 from pod_worker.matching import Mode
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
 CONTROL_PLANE_DEFAULT: Final = "http://127.0.0.1:8700"
+ISOLATIONS: Final = ("best", "strict")
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 
 
@@ -43,12 +46,14 @@ class Settings:
     data: Path
     runs_max: int | None = None
     idle_exit_s: float | None = None
+    gpu_usd_per_hour: float | None = None
     environ: Mapping[str, str] = field(repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that may appear nowhere."""
-        return tuple(value for value in (self.mongodb_url, self.api_key) if value)
+        ours = (value for value in (self.mongodb_url, self.api_key) if value)
+        return (*ours, *secrets_of(self.environ))
 
 
 def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -> Settings:
@@ -69,12 +74,13 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
             "MONGODB_URL is not set; it is the connection string of the fleet's MongoDB replica set, "
             "such as mongodb://user:password@host/podfleet?replicaSet=rs0"
         )
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+    if not _is_address(url):
         problems.append(f"CONTROL_PLANE_URL is {url!r}; it must be like {CONTROL_PLANE_DEFAULT}")
     if wishes.runs_max is not None and wishes.runs_max < 1:
         problems.append(f"--max-runs is {wishes.runs_max}; it has to be 1 or more")
     if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
         problems.append(f"--idle-exit is {wishes.idle_exit_s}; it has to be a number of seconds, 0 or more")
+    problems += _problems_of_tools(values)
     if problems:
         raise ConfigError(problems)
     return Settings(
@@ -87,8 +93,52 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         data=(wishes.data or DATA_DEFAULT).expanduser().absolute(),
         runs_max=wishes.runs_max,
         idle_exit_s=wishes.idle_exit_s,
+        gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
         environ=values,
     )
+
+
+def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the settings that the pipeline's process will read."""
+    problems = []
+    price = values.get("PODFLEET_GPU_USD_PER_HOUR")
+    if price and _number(price) is None:
+        problems.append(
+            f"PODFLEET_GPU_USD_PER_HOUR is {price!r}; it has to be a number of US dollars, 0 or more"
+        )
+    prices = values.get("PODFLEET_PRICES")
+    if prices and not Path(prices).is_file():
+        problems.append(f"PODFLEET_PRICES is {prices!r}; there is no such file")
+    for folder in values.get("PODFLEET_DATASETS", "").split(os.pathsep):
+        if folder and not Path(folder).is_dir():
+            problems.append(
+                f"PODFLEET_DATASETS names {folder!r}; there is no such folder "
+                f"(several are separated by {os.pathsep!r})"
+            )
+    literature = values.get("PODFLEET_LITERATURE_URL")
+    if literature and not _is_address(literature):
+        problems.append(f"PODFLEET_LITERATURE_URL is {literature!r}; it must begin with http:// or https://")
+    isolation = values.get("PODFLEET_ISOLATION")
+    if isolation and isolation not in ISOLATIONS:
+        problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")
+    return problems
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text.strip())
+    except ValueError:  # a bracket that is not closed
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _number(text: str | None) -> float | None:
+    """Return a finite number of 0 or more; None for anything else."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
 
 
 def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str | None:

@@ -1,7 +1,8 @@
 """Reads what a child writes: frames, and the lines that it prints.
 
 Law: what was printed before a frame was written is told before that frame; nothing that
-was written before the child's end is left unread.
+was written before the child's end is left unread. No secret that the child was given is told:
+the errors of others like to quote keys, and tracebacks quote those errors.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import codecs
 import os
 import selectors
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
 from events.catalog import Level, RunLog, data_of, type_of
+from events.logs import Mask
 from events.pipe import LINE_MAX_BYTES, FromChild, Said, decode_child
 
 READ_BYTES: Final = 64 * 1024
@@ -32,7 +34,10 @@ class Hearing:
     The pipes' ends are non-blocking and belong to this object until `close`.
     """
 
-    def __init__(self, *, events: int, stdout: int, stderr: int, death: int) -> None:
+    def __init__(
+        self, *, events: int, stdout: int, stderr: int, death: int, secrets: Iterable[str] = ()
+    ) -> None:
+        self._mask = Mask(secrets)
         self._events = events
         self._death = death
         self._printed: dict[int, tuple[Level, LineCutter]] = {
@@ -71,7 +76,7 @@ class Hearing:
         for fd, (level, cutter) in self._printed.items():
             for chunk in self._rest_of(fd):
                 self._tell_printed(tell, fd, chunk)
-            self._tell_lines(tell, level, cutter.flush())
+            self._tell_lines(tell, level, [self._mask.text(line) for line in cutter.flush()])
         for chunk in self._rest_of(self._events):
             self._tell_frames(tell, chunk)
         if self._frames.is_inside:
@@ -106,14 +111,28 @@ class Hearing:
             except msgspec.MsgspecError as error:
                 tell(line_said(f"a frame could not be read and was dropped: {error}", "warning"))
             else:
-                tell(frame)
+                tell(self._without_secrets(frame))
 
     def _tell_printed(self, tell: Tell, fd: int, chunk: bytes) -> None:
         level, cutter = self._printed[fd]
-        lines = cutter.feed(chunk)
+        lines = [self._mask.text(line) for line in cutter.feed(chunk)]
         if fd == self._stderr:
             self._last_lines.extend(lines)
         self._tell_lines(tell, level, lines)
+
+    def _without_secrets(self, frame: FromChild) -> FromChild:
+        return Said(frame.type, self._masked(frame.data)) if isinstance(frame, Said) else frame
+
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._mask.known(value)
+            case dict():
+                return {name: self._masked(each) for name, each in value.items()}
+            case list():
+                return [self._masked(each) for each in value]
+            case _:
+                return value
 
     def _tell_lines(self, tell: Tell, level: Level, lines: list[str]) -> None:
         for line in lines:

@@ -11,6 +11,7 @@ from events.clock import Clock, instant
 from events.errors import LeaseLost
 from events.lifecycle import LEASE_TTL_S
 from events.loops import Threads, run_every
+from events.pipe import Note
 from pod_worker.claim import Claim, Orders
 from pod_worker.lease import RENEW_EVERY_S, Lease, grant, lose
 
@@ -29,6 +30,8 @@ class Pulse:
 
     lease: Lease
     cancel: bool = False
+    paused: bool = False
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,7 +74,8 @@ class Heartbeat:
                 lease = self.pulse.lease
                 if not lease.is_lost:
                     lease = grant(asked=asked, ttl_s=self.ttl_s)
-                self.pulse = Pulse(lease, cancel=self.pulse.cancel or orders.cancel)
+                cancel = self.pulse.cancel or orders.cancel
+                self.pulse = Pulse(lease, cancel=cancel, paused=orders.paused, notes=orders.notes)
         return self.pulse
 
     def lose(self) -> None:

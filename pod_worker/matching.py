@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-from events.runs import ANY_REGION
+from events.abilities import Abilities, lacks
 from pod_worker.claim import WaitingClass
 
 Mode = Literal["experiment", "ideation", "hybrid"]
 MODES: tuple[Mode, ...] = ("experiment", "ideation", "hybrid")
-
-# A card reports a little less memory than its name says.
-NOMINAL: Final = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """What this pod has: the kinds it can run, memory of its largest GPU in GiB, its region."""
-
-    kinds: frozenset[str]
-    gpu_gib: float
-    region: str | None
 
 
 def collections(mode: Mode) -> tuple[str, ...]:
@@ -38,9 +25,7 @@ def collections(mode: Mode) -> tuple[str, ...]:
 
 def matches(class_key: str, pod: Abilities) -> bool:
     """Say whether the pod can serve runs of `kind/gpu tier/region`."""
-    kind, tier, region = class_key.split("/", 2)
-    enough = tier == "cpu" or pod.gpu_gib >= float(tier) * NOMINAL
-    return kind in pod.kinds and enough and region in (ANY_REGION, pod.region)
+    return not any(lacks(class_key, pod))
 
 
 def candidates(waiting: Sequence[WaitingClass], pod: Abilities, mode: Mode) -> list[WaitingClass]:

@@ -37,6 +37,7 @@ from pod_worker.registry import OutboxRegistry
 from pod_worker.restoring import HttpCheckpoints
 from pod_worker.roster import REPORT_EVERY_S, Roster
 from pod_worker.uploads import Uploader
+from pod_worker.usage import Rate
 from pod_worker.worker import Pod, WarmProcess, Worker
 
 log = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ def serve(settings: Settings, world: World) -> None:
             threads=world.threads,
             work=settings.data / "work",
             stop=world.stop,
+            rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
         options = ChildOptions(environ=settings.environ, kinds=world.kinds)
         intent = Intent(settings.data / "claim.token")

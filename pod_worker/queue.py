@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pymongo
@@ -35,7 +36,9 @@ from events.errors import ConfigError, LeaseLost, Transient
 from events.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
 from events.journal import Decision, Expression, ServerTime
 from events.lifecycle import HELD, LEASE_TTL_S, Cause, Failures, Standing, Status
+from events.pipe import Note
 from events.settlement import End, settle_decision
+from events.trace import traceparent_of
 from pod_worker.claim import Claim, Orders, WaitingClass
 from pod_worker.roster import PodOrders, PodReport
 
@@ -47,6 +50,7 @@ DATABASE_DEFAULT: Final = "podfleet"
 CALL_S: Final = 20.0  # the longest that one call may take
 CLASSES_MAX: Final = 200
 SETTLE_TRIES_MAX: Final = 50
+TELEMETRY_KEPT: Final = timedelta(days=14)  # as long as heartbeats
 # A cursor or plan that a fail-over killed; the driver names every other case by its class.
 KILLED: Final = frozenset({43, 175, 237, 262})
 # Strict order inside a class; with the class before it, the claim index.
@@ -147,7 +151,7 @@ class MongoQueue:
         with _calls():
             document = self.db[wanted.collection].find_one_and_update(
                 {"status": Status.QUEUED.value, "classKey": wanted.class_key},
-                journal.update(self._claim_decision(token, pod)),
+                journal.update(claim_decision(token, pod, self.ttl_s)),
                 sort=CLAIM_ORDER,
                 return_document=ReturnDocument.AFTER,
             )
@@ -174,12 +178,16 @@ class MongoQueue:
             document = self._runs(claim).find_one_and_update(
                 {**_owned(claim), "status": {"$in": held}},
                 self._extension(),
-                projection={"status": 1},
+                projection={"status": 1, "paused": 1, "notes": 1},
                 return_document=ReturnDocument.AFTER,
             )
         if document is None:
             raise LeaseLost(claim.run_id, claim.attempt)
-        return Orders(cancel=document["status"] == Status.CANCELING.value)
+        return Orders(
+            cancel=document["status"] == Status.CANCELING.value,
+            paused=_is_paused(document),
+            notes=_notes(document),
+        )
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
         """Decide the end by compare-and-set; a run that moved meanwhile is read again."""
@@ -202,66 +210,46 @@ class MongoQueue:
 
     def report(self, report: PodReport) -> PodOrders:
         """Write the pod's line of the roster; return what the fleet wants of it."""
-        fields = {
-            "pod": report.pod,
-            "mode": report.mode,
-            "region": report.region,
-            "kinds": list(report.kinds),
-            "state": report.state,
-            "runId": report.run_id,
-            "attempt": report.attempt,
-            "version": report.version,
-            "capabilities": {"device": report.device, **asdict(report.capabilities)},
-            "telemetry": asdict(report.telemetry),
-        }
         with _calls():
             document = self.db.pods.find_one_and_update(
                 {"_id": report.id},
                 {
-                    "$set": {_camel(name): _camels(value) for name, value in fields.items()},
+                    "$set": report_fields(report),
                     "$currentDate": {"reportedAt": True},
                     "$setOnInsert": {"orders": {"drain": False}, "startedAt": report.started_at},
                 },
                 upsert=True,
                 return_document=ReturnDocument.AFTER,
             )
-        assert document is not None, "an upsert answers with its document"
+            assert document is not None, "an upsert answers with its document"
+            self._sample(report, document["reportedAt"])
         return PodOrders(drain=bool(document["orders"]["drain"]))
+
+    def _sample(self, report: PodReport, at: datetime) -> None:
+        """Keep what is in use, by the store's clock: a document an hour, gone after its time."""
+        hour = at.replace(minute=0, second=0, microsecond=0)
+        used = {name: value for name, value in _camels(asdict(report.telemetry)).items() if value is not None}
+        try:
+            self.db.pod_telemetry.update_one(
+                {"_id": f"{report.id}/{hour:%Y-%m-%dT%H}"},
+                {
+                    "$push": {"samples": {"at": at, **used}},
+                    "$setOnInsert": {"podId": report.id, "from": hour, "expiresAt": hour + TELEMETRY_KEPT},
+                },
+                upsert=True,
+            )
+        except PyMongoError as error:  # a sample may be lost; what the fleet wants of the pod may not
+            log.warning("pod.sample_dropped", extra={"why": str(error)})
 
     def _runs(self, claim: Claim) -> Collection[Document]:
         return self.db[claim.collection]
-
-    def _claim_decision(self, token: str, pod: str) -> Decision:
-        return Decision(
-            cause=Cause.CLAIM,
-            to=Status.SCHEDULED,
-            by=pod,
-            sets={
-                "attempt": Expression({"$add": ["$attempt", 1]}),
-                "claimedBy": pod,
-                "claimedAt": ServerTime(),
-                "lastEventSeq": 0,
-                "currentStage": None,
-                "startedAt": None,
-                "validation": None,
-                "settled": None,
-                "error": None,
-            },
-            silent={
-                "lease": {
-                    "tokenHash": token_hash(token),
-                    "until": ServerTime(self.ttl_s),
-                    "renewals": 0,
-                },
-                "logOpen": True,
-                "logIncomplete": None,
-            },
-        )
 
     def _extension(self) -> list[Document]:
         renewed = {
             "until": journal.expression(ServerTime(self.ttl_s)),
             "renewals": {"$add": ["$lease.renewals", 1]},
+            # The answer shows the run as it is now: of whatever was decided until now, we hear by it.
+            "heard": "$revision",
         }
         return [{"$set": {"lease": {"$mergeObjects": ["$lease", renewed]}}}]
 
@@ -275,7 +263,68 @@ class MongoQueue:
             kind=document["kind"],
             spec=stored.get("spec", {}),
             hypothesis_id=document["hypothesisId"],
+            from_stage=stored.get("fromStage"),
+            paused=_is_paused(document),
+            notes=_notes(document),
+            traceparent=traceparent_of(
+                stored.get("traceparent"), f"{document['_id']}/a{document['attempt']}"
+            ),
         )
+
+
+def claim_decision(token: str, pod: str, ttl_s: float) -> Decision:
+    """Return the decision by which a pod takes the head of a class."""
+    return Decision(
+        cause=Cause.CLAIM,
+        to=Status.SCHEDULED,
+        by=pod,
+        sets={
+            "attempt": Expression({"$add": ["$attempt", 1]}),
+            "claimedBy": pod,
+            "claimedAt": ServerTime(),
+            "lastEventSeq": 0,
+            "currentStage": None,
+            "startedAt": None,
+            "validation": None,
+            "settled": None,
+            "error": None,
+        },
+        silent={
+            "lease": {
+                "tokenHash": token_hash(token),
+                "until": ServerTime(ttl_s),
+                "renewals": 0,
+                "heard": Expression({"$add": ["$revision", 1]}),
+            },
+            "logOpen": True,
+            "logIncomplete": None,
+        },
+    )
+
+
+def report_fields(report: PodReport) -> Document:
+    """Return a line of the roster as it is stored."""
+    fields = {
+        "pod": report.pod,
+        "mode": report.mode,
+        "region": report.region,
+        "kinds": list(report.kinds),
+        "state": report.state,
+        "runId": report.run_id,
+        "attempt": report.attempt,
+        "version": report.version,
+        "capabilities": {"device": report.device, **asdict(report.capabilities)},
+        "telemetry": asdict(report.telemetry),
+    }
+    return {_camel(name): _camels(value) for name, value in fields.items()}
+
+
+def _is_paused(run: Mapping[str, Any]) -> bool:
+    return bool(run.get("paused"))  # runs from before there were pauses lack it
+
+
+def _notes(run: Mapping[str, Any]) -> tuple[Note, ...]:
+    return tuple(Note(each["number"], each["text"], each["by"]) for each in run.get("notes") or ())
 
 
 def _owned(claim: Claim) -> Document:

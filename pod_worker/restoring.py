@@ -32,12 +32,18 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """A checkpoint that an earlier attempt left."""
+    """A checkpoint that an earlier attempt left, of this run or of one whose part it repeats."""
 
     name: str
     attempt: int
     manifest: _Stored
     files: list[_Stored]
+    run_id: str | None = msgspec.field(name="runId", default=None)
+
+    def origin(self, run_id: str) -> str:
+        """Return who left it, as the log of run `run_id` says it."""
+        other = "" if self.run_id in (None, run_id) else f" of run {self.run_id}"
+        return f"attempt {self.attempt}{other}"
 
 
 class _Candidates(msgspec.Struct, frozen=True):
@@ -62,15 +68,14 @@ class HttpCheckpoints:
         """
         warnings: list[str] = []
         done: set[str] = set()
-        for candidate in self._candidates(claim):  # the latest of each name first
+        for candidate in self._candidates(claim):  # the nearest and latest of each name first
             if candidate.name in done:
                 continue
             try:
                 self._fetch(candidate, folder / candidate.name)
             except (_BrokenError, OSError) as error:
-                warnings.append(
-                    f"the checkpoint {candidate.name} of attempt {candidate.attempt} is not used: {error}"
-                )
+                left_by = candidate.origin(claim.run_id)
+                warnings.append(f"the checkpoint {candidate.name} of {left_by} is not used: {error}")
             else:
                 done.add(candidate.name)
         return warnings

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
+from urllib.parse import quote
 
 from events.catalog import RunHeartbeat
 from events.delivery import Telemetry as Spool
@@ -15,6 +16,7 @@ from pod_worker.gpu import Capabilities, Gauges, Telemetry
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S: Final = 10.0
+IN_URI: Final = "/-._~:@!$&'()*+,;="  # what stands in a URI's path as it is
 
 State = Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
 
@@ -105,5 +107,5 @@ class Roster:
 
 
 def source_of(pod_id: str, claim: Claim) -> str:
-    """Return the CloudEvents source of an attempt's events."""
-    return f"//podfleet/pods/{pod_id}/runs/{claim.run_id}/attempts/{claim.attempt}"
+    """Return the CloudEvents source of an attempt's events: a URI, whatever the pod is called."""
+    return f"//podfleet/pods/{quote(pod_id, safe=IN_URI)}/runs/{claim.run_id}/attempts/{claim.attempt}"

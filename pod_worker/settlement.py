@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
-from events.errors import Transient
 from pod_worker.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]
@@ -17,14 +18,14 @@ class Evidence:
     """Everything that is known when a child is gone.
 
     `said` is its own end event, if it reported one; `ordered` is why we told it to stop;
-    `disk` is why a part of what it said could not be kept.
+    `obstacle` is why it could not begin, or why a part of what it said could not be kept.
     """
 
     end: Exited | Signalled | NeverStarted
     said: Fact | None = None
     ordered: Order | None = None
     timed_out: TimedOut | None = None
-    disk: Transient | None = None
+    obstacle: RunFailed | None = None
     oom_evidence: bool = False
     stage: str | None = None
     last_words: str = ""
@@ -36,12 +37,12 @@ def final_fact(evidence: Evidence) -> Fact:
     A result that was reached before our order took effect counts; a failure that our order
     caused does not. A log with a hole never ends as if it were whole.
     """
-    if isinstance(evidence.said, RunCompleted) and evidence.disk is None:
+    if isinstance(evidence.said, RunCompleted) and evidence.obstacle is None:
         return evidence.said
     if evidence.ordered is not None:
         return obeyed(evidence.ordered)
-    if evidence.disk is not None:
-        return lost_lines(evidence.disk, evidence.stage)
+    if evidence.obstacle is not None:
+        return msgspec.structs.replace(evidence.obstacle, stage=evidence.stage)
     if evidence.timed_out is not None:
         return failure_for(evidence.timed_out, oom_evidence=False, stage=evidence.stage)
     if isinstance(evidence.said, RunCanceled):
@@ -67,11 +68,6 @@ def obeyed(order: Order) -> RunCanceled | RunPreempted:
     if order == "cancel":
         return RunCanceled(reason="canceled on request")
     return RunPreempted(reason="the pod is going away")
-
-
-def lost_lines(disk: Transient, stage: str | None) -> RunFailed:
-    """Return the end of an attempt whose words the pod's disk could not keep."""
-    return RunFailed(code=disk.code, message=disk.message, stage=stage, retryable=True)
 
 
 def without_files(missing: str, ordered: Order | None, stage: str | None) -> Fact:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from events.abilities import Abilities
 from events.clock import Instant, instant
 from events.delivery import Delivery
 from events.errors import LeaseLost, Transient
@@ -20,7 +21,7 @@ from pod_worker.ending import NeverStarted
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.intent import Intent
 from pod_worker.lease import RENEW_EVERY_S, grant
-from pod_worker.matching import Abilities, Mode, candidates, collections
+from pod_worker.matching import Mode, candidates, collections
 from pod_worker.roster import Roster, source_of
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class Worker:
         for name in delivery.fenced:
             if heartbeat := self.heard_from.get(name):
                 heartbeat.lose()
-        for name in delivery.canceling:
+        for name in delivery.canceling | delivery.steered:
             if heartbeat := self.heard_from.get(name):
                 heartbeat.hurry()
 
@@ -190,7 +191,12 @@ class Worker:
         source = source_of(self.pod.id, claim)
         try:
             self.ports.outbox.open_attempt(
-                claim.run_id, claim.attempt, token=claim.token, source=source, collection=claim.collection
+                claim.run_id,
+                claim.attempt,
+                token=claim.token,
+                source=source,
+                collection=claim.collection,
+                traceparent=claim.traceparent,
             )
         except Transient as error:
             self._give_back(claim, error)
@@ -205,7 +211,7 @@ class Worker:
             claim=claim,
             renewals=self.queue,
             clock=self.ports.clock,
-            pulse=Pulse(grant(asked=asked, ttl_s=self.pod.ttl_s)),
+            pulse=Pulse(grant(asked=asked, ttl_s=self.pod.ttl_s), paused=claim.paused, notes=claim.notes),
             ttl_s=self.pod.ttl_s,
             every_s=self.pod.renew_every_s,
         )

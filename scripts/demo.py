@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,6 @@ from control_plane.embedded.config import environment
 from control_plane.embedded.interrupts import Interrupts, interrupts
 from control_plane.embedded.ports import is_free
 from control_plane.embedded.stack import DEFAULT_DATA, DEFAULT_PORT, Options, Stack, World
-from events.checkpoints import PREFIX
 from events.clock import Clock, SystemClock, SystemIds
 from events.errors import PodfleetError
 from events.lifecycle import FINAL
@@ -31,6 +31,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 HYPOTHESES: Final = ROOT / "stages/experiment/hypotheses"
 LOOK_S: Final = 0.5
 PAGE: Final = 200
+PAPER: Final = "paper/paper.pdf"
+FIGURE: Final = re.compile(r"plots/[^/]+\.png")  # those of single nodes lie deeper
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -84,7 +86,7 @@ class Demo:
     def submit(self, hypothesis: Path) -> str:
         """Post a hypothesis, which queues its run; return the run's id."""
         idea = json.loads(hypothesis.read_text())
-        body = {"title": idea["Title"], "idea": idea, "spec": {"preset": "quick"}}
+        body = {"title": idea["Title"], "idea": idea, "spec": {"preset": "quick", "review": "none"}}
         answer = self._ok(self.client.post("/api/hypotheses", json=body))
         return str(answer["run_id"])
 
@@ -104,10 +106,10 @@ class Demo:
                 self.clock.wait(never, LOOK_S)
 
     def download(self, run_id: str, folder: Path) -> list[Path]:
-        """Fetch the paper and the plots back from object storage; return where they lie."""
+        """Fetch the paper and the figures over the whole run from object storage; return where they lie."""
         paths = []
-        for artifact in self._ok(self.client.get(f"/api/runs/{run_id}/artifacts"))["items"]:
-            if artifact["name"].startswith(PREFIX) or not artifact["name"].endswith((".pdf", ".png")):
+        for artifact in self._artifacts(run_id):
+            if artifact["name"] != PAPER and not FIGURE.fullmatch(artifact["name"]):
                 continue
             self._check_interrupt()
             path = folder / artifact["name"]
@@ -116,7 +118,17 @@ class Demo:
             answer.raise_for_status()
             path.write_bytes(answer.content)
             paths.append(path)
-        return paths
+        return sorted(paths)
+
+    def _artifacts(self, run_id: str) -> Iterator[dict[str, Any]]:
+        """Yield every artifact of a run, page by page."""
+        parameters = {"limit": str(PAGE)}
+        while True:
+            page = self._ok(self.client.get(f"/api/runs/{run_id}/artifacts", params=parameters))
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            parameters["after"] = page["next"]
 
     def _read_events(self, run_id: str) -> None:
         """Fold what was said since the last look."""

@@ -34,6 +34,9 @@ def _lifecycle() -> Iterator[str]:
         if cause is Cause.SETTLED:
             yield f"| {cause} | any | the same: a settle that comes after the end only leaves its note |"
             continue
+        if all(targets == (status,) for status, targets in row.items()):
+            yield f"| {cause} | {', '.join(row)} | the same |"
+            continue
         for status, targets in row.items():
             yield f"| {cause} | {status} | {' or '.join(targets)} |"
     yield from ("", "```mermaid", "stateDiagram-v2")

@@ -83,6 +83,13 @@ need_mongod() {
             "If a library is missing, on Debian or Ubuntu: apt-get install libcurl4 libssl3"
 }
 
+# What holds generated programs best; without it the kernel's Landlock does, where there is one.
+want_bubblewrap() {
+    if command -v bwrap >/dev/null; then return; fi
+    if can_apt; then apt_install bubblewrap || true; fi
+    command -v bwrap >/dev/null
+}
+
 need_browser() {
     local name
     for name in chromium chromium-browser google-chrome; do
@@ -93,16 +100,19 @@ need_browser() {
         "On Debian, as root: apt-get update && apt-get install -y --no-install-recommends chromium"
 }
 
-RUNTIME=pod,control,embedded,experiment
+RUNTIME=pod,control,embedded,experiment,models
 
 case ${1:-} in
 demo)
     install_extras $RUNTIME
     need_mongod
+    want_bubblewrap || echo "setup: no bubblewrap; generated programs are held by the next best that works here"
     ;;
 test)
     install_extras $RUNTIME,test
     need_mongod
+    want_bubblewrap || fail "the tests of the sandbox need bubblewrap." \
+        "On Debian or Ubuntu, as root: apt-get update && apt-get install -y --no-install-recommends bubblewrap"
     ;;
 browser) need_browser ;;
 *) fail "say what for: demo, test or browser" ;;

@@ -10,11 +10,15 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A checkpoint that an earlier attempt left: its state as JSON, its files by their names."""
+    """A checkpoint that an earlier attempt left: its state as JSON, its files by their names.
+
+    `from_run` is another run, where this one repeats a part of it; what that one made is not of this one.
+    """
 
     attempt: int
     state: Mapping[str, Any]
     files: Mapping[str, Path] = field(default_factory=dict)
+    from_run: str | None = None
 
 
 class Checkpoints(Protocol):

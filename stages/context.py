@@ -25,7 +25,7 @@ from events.catalog import (
 from events.clock import Clock
 from events.runs import Spec
 from stages.checkpoints import Checkpoints, Restored
-from stages.ports import Reporter
+from stages.ports import Notes, Reporter, Tools
 
 OUTSIDE: Final = "run"  # the stage that a failure names when it happened between two stages
 
@@ -48,6 +48,8 @@ class Context:
     clock: Clock
     reporter: Reporter
     checkpoints: Checkpoints
+    notes: Notes
+    tools: Tools
     where: Where = field(default_factory=Where)
 
     def emit(self, fact: Fact) -> None:

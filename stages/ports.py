@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from events.catalog import Fact
+from events.pipe import Note
+from stages.literature import Literature
+from stages.model import Model
+from stages.sandbox import Sandbox
+
+Say = Callable[[str], None]  # one line for people, into the run's log
 
 
 class Reporter(Protocol):
@@ -16,3 +24,29 @@ class Reporter(Protocol):
     def made(self, path: Path, *, name: str, content_type: str, stage: str | None) -> None:
         """Hand over a finished file; nobody may write to it afterwards."""
         ...
+
+
+class Notes(Protocol):
+    """What people have written to the run."""
+
+    def all(self) -> Sequence[Note]:
+        """Return every note so far, the oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What the pod offers to its pipelines; None is what it does not have.
+
+    `data_sets` are the folders in which a run may name data files (empty: any folder), and
+    `pod_usd_per_hour` is what the pod costs while it works.
+    """
+
+    sandbox: Sandbox
+    model: Model | None = None
+    literature: Literature | None = None
+    prices: Path | None = None
+    data_sets: tuple[Path, ...] = ()
+    slots: int = 1
+    gpus: int = 0
+    pod_usd_per_hour: float | None = None

@@ -27,7 +27,9 @@ class Entry:
 PIPELINES: Final[Mapping[str, Entry]] = {
     "probe": Entry("stages.probe.pipeline"),
     "ideation": Entry("stages.ideation.pipeline"),
-    "experiment": Entry("stages.experiment.pipeline", requires=("torch", "sklearn", "matplotlib", "typst")),
+    "experiment": Entry(
+        "stages.experiment.pipeline", requires=("torch", "sklearn", "matplotlib", "typst", "pypandoc")
+    ),
 }
 
 

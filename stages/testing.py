@@ -1,17 +1,37 @@
-"""Runs a pipeline in memory, for tests: a reporter that remembers."""
+"""Runs a pipeline in memory, for tests: doubles of everything that a context holds.
+
+`python -m stages.testing` is the other side of `ForkingSandbox`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, Final, Self, TypeVar
 
 from events.catalog import Fact
-from stages.checkpoints import Restored
+from events.clock import Clock, SystemClock
+from events.pipe import Note
+from events.runs import Spec
+from stages.checkpoints import Checkpoints, Restored
+from stages.context import Context
+from stages.ports import Reporter, Tools
+from stages.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox
 
 F = TypeVar("F", bound=Fact)
+
+RUN_ID: Final = "01K00000000000000000000001"
+OUTPUT: Final = "output.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +81,161 @@ class RecordingReporter:
     def of(self, kind: type[F]) -> list[F]:
         """Return the facts of one kind."""
         return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+@dataclass(slots=True)
+class MemoryNotes:
+    """Holds what people wrote; a test may add to it while the pipeline runs."""
+
+    written: list[Note] = field(default_factory=list)
+
+    def all(self) -> Sequence[Note]:
+        return tuple(self.written)
+
+    def write(self, text: str, by: str = "somebody") -> None:
+        """Add a note."""
+        self.written.append(Note(len(self.written) + 1, text, by))
+
+
+class NoSandbox:
+    """Runs nothing: for pipelines that execute no programs."""
+
+    def isolation(self) -> Isolation:
+        return Isolation("none", ("nothing is held in",))
+
+    def run(self, job: Job) -> Ended:
+        return Ended(how="not_started", seconds=0.0, message="this sandbox runs nothing")
+
+
+class ForkingSandbox:
+    """Runs each program in a fork of a process that has imported torch: quick, and without any isolation.
+
+    It keeps to the limit of time alone. Used as a context manager, it ends its processes.
+    """
+
+    def __init__(self, slots: int = 2, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+        self._all = [_spawn() for _ in range(slots)]
+        for each in self._all:
+            self._idle.put(each)
+
+    def isolation(self) -> Isolation:
+        return Isolation("forks", ("nothing is held in",))
+
+    def run(self, job: Job) -> Ended:
+        begun_s = self._clock.monotonic_s()
+        process = self._idle.get()
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{json.dumps([str(job.folder), job.script, job.limits.wall_s])}\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+        finally:
+            self._idle.put(process)
+        output = job.folder / OUTPUT
+        tail = output.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL_CHARS:]
+        seconds = self._clock.monotonic_s() - begun_s
+        return Ended(how=answer["how"], seconds=seconds, log_tail=tail, message=answer["message"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._all:
+            each.communicate()  # its standard input ends, and so does it
+
+
+def make_context(
+    spec: Spec,
+    workspace: Path,
+    *,
+    reporter: Reporter | None = None,
+    checkpoints: Checkpoints | None = None,
+    notes: MemoryNotes | None = None,
+    tools: Tools | None = None,
+    attempt: int = 1,
+    clock: Clock | None = None,
+) -> Context:
+    """Return a context in memory; without `tools` nothing can be executed."""
+    return Context(
+        run_id=RUN_ID,
+        attempt=attempt,
+        spec=spec,
+        workspace=workspace,
+        clock=clock or SystemClock(),
+        reporter=reporter or RecordingReporter(),
+        checkpoints=checkpoints or MemoryCheckpoints(attempt),
+        notes=notes or MemoryNotes(),
+        tools=tools or make_tools(),
+    )
+
+
+def make_tools(sandbox: Sandbox | None = None, **values: Any) -> Tools:
+    """Return tools of a pod with two slots and no device."""
+    return Tools(**{"sandbox": sandbox or NoSandbox(), "slots": 2, **values})
+
+
+def _spawn() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "stages.testing"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def _serve() -> None:
+    """Fork once an order, which is a line on standard input, and answer how the fork ended."""
+    import torch  # noqa: PLC0415 - what takes long is imported once, and here alone
+
+    torch.set_num_threads(1)
+    weight = torch.nn.Linear(1, 1)
+    torch.optim.AdamW(weight.parameters()).step()  # imports what torch puts off until then
+
+    for line in sys.stdin:
+        folder, script, wall_s = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _execute(Path(folder), script, wall_s)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        how = (
+            "finished"
+            if code == 0
+            else "timed_out"
+            if code == -signal.SIGALRM
+            else "exited"
+            if code > 0
+            else "killed"
+        )
+        answer = {"how": how, "message": "" if code == 0 else f"the program {how.replace('_', ' ')} ({code})"}
+        sys.stdout.write(f"{json.dumps(answer)}\n")
+        sys.stdout.flush()
+
+
+def _execute(folder: Path, script: str, wall_s: float) -> None:
+    with _printing_to(folder / OUTPUT):
+        os.chdir(folder)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, wall_s)
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as leaving:
+            os._exit(leaving.code if isinstance(leaving.code, int) else 1)
+        except BaseException:  # noqa: BLE001 - the fork's last line
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+    os._exit(0)
+
+
+@contextmanager
+def _printing_to(file: Path) -> Iterator[None]:
+    with file.open("w", encoding="utf-8") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+        yield
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    _serve()

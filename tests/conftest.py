@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
@@ -18,12 +18,14 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "podfleet"
 OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_", "OPENAI_", "ANTHROPIC_")
 
 
-@pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_from_outside() -> Iterator[None]:
     """Keep the settings of the machine that runs the tests out of them."""
-    for name in list(os.environ):
-        if name.startswith(OURS):
-            monkeypatch.delenv(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(OURS):
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture

@@ -74,6 +74,7 @@ def router(deps: Deps) -> APIRouter:
             "checkpoints": [
                 {
                     "name": each.name,
+                    "runId": each.run_id,
                     "attempt": each.attempt,
                     "manifest": await signed(each.manifest),
                     "files": [await signed(file) for file in each.files],

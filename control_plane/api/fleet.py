@@ -15,10 +15,18 @@ from control_plane.auth import Principal, require
 from control_plane.deps import Deps
 from control_plane.metrics import exposition
 from control_plane.store import database, schema
+from control_plane.store.pods import HOURS_MAX
 from events.errors import PodfleetError
 
 Json = dict[str, Any]
 MaySteer = Annotated[Principal, Depends(require("admin"))]
+Hours = Annotated[int, Query(ge=1, le=HOURS_MAX)]
+
+
+class PodFilters(Page):
+    """Which pods a list holds."""
+
+    region: str | None = None
 
 
 def router(deps: Deps) -> APIRouter:
@@ -26,8 +34,16 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(tags=["fleet"])
 
     @routes.get("/api/pods")
-    async def pods(_: MayRead, wanted: Annotated[Page, Query()]) -> Json:
-        return await deps.reading.pods(wanted.limit, wanted.after)
+    async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Json:
+        return await deps.reading.pods(wanted.limit, wanted.after, region=wanted.region)
+
+    @routes.get("/api/pods/{pod_id:path}/telemetry")
+    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1) -> Json:
+        return {"items": await deps.reading.telemetry(pod_id, hours), "next": None}
+
+    @routes.get("/api/pods/{pod_id:path}/attempts")
+    async def attempts(pod_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+        return await deps.reading.attempts_of_pod(pod_id, wanted.limit, wanted.after)
 
     @routes.get("/api/pods/{pod_id:path}")
     async def pod(pod_id: str, _: MayRead) -> Json:
@@ -44,7 +60,8 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/metrics")
     async def metrics(_: MayRead) -> Response:
-        return Response(exposition(await deps.reading.overview()), media_type=CONTENT_TYPE_LATEST)
+        overview = await deps.reading.overview()
+        return Response(exposition(overview, await deps.accounts.now()), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 

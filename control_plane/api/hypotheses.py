@@ -36,7 +36,9 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/{hypothesis_id}/runs", status_code=201)
     async def launch(hypothesis_id: str, body: Launch, principal: MaySubmit, response: Response) -> Json:
-        submitted = await deps.submitter.launch(hypothesis_id, by=principal.name, spec=body.spec)
+        submitted = await deps.submitter.launch(
+            hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
+        )
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await deps.reading.run(submitted.run_id)
 

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from control_plane.auth import Principal, require
 from control_plane.bodies import read_body
 from control_plane.ingest import Ingestor, Sender
-from control_plane.metrics import EVENTS
+from control_plane.metrics import EVENTS, REFUSED
 from events.codec import Decoded, Refusal, decode_batch, decode_binary, decode_ndjson, decode_structured
 from events.errors import Rejected
 
@@ -64,6 +64,8 @@ def router(ingestor: Ingestor) -> APIRouter:
         EVENTS.labels("accepted").inc(answer.accepted)
         EVENTS.labels("duplicate").inc(answer.duplicates)
         EVENTS.labels("rejected").inc(len(answer.rejected))
+        for refused in answer.rejected:
+            REFUSED.labels(refused.code).inc()
         body = {
             "accepted": answer.accepted,
             "duplicates": answer.duplicates,
@@ -72,6 +74,7 @@ def router(ingestor: Ingestor) -> APIRouter:
             "ackedThrough": answer.acked_through,
             "fenced": answer.fenced,
             "canceling": answer.canceling,
+            "steered": answer.steered,
         }
         if not answer.rejected:
             return JSONResponse(body, 202)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
+from control_plane.agenda import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
+from control_plane.decisions import NOTE_CHARS_MAX
 from control_plane.schedule import Missed, Overlap
 from control_plane.submission import QUEUE_LIMIT_S
 
@@ -98,13 +100,17 @@ class NewSchedule(ScheduleBody):
 
 
 class Pause(Body):
-    """Whether a schedule rests."""
+    """Whether a schedule rests, and why."""
 
     paused: bool
+    note: Annotated[str, StringConstraints(max_length=SCHEDULE_NOTE_CHARS_MAX), Storable] = ""
 
 
 class NewHypothesisBody(Body):
-    """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues."""
+    """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues.
+
+    `max_cost_usd` and `max_tokens` limit its ideation; those of a run are in `spec`.
+    """
 
     title: Annotated[ShortText, Storable]
     idea: Annotated[Text, Storable] | Json
@@ -112,20 +118,28 @@ class NewHypothesisBody(Body):
     reflections: Annotated[int, Field(ge=1, le=10)] = 3
     max_num_generations: Annotated[int, Field(ge=1, le=20)] = 5
     additional_context: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**53)] | None = None
     spec: Json = Field(default_factory=dict)
 
 
 class Launch(Body):
-    """Another run of a hypothesis, of its only idea so far."""
+    """Another run of a hypothesis, of the idea of this number; without one, of the idea chosen before."""
 
-    idea_index: Literal[0] = 0
+    idea_index: Annotated[int, Field(ge=0)] | None = None
     spec: Json = Field(default_factory=dict)
 
 
 class Again(Body):
-    """A retry; it begins at the first stage, so a stage may be named only as null."""
+    """A retry; it begins at `from_stage`, behind what the run left before it, else anew."""
 
-    from_stage: None = None
+    from_stage: Annotated[ShortText, Storable] | None = None
+
+
+class NoteBody(Body):
+    """What a person wants the run's pipeline to know."""
+
+    text: Annotated[str, StringConstraints(max_length=2 * NOTE_CHARS_MAX), Storable]
 
 
 class ReviewBody(Body):

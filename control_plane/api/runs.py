@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from control_plane.api.models import Again, NewRun, ReviewBody
+from control_plane.api.models import Again, NewRun, NoteBody, ReviewBody
 from control_plane.auth import Principal, require
 from control_plane.decisions import Review
 from control_plane.deps import Deps
+from control_plane.explainer import explanation
 from control_plane.paging import LIMIT_DEFAULT
 from control_plane.reading import RunFilters
-from control_plane.submission import Submission
+from control_plane.submission import Submission, checked
 
 Json = dict[str, Any]
 MayRead = Annotated[Principal, Depends(require("read"))]
 MaySubmit = Annotated[Principal, Depends(require("submit"))]
 MayReview = Annotated[Principal, Depends(require("review"))]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+def _circumstances(
+    key: Key = None, traceparent: Annotated[str | None, Header(max_length=200)] = None
+) -> Json:
+    return {"idempotency_key": key, "traceparent": traceparent}
+
+
+Asked = Annotated[Json, Depends(_circumstances)]
 
 
 class Page(BaseModel):
@@ -37,10 +48,18 @@ class Filters(Page):
     label: str | None = None
     hypothesis: str | None = None
     pod: str | None = None
+    region: str | None = None
     q: str | None = None
 
     def filters(self) -> RunFilters:
-        return RunFilters(**self.model_dump(exclude={"limit", "after"}))
+        names = {each.name for each in fields(RunFilters)}
+        return RunFilters(**self.model_dump(include=names))
+
+
+class RunsView(Filters):
+    """What the page of runs shows, and in which columns."""
+
+    columns: list[str] = []
 
 
 class EventFilters(Page):
@@ -48,7 +67,18 @@ class EventFilters(Page):
 
     type: str | None = None
     level: str | None = None
+    text: str | None = None
     order: Literal["newest", "oldest"] = "newest"
+
+    def search(self) -> dict[str, Any]:
+        asked = self.model_dump(include={"type", "level", "text", "after", "limit"})
+        return {**asked, "newest_first": self.order == "newest"}
+
+
+class LogFilters(EventFilters):
+    """Which stretch of a log a page shows; `at` names the event that it begins with."""
+
+    at: str | None = Field(None, max_length=100)
 
 
 def router(deps: Deps) -> APIRouter:
@@ -57,8 +87,13 @@ def router(deps: Deps) -> APIRouter:
     reading = deps.reading
 
     @routes.post("", status_code=201)
-    async def submit(body: NewRun, principal: MaySubmit, response: Response, key: Key = None) -> Json:
-        wanted = Submission(**body.model_dump(), by=principal.name, idempotency_key=key)
+    async def submit(
+        body: NewRun, principal: MaySubmit, response: Response, circumstances: Asked, dry_run: bool = False
+    ) -> Json:
+        wanted = Submission(**body.model_dump(), **circumstances, by=principal.name)
+        if dry_run:
+            response.status_code = 200
+            return checked(wanted)
         submitted = await deps.submitter.submit(wanted)
         if not submitted.is_new:
             response.status_code = 200
@@ -75,23 +110,38 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/{run_id}/events")
     async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> Json:
-        return await reading.events(
-            run_id,
-            type=wanted.type,
-            level=wanted.level,
-            after=wanted.after,
-            limit=wanted.limit,
-            newest_first=wanted.order == "newest",
-        )
+        return await reading.events(run_id, **wanted.search())
+
+    @routes.get("/{run_id}/explain")
+    async def explain(run_id: str, _: MayRead) -> Json:
+        return await explanation(reading, run_id)
 
     @routes.post("/{run_id}/cancel")
     async def cancel(run_id: str, principal: MaySubmit) -> Json:
         await deps.decider.cancel(run_id, by=f"user:{principal.name}")
         return await reading.run(run_id)
 
+    @routes.post("/{run_id}/pause")
+    async def pause(run_id: str, principal: MaySubmit) -> Json:
+        await deps.decider.pause(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/resume")
+    async def resume(run_id: str, principal: MaySubmit) -> Json:
+        await deps.decider.resume(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/notes")
+    async def note(run_id: str, body: NoteBody, principal: MaySubmit) -> Json:
+        await deps.decider.note(run_id, body.text, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
     @routes.post("/{run_id}/retry", status_code=201)
-    async def retry(run_id: str, principal: MaySubmit, response: Response, _: Again | None = None) -> Json:
-        submitted = await deps.submitter.retry(run_id, by=principal.name)
+    async def retry(
+        run_id: str, principal: MaySubmit, response: Response, again: Again | None = None
+    ) -> Json:
+        from_stage = None if again is None else again.from_stage
+        submitted = await deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage)
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await reading.run(submitted.run_id)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from control_plane.agenda import WantedRun, WantedSchedule
+from control_plane.agenda import Agenda, Slot, WantedRun, WantedSchedule
 from control_plane.api.models import NewSchedule, Pause, ScheduleBody, ScheduleId
-from control_plane.api.runs import MayRead, MaySubmit, Page
+from control_plane.api.runs import Key, MayRead, MaySubmit, Page
 from control_plane.deps import Deps
 from control_plane.presentation import plain
+from control_plane.schedule import CRON_CHARS_MAX
+from control_plane.web.cron_words import cron_words
+from events.errors import Rejected
 
 Json = dict[str, Any]
 Count = Annotated[int, Query(ge=1, le=100)]
+Typed = Annotated[str, Query(max_length=CRON_CHARS_MAX)]
 
 
 def router(deps: Deps) -> APIRouter:
@@ -31,6 +36,10 @@ def router(deps: Deps) -> APIRouter:
     async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Json:
         return await reading.schedules(wanted.limit, wanted.after)
 
+    @routes.get("/preview")
+    async def preview(_: MayRead, cron: Typed, time_zone: Typed = "UTC") -> Json:
+        return await previewed(deps.agenda, cron, time_zone)
+
     @routes.get("/{schedule_id}")
     async def one(schedule_id: str, _: MayRead) -> Json:
         return await reading.schedule(schedule_id)
@@ -38,7 +47,7 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/{schedule_id}/next")
     async def upcoming(schedule_id: str, _: MayRead, n: Count = 5) -> Json:
         slots = await agenda.upcoming(schedule_id, n)
-        return {"items": [{"at": plain(slot), "local": local.isoformat()} for slot, local in slots]}
+        return {"items": shown_slots(slots)}
 
     @routes.put("/{schedule_id}")
     async def replace(schedule_id: ScheduleId, body: ScheduleBody, principal: MaySubmit) -> Json:
@@ -46,15 +55,38 @@ def router(deps: Deps) -> APIRouter:
         return await reading.schedule(schedule_id)
 
     @routes.patch("/{schedule_id}")
-    async def pause(schedule_id: str, body: Pause, _: MaySubmit) -> Json:
-        await agenda.pause(schedule_id, paused=body.paused)
+    async def pause(schedule_id: str, body: Pause, principal: MaySubmit) -> Json:
+        await agenda.pause(schedule_id, paused=body.paused, by=principal.name, note=body.note)
         return await reading.schedule(schedule_id)
+
+    @routes.post("/{schedule_id}/run", status_code=201)
+    async def run(schedule_id: str, principal: MaySubmit, response: Response, key: Key = None) -> Json:
+        submitted = await agenda.run_now(schedule_id, by=principal.name, key=key)
+        if not submitted.is_new:
+            response.status_code = 200
+        response.headers["Location"] = f"/api/runs/{submitted.run_id}"
+        return await reading.run(submitted.run_id)
 
     @routes.delete("/{schedule_id}", status_code=204)
     async def remove(schedule_id: str, _: MaySubmit) -> None:
         await agenda.remove(schedule_id)
 
     return routes
+
+
+async def previewed(agenda: Agenda, cron: str, time_zone: str) -> Json:
+    """Return what a cron text means and when it fires next; what it cannot be is told as its problem."""
+    empty: Json = {"cron": cron, "timeZone": time_zone, "meaning": None, "next": [], "problem": None}
+    try:
+        table, slots = await agenda.preview(cron, time_zone)
+    except Rejected as error:  # half of a text is no error of whoever types it
+        return {**empty, "problem": {"code": error.code, "message": error.message}}
+    return {**empty, "meaning": cron_words(table.entry), "next": shown_slots(slots)}
+
+
+def shown_slots(slots: Sequence[Slot]) -> list[Json]:
+    """Return slots as JSON: in UTC, and on the zone's clocks with their distance from it."""
+    return [{"at": plain(slot), "local": local.isoformat()} for slot, local in slots]
 
 
 def _wanted(schedule_id: str, body: ScheduleBody, by: str) -> WantedSchedule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, Final
@@ -10,17 +9,31 @@ from urllib.parse import quote
 
 import typer
 
-from control_plane.cli.client import EXIT_FAILED, client, fail
+from control_plane.cli.client import EXIT_FAILED, Client, client, fail
+from control_plane.cli.nouns import noun
+from control_plane.cli.output import (
+    AsJson,
+    Column,
+    IdsOnly,
+    ago,
+    field,
+    print_fields,
+    print_items,
+    print_json,
+    say,
+)
 
-app = typer.Typer(no_args_is_help=True, help="The workers of the fleet.")
+app = noun("pods")
 
 SHOWN_MAX: Final = 1_000
 KNOWN_MAX: Final = 20  # how many names a message lists
-WIDTH: Final = 200  # of a table that goes into a file
+MIB_PER_GIB: Final = 1024
 ENDED: Final = frozenset({"stopped", "gone"})
 
 Pod = Mapping[str, Any]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+PodName = Annotated[
+    str, typer.Argument(metavar="POD", help="A worker's id or its unique beginning, or the name of a pod.")
+]
 
 
 class Unknown(Exception):
@@ -49,35 +62,82 @@ def meant(pods: Sequence[Pod], name: str) -> list[Pod]:
     raise Unknown(f"there is no pod {name!r}; live workers: {_names(known) or 'none'}")
 
 
+COLUMNS: Final = (
+    Column("WORKER", field("id"), is_whole=True),
+    Column("STATE", field("state"), is_whole=True),
+    Column("MODE", field("mode"), is_whole=True, is_spare=True),
+    Column("RUN", field("runId"), is_whole=True),
+    Column("DEVICE", field("capabilities", "device")),
+    Column("REGION", field("region"), is_spare=True),
+    Column("REPORTED", field("reportedAt"), ago, is_whole=True),
+    Column("DRAINS", field("orders", "drain"), lambda drains: "drains" if drains else "–", is_spare=True),
+)
+
+
 @app.command("list")
-def list_pods(as_json: AsJson = False) -> None:
+def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """Show the workers, the last started first."""
     pods = list(islice(client().items("/api/pods"), SHOWN_MAX))
+    print_items(
+        pods, COLUMNS, as_json=as_json, ids_only=ids_only, none="no workers: `podfleet up` starts one"
+    )
+
+
+@app.command()
+def show(pod: PodName, as_json: AsJson = False) -> None:
+    """Show a worker: what it has, what it does, how it is."""
+    from control_plane.web.formatting import percent
+
+    found = _chosen(client(), pod)
     if as_json:
-        print(json.dumps(pods, indent=2))
+        print_json(found)
         return
-    _table(pods)
+    for each in found:
+        telemetry, has = each.get("telemetry") or {}, each.get("capabilities") or {}
+        print_fields(
+            [
+                ("id", each["id"]),
+                ("state", each["state"] + (" (drains)" if each["orders"]["drain"] else "")),
+                ("run", each["runId"]),
+                ("mode", each["mode"]),
+                ("kinds", ", ".join(each["kinds"])),
+                ("region", each["region"]),
+                ("device", has.get("device")),
+                ("cpus", str(has.get("cpus"))),
+                ("memory", f"{(has.get('memoryMib') or 0) / MIB_PER_GIB:.1f} GiB"),
+                ("gpus", ", ".join(map(_memory, has.get("gpus") or ())) or None),
+                ("cpu in use", percent(telemetry.get("cpuUtil"))),
+                ("gpu in use", percent(telemetry.get("gpuUtil"))),
+                ("version", each.get("version")),
+                ("started", each["startedAt"]),
+                ("reported", each["reportedAt"]),
+            ]
+        )
 
 
 @app.command()
 def drain(
-    pod: Annotated[str, typer.Argument(help="a worker's id or its unique beginning, or the name of a pod")],
+    pod: PodName,
     as_json: AsJson = False,
 ) -> None:
     """Let a worker finish its run, take no other, and end."""
     control_plane = client()
-    try:
-        chosen = meant(list(islice(control_plane.items("/api/pods"), SHOWN_MAX)), pod)
-    except Unknown as unknown:
-        fail(str(unknown), EXIT_FAILED)
+    chosen = _chosen(control_plane, pod)
     drained = [control_plane.post(f"/api/pods/{quote(each['id'])}/drain") for each in chosen]
     if as_json:
-        print(json.dumps(drained, indent=2))
+        print_json(drained)
         return
     for each in drained:
-        print(f"{each['id']}: {_farewell(each)}")
+        say(f"{each['id']}: {_farewell(each)}")
     if not drained:
-        print(f"{pod}: no live worker, nothing to drain")
+        say(f"{pod}: no live worker, nothing to drain")
+
+
+def _chosen(control_plane: Client, name: str) -> list[Pod]:
+    try:
+        return meant(list(islice(control_plane.items("/api/pods"), SHOWN_MAX)), name)
+    except Unknown as unknown:
+        fail(str(unknown), EXIT_FAILED)
 
 
 def _farewell(pod: Pod) -> str:
@@ -93,21 +153,5 @@ def _names(pods: Sequence[Pod]) -> str:
     return ", ".join(pod["id"] for pod in pods[:KNOWN_MAX]) + more
 
 
-def _table(pods: Sequence[Pod]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
-    table = Table(box=None, pad_edge=False)
-    for title in ("WORKER", "STATE", "MODE", "RUN", "DEVICE", "REGION", "REPORTED"):
-        table.add_column(title, no_wrap=title == "WORKER")
-    for pod in pods:
-        cells = (
-            pod["id"], pod["state"], pod["mode"], pod["runId"], pod["capabilities"].get("device"),
-            pod["region"], pod["reportedAt"],
-        )  # fmt: skip
-        table.add_row(*(Text(str(cell or "–")) for cell in cells))
-    console.print(table)
+def _memory(gpu: Pod) -> str:
+    return f"{gpu.get('name')} {(gpu.get('memoryMib') or 0) / MIB_PER_GIB:.0f} GiB"

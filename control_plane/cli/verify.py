@@ -12,11 +12,15 @@ from typing import Annotated, Final
 import typer
 
 from control_plane.cli.client import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
+from control_plane.cli.nouns import noun
+
+app = noun("verify", has_verbs=False)
 
 PATIENCE_S: Final = 12.0  # longer than every loop of the control plane needs
 STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
 
 
+@app.command()
 def verify(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="also replay every log and compare")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,

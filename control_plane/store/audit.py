@@ -13,8 +13,8 @@ from events.lifecycle import HELD
 
 PAGE: Final = 500
 GROUPS_MAX: Final = 1_000
-BESIDE: Final = ("attempts", "stages", "artifacts", "validations", "dead_letters")
-WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations")
+WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", "ideas")
+BESIDE: Final = (*WITH_RUN, "dead_letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ class AuditReads:
             artifacts=beside["artifacts"],
             validations=beside["validations"],
             letters=beside["dead_letters"],
+            ideas=beside["ideas"],
             now=now,
         )
 

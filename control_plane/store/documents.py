@@ -75,17 +75,8 @@ class Documents:
 
     async def advance_attempt(self, view: AttemptView, seq: int) -> None:
         """Move an attempt's own cursor and view to position `seq`, never back."""
-        fields = {
-            "runId": view.run_id,
-            "attempt": view.attempt,
-            "currentStage": stage_document(view.current_stage),
-            "startedAt": view.started_at,
-            "validation": view.validation,
-            "error": view.error,
-            "endSeq": view.end_seq,
-        }
         identity = attempt_id(view.run_id, view.attempt)
-        await self._bulk("attempts", [_guarded(identity, "lastEventSeq", seq, fields)])
+        await self._bulk("attempts", [_guarded(identity, "lastEventSeq", seq, view_fields(view))])
 
     async def chronicle(self, run_id: str, entries: Sequence[Entry]) -> None:
         """Write what decisions say about attempts: who claimed it, how it ended."""
@@ -119,6 +110,19 @@ class Documents:
             # A guarded upsert that finds a newer document collides with it: nothing to do.
             if details.get("writeConcernErrors") or other:
                 raise Transient("not_durable", f"{collection}: the write was not confirmed") from error
+
+
+def view_fields(view: AttemptView) -> dict[str, Any]:
+    """Return what an attempt's record says of its own log."""
+    return {
+        "runId": view.run_id,
+        "attempt": view.attempt,
+        "currentStage": stage_document(view.current_stage),
+        "startedAt": view.started_at,
+        "validation": view.validation,
+        "error": view.error,
+        "endSeq": view.end_seq,
+    }
 
 
 def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:

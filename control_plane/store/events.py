@@ -95,7 +95,7 @@ class Events:
     async def chronicle(self, run_id: str, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
         """Move journal entries into the log; entries that are there already stay as they are."""
         documents = [
-            RawBSONDocument(encode(_entry_document(run_id, entry, arrival)))
+            RawBSONDocument(encode(entry_document(run_id, entry, arrival)))
             for entry, arrival in zip(entries, arrivals, strict=True)
         ]
         await self.append(documents)
@@ -190,7 +190,8 @@ def _stored(document: Mapping[str, Any]) -> Stored:
     return Stored(document["_id"], document["hash"], position)
 
 
-def _entry_document(run_id: str, entry: Entry, arrival: Arrival) -> Document:
+def entry_document(run_id: str, entry: Entry, arrival: Arrival) -> Document:
+    """Return a decision as the log keeps it."""
     name = f"{run_id}/r{entry.n}"
     return {
         "_id": name,

@@ -1,19 +1,24 @@
-"""Queries on hypotheses."""
+"""Queries on hypotheses, and on the ideas that were found for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Slice, Wanted, read_page
 from events.journal import expression
+from events.lifecycle import FINAL, Status
+
+# What of an ideation request is shown with its hypothesis.
+_SHOWN: Final = ("status", "error", "currentStage", "notBefore")
+_ASKED: Final = {**dict.fromkeys(_SHOWN, 1), "logOpen": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """Reads and inserts hypotheses."""
+    """Reads and inserts hypotheses, and notes which idea a person took."""
 
     db: Database
 
@@ -25,16 +30,84 @@ class Hypotheses:
             await self.db.hypotheses.update_one({"_id": hypothesis["_id"]}, pipeline, upsert=True)
 
     async def find(self, hypothesis_id: str) -> Document | None:
-        """Return a hypothesis, with the state of its ideation as the queue has it now."""
+        """Return a hypothesis with its `ideas`, and the state of its ideation as the queue has it now."""
         async with answers():
             hypothesis = await self.db.hypotheses.find_one({"_id": hypothesis_id})
-            if hypothesis is None or hypothesis["ideation"] is None:
+            if hypothesis is None:
+                return None
+            hypothesis |= {"ideas": [], "unfinishedIdeas": []}
+            if hypothesis["ideation"] is None:
                 return hypothesis
-            request = await self.db.ideation_requests.find_one({"_id": hypothesis["ideation"]["requestId"]})
-        if request is not None:
-            hypothesis["ideation"] |= {"status": request["status"], "error": request["error"]}
+            request_id = hypothesis["ideation"]["requestId"]
+            # The request first: once it is over, and its log whole, no idea can come that is not seen here.
+            request = await self.db.ideation_requests.find_one({"_id": request_id}, _ASKED)
+            said = await self._latest({"runId": request_id, "ideas.0": {"$exists": True}})
+            said = said or await self._latest({"runId": request_id})
+        hypothesis["ideation"] |= _standing(request)
+        if said is not None:
+            hypothesis |= {"ideas": said["ideas"], "unfinishedIdeas": said["unfinished"]}
         return hypothesis
 
+    async def _latest(self, query: Document) -> Document | None:
+        return await self.db.ideas.find_one(query, sort=[("attempt", -1)])
+
+    @answers()
+    async def earlier(self, limit: int) -> list[Document]:
+        """Return what the newest hypotheses claim, and the ideas that the newest requests found."""
+        newest = [("_id", -1)]
+        hypotheses = self.db.hypotheses.find({}, {"title": 1, "idea": 1}, sort=newest, limit=limit)
+        own = [{"Title": each["title"], "Short Hypothesis": each["idea"]} async for each in hypotheses]
+        fields = {"ideas.Title": 1, "ideas.Short Hypothesis": 1}
+        requests = self.db.ideas.find({}, fields, sort=newest, limit=limit)
+        found: list[Document] = []
+        async for each in requests:
+            found.extend(each["ideas"])
+            if len(found) >= limit:
+                break
+        return [*own[: limit // 2], *found[:limit], *own[limit // 2 :]]
+
+    async def choose(self, hypothesis_id: str, index: int) -> None:
+        """Note which idea a person took; the last one who does counts."""
+        async with answers():
+            await self.db.hypotheses.update_one({"_id": hypothesis_id}, {"$set": {"ideaIndex": index}})
+
     async def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
-        """Return a page of hypotheses, newest first."""
-        return await read_page(self.db, Wanted(collection="hypotheses", after=after, limit=limit))
+        """Return a page of hypotheses, newest first, each with its ideation's state and `ideaCount`."""
+        page = await read_page(self.db, Wanted(collection="hypotheses", after=after, limit=limit))
+        asked = [each["ideation"]["requestId"] for each in page.documents if each["ideation"] is not None]
+        wanted = {"_id": {"$in": asked}}
+        async with answers():
+            requests = {each["_id"]: each async for each in self.db.ideation_requests.find(wanted, _ASKED)}
+            counts = await self._counts(asked)
+        return replace(page, documents=[_listed(each, requests, counts) for each in page.documents])
+
+    async def _counts(self, request_ids: Sequence[str]) -> Mapping[str, int]:
+        """Return how many ideas the latest attempt that found any left for each request."""
+        pipeline: list[Document] = [
+            {"$match": {"runId": {"$in": list(request_ids)}}},
+            {"$project": {"runId": 1, "attempt": 1, "count": {"$size": "$ideas"}}},
+            {"$match": {"count": {"$gt": 0}}},
+            {"$sort": {"attempt": 1}},
+        ]
+        cursor = await self.db.ideas.aggregate(pipeline)
+        return {each["runId"]: each["count"] async for each in cursor}
+
+
+def _standing(request: Mapping[str, Any] | None) -> Document:
+    """Return what the queue says of an ideation."""
+    if request is None:
+        # The hypothesis is stored before its request: who proposed it was told that it failed.
+        error = {"code": "NEVER_QUEUED", "message": "the request for ideas was lost; propose it again"}
+        nothing = dict.fromkeys(_SHOWN)
+        return {**nothing, "status": Status.FAILED.value, "error": error, "isOver": True}
+    is_over = request["status"] in FINAL and not request["logOpen"]
+    return {**{name: request[name] for name in _SHOWN}, "isOver": is_over}
+
+
+def _listed(hypothesis: Document, requests: Mapping[str, Document], counts: Mapping[str, int]) -> Document:
+    ideation = hypothesis["ideation"]
+    if ideation is None:
+        return {**hypothesis, "ideaCount": 0}
+    request_id = ideation["requestId"]
+    standing = _standing(requests.get(request_id))
+    return {**hypothesis, "ideation": ideation | standing, "ideaCount": counts.get(request_id, 0)}

@@ -13,6 +13,10 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Order, Slice, Wanted, read_page
 from control_plane.store.reads import COUNT_MAX
 
+HOURS_MAX: Final = 24
+
+LIVE_MAX: Final = 2_000
+
 _NEWEST: Final[Order] = (("startedAt", -1), ("_id", -1))
 
 
@@ -22,9 +26,17 @@ class Pods:
 
     db: Database
 
-    async def page(self, after: Sequence[Any] | None, limit: int, reported_since: datetime | None) -> Slice:
-        """Return a page of pods, the last started first; only those that reported since then, where asked."""
-        residual = {} if reported_since is None else {"reportedAt": {"$gte": reported_since}}
+    async def page(
+        self,
+        after: Sequence[Any] | None,
+        limit: int,
+        reported_since: datetime | None,
+        region: str | None = None,
+    ) -> Slice:
+        """Return a page of pods, the last started first; of a region, and reported since, where asked."""
+        residual: Document = {} if reported_since is None else {"reportedAt": {"$gte": reported_since}}
+        if region is not None:
+            residual["region"] = region
         wanted = Wanted(collection="pods", residual=residual, order=_NEWEST, after=after, limit=limit)
         return await read_page(self.db, wanted)
 
@@ -32,6 +44,29 @@ class Pods:
         """Return one pod."""
         async with answers():
             return await self.db.pods.find_one({"_id": pod_id})
+
+    async def samples(self, pod_id: str, since: datetime) -> list[Document]:
+        """Return what a pod had in use since then, the earliest first."""
+        first = f"{pod_id}/{since:%Y-%m-%dT%H}"
+        query = {"_id": {"$gte": first, "$lt": f"{pod_id}/9999"}, "podId": pod_id}
+        async with answers():
+            cursor = self.db.pod_telemetry.find(query).sort("_id", 1).limit(HOURS_MAX + 1)
+            hours = await cursor.to_list()
+        return [sample for hour in hours for sample in hour["samples"] if sample["at"] >= since]
+
+    async def attempts(self, pod_id: str, after: Sequence[Any] | None, limit: int) -> Slice:
+        """Return a page of the attempts that a pod has made, those of the newest runs first."""
+        wanted = Wanted(collection="attempts", leading={"pod": pod_id}, after=after, limit=limit)
+        return await read_page(self.db, wanted)
+
+    async def live(self, since: datetime) -> list[Document]:
+        """Return pods that reported since then, the latest first, at most `LIVE_MAX`."""
+        fields = ("state", "kinds", "region", "capabilities", "orders")
+        async with answers():
+            cursor = self.db.pods.find(
+                {"reportedAt": {"$gte": since}, "state": {"$ne": "stopped"}}, dict.fromkeys(fields, 1)
+            )
+            return await cursor.sort("reportedAt", -1).limit(LIVE_MAX).to_list()
 
     async def live_by_state(self, since: datetime) -> Mapping[str, int]:
         """Return how many pods that reported since then are in each state."""

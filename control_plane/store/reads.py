@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +11,7 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, read_page
 from control_plane.store.schema import QUEUES
 from control_plane.tree import NODE_TYPES
-from events.catalog import RunLog, type_of
+from events.catalog import RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.checkpoints import PREFIX
 from events.lifecycle import Status
 
@@ -18,8 +19,14 @@ COUNT_MAX: Final = 10_000
 CLASSES_MAX: Final = 200
 BESIDE_MAX: Final = 1_000
 NODE_EVENTS_MAX: Final = 10_000
+USAGE_EVENTS_MAX: Final = 100_000
+PROGRESS_EVENTS_MAX: Final = 60
+METRICS_MAX: Final = 5_000
+PICTURES_MAX: Final = 300
 CHECKPOINTS_MAX: Final = 2_000
 
+_SPOKEN: Final = ("data.message", "data.activity", "data.stage", "data.node", "data.name", "data.code")
+_SIEVES: Final = ("classKey",)  # no index gives them in the order of the list
 _INDEXED_ONLY: Final = ("words", "labelList", "idempotency")
 _ID_END: Final = "\uffff"
 _ARRIVAL: Final[Order] = (("position", 1),)
@@ -47,17 +54,19 @@ class RunReads:
         self, conditions: Mapping[str, Any], search: str | None, after: Sequence[Any] | None, limit: int
     ) -> Slice:
         """Return a page of runs, newest first; the first of `conditions` leads, the others are residual."""
-        filters: list[Document] = [{name: value} for name, value in conditions.items()]
+        filters: list[Document] = [{name: value} for name, value in conditions.items() if name not in _SIEVES]
         if search is not None:
-            filters.insert(0, matching(search))
-        residual: Document = {"$and": filters[1:]} if len(filters) > 1 else {}
+            # a hypothesis has few runs; what a word finds may be every second one
+            filters.insert(1 if "hypothesisId" in conditions else 0, matching(search))
+        sieves = filters[1:] + [{name: conditions[name]} for name in _SIEVES if name in conditions]
+        residual: Document = {"$and": sieves} if sieves else {}
         wanted = Wanted(
             collection="runs",
             leading=filters[0] if filters else {},
             residual=residual,
             after=after,
             limit=limit,
-            hidden=(*_INDEXED_ONLY, "journal"),
+            hidden=(*_INDEXED_ONLY, "journal", "notes"),
         )
         return await read_page(self.db, wanted)
 
@@ -69,6 +78,16 @@ class RunReads:
                 if document is not None:
                     return document
         return None
+
+    async def of_ids(self, run_ids: Sequence[str]) -> list[Document]:
+        """Return these runs and ideation requests, without what only one of them at a time needs."""
+        hidden: Document = dict.fromkeys((*_INDEXED_ONLY, "journal", "notes"), 0)
+        found: list[Document] = []
+        async with answers():
+            for collection in QUEUES:
+                cursor = self.db[collection].find({"_id": {"$in": list(run_ids)}}, hidden)
+                found += await cursor.to_list()
+        return found
 
     async def spec(self, run_id: str) -> Document | None:
         """Return what a run was asked to do."""
@@ -82,11 +101,38 @@ class RunReads:
             return await cursor.to_list()
 
     async def node_events(self, run_id: str) -> list[Document]:
-        """Return the events of a run's search tree."""
-        fields = {"type": 1, "attempt": 1, "sequence": 1, "data": 1}
+        """Return the events of a run's search tree, without what nodes wrote and printed."""
+        query = {"runId": run_id, "type": {"$in": list(NODE_TYPES)}}
         async with answers():
-            cursor = self.db.events.find({"runId": run_id, "type": {"$in": list(NODE_TYPES)}}, fields)
+            cursor = self.db.events.find(query, {"data.code": 0, "data.log_tail": 0})
             return await cursor.limit(NODE_EVENTS_MAX).to_list()
+
+    async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> list[Document]:
+        """Return the events of some nodes of a run's search tree, whole."""
+        query = {"runId": run_id, "type": {"$in": list(NODE_TYPES)}, "data.node": {"$in": list(nodes)}}
+        async with answers():
+            return await self.db.events.find(query).limit(NODE_EVENTS_MAX).to_list()
+
+    async def progress(self, run_id: str) -> list[Document]:
+        """Return the latest progress events of a run, the latest first."""
+        query = {"runId": run_id, "type": type_of(StageProgress)}
+        async with answers():
+            cursor = self.db.events.find(query).sort("position", -1).limit(PROGRESS_EVENTS_MAX)
+            return await cursor.to_list()
+
+    async def metrics(self, run_id: str, most: int) -> list[Document]:
+        """Return the latest numbers that a run measured, at most `most`, the latest first."""
+        query = {"runId": run_id, "type": type_of(StageMetric)}
+        wanted = {"data": 1, "position": 1}
+        async with answers():
+            cursor = self.db.events.find(query, wanted).sort("position", -1).limit(most)
+            return await cursor.to_list()
+
+    async def usage(self, run_ids: Sequence[str]) -> list[Document]:
+        """Return what runs have spent together, one document a model; None is the pods' own time."""
+        async with answers():
+            cursor = await self.db.events.aggregate(spent(run_ids), hint="by_type")
+            return await cursor.to_list()
 
     async def events(
         self,
@@ -94,6 +140,7 @@ class RunReads:
         *,
         event_type: str | None,
         levels: Sequence[str],
+        text: str | None,
         after: Sequence[Any] | None,
         limit: int,
         newest_first: bool,
@@ -102,18 +149,26 @@ class RunReads:
         leading: Document = {"runId": run_id}
         if event_type is not None or levels:
             leading["type"] = event_type or type_of(RunLog)
+        residual: Document = {}
+        if levels:  # a log line without a level is an `info`, as in the catalogue
+            residual["data.level"] = {"$in": [*levels, None] if "info" in levels else list(levels)}
+        if text is not None:
+            said = {"$regex": re.escape(text), "$options": "i"}
+            residual["$or"] = [{name: said} for name in _SPOKEN]
         wanted = Wanted(
             collection="events",
             leading=leading,
-            # a log line without a level is an `info`, as in the catalogue
-            residual={"data.level": {"$in": [*levels, None] if "info" in levels else list(levels)}}
-            if levels
-            else {},
+            residual=residual,
             order=_LATEST if newest_first else _ARRIVAL,
             after=after,
             limit=limit,
         )
         return await read_page(self.db, wanted)
+
+    async def events_of_ids(self, ids: Sequence[str]) -> list[Document]:
+        """Return these events of any run."""
+        async with answers():
+            return await self.db.events.find({"_id": {"$in": list(ids)}}).to_list()
 
     async def artifacts(self, run_id: str, after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of a run's artifacts, the latest attempt's first, by name."""
@@ -122,13 +177,18 @@ class RunReads:
         )
         return await read_page(self.db, wanted)
 
-    async def checkpoints(self, run_id: str, before: int) -> list[Document]:
-        """Return the checkpoints' artifacts of attempts before `before`, the latest attempt's first."""
-        query = {
-            "runId": run_id,
-            "attempt": {"$lt": before},
-            "name": {"$gte": PREFIX, "$lt": PREFIX + _ID_END},
-        }
+    async def artifacts_of_types(self, run_id: str, content_types: Sequence[str]) -> list[Document]:
+        """Return the artifacts of a run that are of these types, the latest attempt's first, by name."""
+        query = {"runId": run_id, "contentType": {"$in": list(content_types)}}
+        async with answers():
+            cursor = self.db.artifacts.find(query).sort(list(_BY_NAME)).limit(PICTURES_MAX)
+            return await cursor.to_list()
+
+    async def checkpoints(self, run_id: str, before: int | None) -> list[Document]:
+        """Return the checkpoints' artifacts of attempts before `before` (None: of all), the latest first."""
+        query: Document = {"runId": run_id, "name": {"$gte": PREFIX, "$lt": PREFIX + _ID_END}}
+        if before is not None:
+            query["attempt"] = {"$lt": before}
         async with answers():
             cursor = self.db.artifacts.find(query).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
             return await cursor.to_list()
@@ -138,12 +198,10 @@ class RunReads:
         async with answers():
             return await self.db.artifacts.find_one({"_id": artifact_id})
 
-    async def count(self, status: Status) -> int:
-        """Return how many runs have `status`, counted up to `COUNT_MAX`."""
+    async def count(self, status: Status, most: int = COUNT_MAX) -> int:
+        """Return how many runs have `status`, counted up to `most`."""
         async with answers():
-            return await self.db.runs.count_documents(
-                {"status": status.value}, limit=COUNT_MAX, hint="by_status"
-            )
+            return await self.db.runs.count_documents({"status": status.value}, limit=most, hint="by_status")
 
     async def newest(self, status: Status, limit: int) -> list[Document]:
         """Return the newest runs of `status`."""
@@ -182,6 +240,38 @@ class RunReads:
         for group in await cursor.to_list():
             return Waiting(collection, class_key, group["depth"], group["oldest"])
         return Waiting(collection, class_key, 0, None)
+
+
+def spent(run_ids: Sequence[str]) -> list[Document]:
+    """Return the aggregation of some runs' usage: one group for each model, and one for what names none.
+
+    A call is what names a model or counts tokens; one without a cost was not priced.
+    """
+    is_call = {
+        "$or": [{"$ne": [_or_null(name), None]} for name in ("model", "prompt_tokens", "completion_tokens")]
+    }
+    is_unpriced = {"$and": [is_call, {"$eq": [_or_null("cost_usd"), None]}]}
+    return [
+        {"$match": {"runId": {"$in": list(run_ids)}, "type": type_of(RunUsage)}},
+        {"$limit": USAGE_EVENTS_MAX},
+        {
+            "$group": {
+                "_id": _or_null("model"),
+                "events": {"$sum": 1},
+                "promptTokens": {"$sum": "$data.prompt_tokens"},
+                "completionTokens": {"$sum": "$data.completion_tokens"},
+                "costUsd": {"$sum": "$data.cost_usd"},
+                "gpuSeconds": {"$sum": "$data.gpu_s"},
+                "calls": {"$sum": {"$cond": [is_call, 1, 0]}},
+                "unpricedCalls": {"$sum": {"$cond": [is_unpriced, 1, 0]}},
+            }
+        },
+        {"$sort": {"_id": 1}},
+    ]
+
+
+def _or_null(name: str) -> Document:
+    return {"$ifNull": [f"$data.{name}", None]}
 
 
 def matching(search: str) -> Document:

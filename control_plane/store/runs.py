@@ -215,7 +215,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         review=document["review"] == "human",
         class_key=document["classKey"],
         claimed_by=document["claimedBy"],
-        lease=lease and Lease(lease["tokenHash"], lease["until"], lease["renewals"]),
+        lease=lease and Lease(lease["tokenHash"], lease["until"], lease["renewals"], lease.get("heard")),
         settled=settled and Settled(settled["outcome"], settled["last"]),
         log_open=bool(document["logOpen"]),
         log_incomplete=document["logIncomplete"] is not None,
@@ -224,6 +224,9 @@ def decode(document: Mapping[str, Any]) -> Run:
         validation=document["validation"],
         journal=tuple(decode_entry(entry) for entry in document["journal"]),
         hypothesis_id=document["hypothesisId"],
+        # Runs from before there were pauses and notes lack both.
+        paused=bool(document.get("paused")),
+        notes_count=len(document.get("notes") or ()),
     )
 
 

@@ -9,6 +9,7 @@ from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, answers
+from events.catalog import RunUsage, type_of
 from events.errors import ConfigError
 from events.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.lifecycle import Status
@@ -62,6 +63,8 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
         _index("by_label", ("labelList", _UP), ("_id", _DOWN)),
         _index("by_word", ("words", _UP), ("_id", _DOWN)),
+        # not partial: a partial filter by type makes a range over moments walk the whole index
+        _index("by_finish", ("finishedAt", _DOWN), ("status", _UP)),
         _index("idempotency", ("idempotency.key", _UP), unique=True,
                **_partial(**{"idempotency.key": {"$type": "string"}})),
     ),
@@ -74,17 +77,25 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
                **_partial(revision={"$exists": True})),
         _index("by_arrival", ("runId", _UP), ("position", _UP)),
         _index("by_type", ("runId", _UP), ("type", _UP), ("position", _UP)),
+        # money and GPU time of a day, from the keys alone
+        _index("by_usage", ("type", _UP), ("receivedAt", _UP), ("data.gpu_s", _UP), ("data.cost_usd", _UP),
+               **_partial(type=type_of(RunUsage))),
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
         _index("orphans", ("orphan", _UP), ("runId", _UP), **_partial(orphan=True)),
     ),
     "attempts": (
         _index("by_run", ("runId", _UP), ("attempt", _UP)),
+        _index("by_pod", ("pod", _UP), ("_id", _DOWN)),
         _index("watched", ("_id", _UP), ("watchedUntil", _UP), **_partial(watchedUntil={"$type": "date"})),
     ),
     "stages": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("order", _UP)),),
     "artifacts": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("name", _UP)),),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
-    "dead_letters": (_index("by_run", ("runId", _UP), ("_id", _DOWN)),),
+    "ideas": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
+    "dead_letters": (
+        _index("by_run", ("runId", _UP), ("_id", _DOWN)),
+        _index("by_time", ("at", _DOWN), ("code", _UP)),
+    ),
     "hypotheses": (_index("by_time", ("createdAt", _DOWN)),),
     "schedules": (
         _index("due", ("nextAt", _UP), **_partial(nextAt={"$type": "date"})),
@@ -94,6 +105,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
     ),
+    "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
 }  # fmt: skip
 
 

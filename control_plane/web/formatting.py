@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from markupsafe import Markup, escape
@@ -13,6 +13,19 @@ HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 SIZE_STEP: Final = 1024
+CENTS_SHOWN_MIN: Final = 0.0001
+TEXT_SHOWN_CHARS: Final = 20_000
+UNNAMED_CHARS_MAX: Final = 80
+# An idea's fields in the order in which people read them; the name stands above.
+IDEA_FIELDS: Final = (
+    "Title",
+    "Short Hypothesis",
+    "Abstract",
+    "Experiments",
+    "Related Work",
+    "Risk Factors and Limitations",
+    "Name",
+)
 
 # A sign beside the colour, so that no status is told by colour alone.
 SIGNS: Final = {
@@ -38,7 +51,18 @@ NEXT_STEPS: Final = {
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
     "CUDA_UNSUPPORTED_ARCH": "Install a PyTorch build that knows this GPU on the pod.",
     "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
+    "BUDGET_EXCEEDED": "What was found by then is kept; raise max_cost_usd or max_tokens and run it again.",
+    "NOT_AVAILABLE": "The message says what the pod lacks.",
     "CONFIG": "The message says what can be run; submit again with that.",
+    "NO_IDEA": "Say more in the idea or its context, or propose it again on a pod with a model key.",
+    "MODEL_UNREACHABLE": "Check OPENAI_BASE_URL and the network of the pod, then try again.",
+    "MODEL_TIMED_OUT": "The model's server was too slow; try again when it is less busy.",
+    "MODEL_RATE_LIMITED": "The model's server asks for fewer requests; try again later.",
+    "MODEL_QUOTA": "The account of the pod's key has no quota left; refill it, or use another key.",
+    "MODEL_UNAUTHORISED": "Check the pod's key; without any key the built-in researcher serves.",
+    "MODEL_REFUSED": "The model would not answer this; word the idea in another way, or use another model.",
+    "MODEL_MALFORMED": "The model did not answer in the form asked for; use a more capable one.",
+    "MODEL_CUT_OFF": "The model's answers were cut off; use one with more room for an answer.",
     "QUEUE_TIMEOUT": "Start a pod that serves this class, then retry.",
 }
 
@@ -57,12 +81,20 @@ def moment(text: str | None) -> Markup:
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(text, text[:19].replace("T", " "))
 
 
+def clock(text: str) -> str:
+    """Return a moment with its zone's distance from UTC (RFC 3339 text) as on a calendar and a clock."""
+    at = datetime.fromisoformat(text)
+    zone = "UTC" if at.utcoffset() == timedelta(0) else f"UTC{at.isoformat()[-6:]}"
+    return f"{at:%a} {at.day} {at:%b %Y, %H:%M} {zone}"
+
+
 def seconds(value: float | None) -> str:
     """Return a duration given in seconds."""
     if value is None:
         return "–"
     if value < MINUTE_S:
         return f"{value:.1f} s"
+    value = int(value)  # rounded, the last second of a minute would be its sixtieth
     if value < HOUR_S:
         return f"{value // MINUTE_S:.0f} min {value % MINUTE_S:.0f} s"
     if value < DAY_S:
@@ -93,6 +125,75 @@ def number(value: Any) -> str:
     return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def dollars(value: float) -> str:
+    """Return money: cents where that says enough, else four significant digits."""
+    if 0 < value < CENTS_SHOWN_MIN:
+        return f"< ${CENTS_SHOWN_MIN}"
+    return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4g}"
+
+
+def count(value: float) -> str:
+    """Return how many there are."""
+    return f"{value:,.0f}"
+
+
+def is_number(text: str) -> bool:
+    """Say whether a cell holds a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def words(name: str) -> str:
+    """Return the name of a field as words."""
+    spaced = name.replace("_", " ").strip()
+    return spaced[:1].upper() + spaced[1:]
+
+
+def counted(value: float, most: float) -> str:
+    """Return how many there are of what is counted up to `most`."""
+    return f"{count(value)}+" if value >= most else count(value)
+
+
+def sentence(text: str) -> str:
+    """Return a reason as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def cut(text: str) -> str:
+    """Return the beginning of a long text, and how much is left out."""
+    left = len(text) - TEXT_SHOWN_CHARS
+    return text if left <= 0 else f"{text[:TEXT_SHOWN_CHARS]}\n… {left:,} more characters"
+
+
+def idea_name(idea: Mapping[str, Any]) -> str:
+    """Return what people call an idea, whatever of it there is."""
+    for name in ("Title", "Name", "Short Hypothesis", "title", "name", "short_hypothesis"):
+        said = idea.get(name)
+        if isinstance(said, str) and said.strip():
+            return said.strip()[:UNNAMED_CHARS_MAX]
+    return "an idea without a name"
+
+
+def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what there is of an idea that was begun and not finalised: its name, why not, and its fields."""
+    idea = each.get("idea")
+    number, why = each.get("number"), each.get("why")
+    if not isinstance(idea, Mapping):
+        told = {name: value for name, value in each.items() if name not in ("idea", "number", "why")}
+        idea = told or None
+    name = idea_name(idea) if idea else f"idea {number}" if isinstance(number, int) else idea_name({})
+    return {"name": name, "why": why if isinstance(why, str) else "", "idea": idea}
+
+
+def idea_fields(idea: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the seven fields of an idea, also those that are empty, then whatever else it says."""
+    known = [(name, idea.get(name)) for name in IDEA_FIELDS]
+    return known + [(str(name), value) for name, value in idea.items() if name not in IDEA_FIELDS]
+
+
 def percent(value: float | None) -> str:
     """Return a fraction of one as a percentage."""
     return "–" if value is None else f"{value:.0%}"
@@ -110,6 +211,11 @@ def says(event: Mapping[str, Any]) -> str:
             return f"{data['stage']}: {data['name']} = {number(data['value'])}"
         case "ai.node.completed":
             return f"{data['node']}: {data.get('error') or number(data.get('metric'))}"
+        case "ai.run.usage":
+            tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
+            return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"
+        case "ai.ideation.generated":
+            return f"{len(data['ideas'])} ideas, {len(data.get('unfinished', []))} unfinished"
     for name in ("message", "summary", "plan", "name", "node", "stage", "verdict"):
         if data.get(name):
             return str(data[name])
@@ -125,9 +231,20 @@ FILTERS: Final = {
     "says": says,
     "status": status,
     "moment": moment,
+    "clock": clock,
     "seconds": seconds,
     "size": size,
     "number": number,
     "percent": percent,
     "lines": lines,
+    "dollars": dollars,
+    "count": count,
+    "words": words,
+    "sentence": sentence,
+    "counted": counted,
+    "is_number": is_number,
+    "cut": cut,
+    "idea_name": idea_name,
+    "idea_fields": idea_fields,
+    "unfinished": unfinished,
 }

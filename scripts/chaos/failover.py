@@ -36,6 +36,7 @@ def claimed_on_a_minority(cluster: Cluster) -> Race:
         plane = scene.replica()
         await scene.submit(plane)
         first, second = scene.hand("first"), scene.hand("second")
+        await first.look()  # connected, so that its claim comes before the old primary steps down
         deserted = cluster.primary()
         assert deserted is not None
         cluster.links.cut(deserted, "hole between members")

@@ -15,6 +15,7 @@ from control_plane.rescuer import Rescuer
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submitter
@@ -70,7 +71,7 @@ def build(
         documents=documents,
         projector=projector,
         ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
-        submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids),
+        submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),

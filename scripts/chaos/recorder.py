@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from events.errors import LeaseLost, Transient
-from events.pipe import Kept, Ready, Start
+from events.pipe import Kept, Note, Ready, Start
 from events.settlement import End
 from pod_worker.child import Exit, Listener
 from pod_worker.claim import Claim, Orders, Queue, WaitingClass
@@ -113,6 +113,9 @@ class RecordedChild:
 
     def answer(self, kept: Kept) -> None:
         self.child.answer(kept)
+
+    def tell(self, note: Note) -> None:
+        self.child.tell(note)
 
     def terminate(self) -> None:
         self._do("child terminated", self.child.terminate)

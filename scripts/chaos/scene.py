@@ -137,6 +137,10 @@ class Hand:
     outbox: Outbox
     claim: Claim | None = None
 
+    async def look(self) -> None:
+        """Look at the queue, and take nothing."""
+        await asyncio.to_thread(self.queue.waiting, CLASSES)
+
     async def take_run(self) -> bool:
         """Claim the head of the queue; False where nothing waits."""
         return await asyncio.to_thread(self._take_run)

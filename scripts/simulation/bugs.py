@@ -68,8 +68,8 @@ class UnfencedQueue(MongoQueue):
 class RunwideOutbox(WitnessedOutbox):
     """Goes on with the sequence of the run's last attempt on this disk."""
 
-    def open_attempt(self, run_id: str, attempt: int, *, token: str, source: str, collection: str) -> Attempt:
-        opened = super().open_attempt(run_id, attempt, token=token, source=source, collection=collection)
+    def open_attempt(self, run_id: str, attempt: int, **held: Any) -> Attempt:
+        opened = super().open_attempt(run_id, attempt, **held)
         earlier = [max(told) for name, told in self.ledger.told.items() if name[0] == run_id and told]
         if opened.last == 0 and earlier:
             self._write(

@@ -24,7 +24,7 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.outgoing import said
-from events.pipe import Checkpoint, Kept, Made, Ready, Start
+from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from pod_worker.child import Exit, Listener
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from scripts.simulation.kernel import Hub, Node, NodeClock
@@ -58,6 +58,7 @@ class SimulatedChild:
     begins: Callable[[SimulatedChild], None]
     run_id: str = ""
     attempt: int = 0
+    notes: int = 0
     _ready: Event = field(default_factory=Event)
     _changed: Event = field(default_factory=Event)
     _over: Event = field(default_factory=Event)
@@ -96,7 +97,7 @@ class SimulatedChild:
 
     def start(self, order: Start, listener: Listener) -> None:
         """Give the order."""
-        self.run_id, self.attempt = order.run_id, order.attempt
+        self.run_id, self.attempt, self.notes = order.run_id, order.attempt, len(order.notes)
         self._is_started = True
         self.begins(self)
         self.hub.spawn("pipeline", self.node, lambda: self._live(order, listener))
@@ -113,6 +114,14 @@ class SimulatedChild:
     def answer(self, kept: Kept) -> None:
         """Hear what became of a checkpoint; this pipeline does not wait for it."""
         self.ledger.counts["checkpoints kept" if kept.problem is None else "checkpoints dropped"] += 1
+
+    def tell(self, note: Note) -> None:
+        """Hear what a person wrote: each note once, in order."""
+        if note.number != self.notes + 1:
+            self.ledger.blame(
+                f"attempt {self.attempt} of {self.run_id} hears note {note.number} after {self.notes}"
+            )
+        self.notes = note.number
 
     def terminate(self) -> None:
         """Ask it to stop."""

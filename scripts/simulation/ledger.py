@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from events.catalog import Fact
 from events.outbox import Attempt, Intention, Outbox
@@ -89,10 +89,10 @@ class WitnessedOutbox(Outbox):
     ledger: Ledger
     disk: str
 
-    def open_attempt(self, run_id: str, attempt: int, *, token: str, source: str, collection: str) -> Attempt:
+    def open_attempt(self, run_id: str, attempt: int, **held: Any) -> Attempt:
         """Begin an attempt; its claim is in doubt no more."""
-        opened = super().open_attempt(run_id, attempt, token=token, source=source, collection=collection)
-        self.ledger.doubts.setdefault(self.disk, set()).discard(token)
+        opened = super().open_attempt(run_id, attempt, **held)
+        self.ledger.doubts.setdefault(self.disk, set()).discard(held["token"])
         return opened
 
     def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:

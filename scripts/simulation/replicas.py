@@ -18,6 +18,7 @@ from control_plane.rescuer import Rescuer
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submitter
@@ -138,7 +139,7 @@ class Replica:
         direct = DirectEvents(runs, events, clock, self.ids)
         return Parts(
             ingestor=Ingestor(runs, events, documents, projector, direct, clock, self.ids),
-            submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids),
+            submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, self.ids, clock),
             sweeper=Sweeper(runs, chronicler),
             catch_up=CatchUp(runs, events, projector, log_grace_s=LOG_GRACE_S),
@@ -222,6 +223,7 @@ class SimulatedIngest:
             tuple(Rejection(each.line, each.code, each.message, each.id) for each in answer.rejected),
             _names(answer.fenced),
             _names(answer.canceling),
+            _names(answer.steered),
         )
 
 

@@ -1,7 +1,7 @@
 """What earlier attempts of a run found out, and how checkpoints keep it.
 
 Law: a finished stage is taken over whole only behind stages that were taken over whole; a
-finished node, or a fresh seed, only for the very recipe that it was measured with. Whatever
+finished node, or a fresh seed, only for the very program that it was measured with. Whatever
 does not fit is measured again.
 """
 
@@ -15,12 +15,14 @@ import msgspec
 
 from stages.checkpoints import Restored
 from stages.context import Context
-from stages.experiment.recipe import Value
-from stages.experiment.record import Curve, StageRecord
+from stages.experiment.record import Curve, Setting, StageRecord
 from stages.experiment.tree import Node
+from stages.experiment.verdict import Verdict
+from stages.literature import Work
+from stages.space.claim import Direction
+from stages.space.data_sets import DataSet
 
 Scores = Mapping[str, float]
-Measured = tuple[Scores | None, Scores | None]
 
 COMPLETE: Final = "is_complete"
 
@@ -37,19 +39,46 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimState:
+    """What the first attempt chose to measure; the metric by its name."""
+
+    subject: str
+    metric: str
+    direction: Direction
+    data: DataSet
+    train_examples: int | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SearchState:
-    """A stage of the search so far; `record` once it is finished."""
+    """A stage of the search so far, from the program `root` on; `record` once it is finished.
+
+    `begun` are the nodes of the round under way, in their order, whether they are tried by now or not.
+    """
 
     tried: tuple[Tried, ...] = ()
+    begun: tuple[Node, ...] = ()
     record: StageRecord | None = None
+    claim: ClaimState | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a fresh seed gave for one arm, by its number in `FreshState.arms`; None where it failed."""
+
+    arm: int
+    seed: int
+    scores: Scores | None
 
 
 @dataclass(frozen=True, slots=True)
 class FreshState:
-    """Validation so far: both recipes, and what each fresh seed gave for them."""
+    """Validation so far: both programs, and what was measured for them."""
 
-    arms: tuple[Mapping[str, Value], Mapping[str, Value]]
-    measured: tuple[tuple[int, Measured], ...] = ()
+    arms: tuple[str, str]
+    measured: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +86,30 @@ class FigureState:
     """A finished figure: the names of its files, and the sentence below it."""
 
     name: str
-    image: str
+    images: tuple[str, ...]
     table: str
     caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class PaperState:
+    """A finished paper: what of the record only its own attempt knew, and what reviewers read."""
+
+    title: str
+    author: str
+    text: str
+    pages: int
+    level: str
+    setting: Setting
+    works: tuple[Work, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewState:
+    """The verdict of a review that is over."""
+
+    verdict: Verdict
 
 
 @dataclass(slots=True)
@@ -75,9 +125,18 @@ class Past:
         self.is_whole = self.is_whole and found is not None and bool(found.state.get(COMPLETE))
         if not self.is_whole or found is None:
             return None
-        made_by = f"the checkpoint of attempt {found.attempt}"
+        run = f" of run {found.from_run}" if found.from_run else ""
+        made_by = f"the checkpoint of attempt {found.attempt}{run}"
         self.context.log(f"{stage} is finished: resuming after it, from {made_by}")
         return found
+
+    def peek(self, stage: str, kind: type[T]) -> T | None:
+        """Return what a checkpoint holds, finished or not, without taking it for the run's next step."""
+        found = self.context.restored(stage)
+        try:
+            return None if found is None else msgspec.convert(found.state["found"], kind)
+        except (KeyError, msgspec.ValidationError):
+            return None  # whoever takes the step reads it again, and says so
 
     def read(self, found: Restored | None, kind: type[T]) -> T | None:
         """Return a checkpoint's state in types; one that another version wrote is no checkpoint."""

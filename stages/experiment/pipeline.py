@@ -1,7 +1,8 @@
-"""The experiment from idea to paper.
+"""The experiment from idea to verdict.
 
-Order: the four stages of the search, then validation, plots and paper; the paper states the
-verdict, so the measurement that decides comes before it. Test data stay sealed until validation.
+Order: the four stages of the search, the validation from fresh seeds, plots, paper, review. The
+paper states what was measured, so the measurement comes before it; the verdict weighs both, so it
+comes last. Test data stay sealed until validation, and their targets never leave this process.
 """
 
 from __future__ import annotations
@@ -9,80 +10,107 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-import torch
-
 from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
-from events.runs import TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
+from events.runs import STAGES, TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
 from stages.checkpoints import Restored
 from stages.context import Context, Stage
-from stages.experiment.claim import Claim, understand
-from stages.experiment.data import Data, Part, prepare
-from stages.experiment.device import device_name, prepare_device
-from stages.experiment.ledger import FigureState, FreshState, Measured, Past, Scores, SearchState, state_of
-from stages.experiment.metrics import QUALITY
-from stages.experiment.paper import verdict_line, write_paper
-from stages.experiment.plots import Picture, draw_all
+from stages.experiment.crew import Crew, Shift
+from stages.experiment.data import Data, find_data_set, prepare
+from stages.experiment.forest import Forest
+from stages.experiment.ledger import (
+    FigureState,
+    FreshState,
+    Measured,
+    PaperState,
+    Past,
+    ReviewState,
+    Scores,
+    SearchState,
+    state_of,
+)
+from stages.experiment.paper.numbers import Numbers, facts_to_say, numbers_of
+from stages.experiment.paper.press import Paper, name_author, write_paper
+from stages.experiment.paper.tracing import trace
+from stages.experiment.plots.drawing import draw_all, pictures_at_most
+from stages.experiment.plots.picture import Picture
+from stages.experiment.proposal import Proposal, Researcher
 from stages.experiment.record import Record, Setting, StageRecord, Verdicts, as_results
-from stages.experiment.renderer import check_renderer
-from stages.experiment.researcher import BuiltIn, Proposal, Researcher, recipe_of
-from stages.experiment.search import Search, StagePlan, is_fatal
+from stages.experiment.renderer import Renderer, find_renderer
+from stages.experiment.reviews import ENSEMBLE
+from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
+from stages.experiment.staff import Staff, hire, state_of_claim
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trial import Bench, run_trial
+from stages.experiment.trial import Bench, Judges, Trials, tidy, write_data, write_judges
 from stages.experiment.validation import Pair, judge
+from stages.experiment.verdict import Verdict, weigh
+from stages.experiment.witness import Witness
+from stages.literature import LookUpFailed, Work
+from stages.sandbox import JobLimits
+from stages.space.claim import Claim
+from stages.space.metrics import QUALITY
+from stages.space.understanding import file_named_in
 
-SEARCH_STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4")
-STAGES_TOTAL: Final = len(SEARCH_STAGES) + 3
+SEARCH_STAGES: Final = STAGES["experiment"][:4]
+STAGES_TOTAL: Final = len(STAGES["experiment"])
 DRAFTS: Final = 3
-PICTURES: Final = 5
+SEEDS_AT_ONCE: Final = 4  # fresh seeds of one execution: what a pod that dies may lose
+WORKS_MAX: Final = 8
+CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
+ARMS: Final = ("baseline", "intervention")
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """How much a preset spends."""
+class Effort:
+    """How much a preset spends; `repeats` are the seeds of a re-evaluation."""
 
     limits: Mapping[str, int]
     epochs: int
     repeats: int
     fresh_seeds: int
-    patience: int | None
 
 
-PRESETS: Final[Mapping[str, Budget]] = {
-    "quick": Budget(
-        limits={"Stage_1": 3, "Stage_2": 5, "Stage_3": 5, "Stage_4": 7},
-        epochs=20, repeats=2, fresh_seeds=7, patience=None,
+PRESETS: Final[Mapping[str, Effort]] = {
+    "quick": Effort(
+        limits={"Stage_1": 3, "Stage_2": 5, "Stage_3": 5, "Stage_4": 7}, epochs=20, repeats=3, fresh_seeds=7
     ),
-    "standard": Budget(
+    "standard": Effort(
         limits={"Stage_1": 20, "Stage_2": 12, "Stage_3": 12, "Stage_4": 18},
-        epochs=30, repeats=3, fresh_seeds=10, patience=None,
+        epochs=30,
+        repeats=5,
+        fresh_seeds=10,
     ),
-}  # fmt: skip
+}
 
 
 def run(context: Context) -> str:
     """Run the whole experiment; return one line that sums it up."""
+    witness = Witness(context.reporter)
+    context = replace(context, reporter=witness)
     spec = context.spec
     assert isinstance(spec, ExperimentSpec)
-    claim = understand(idea_of(spec.idea), spec.dataset)
-    budget = budget_of(spec)
-    researcher = BuiltIn(claim, spec.seed, budget.epochs)
-    return Experiment(context, spec, claim, budget, researcher, Past(context)).run()
+    folder = _own_folder(context.workspace)
+    renderer = find_renderer(folder)
+    data_set = find_data_set(spec.dataset or file_named_in(idea_of(spec.idea)), context.tools.data_sets)
+    effort = effort_of(spec)
+    past = Past(context)
+    staff = hire(context, spec, data_set, effort.epochs, past)
+    return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
 
 
-def budget_of(spec: ExperimentSpec) -> Budget:
-    """Return the preset's budget with the limits that the specification names."""
+def effort_of(spec: ExperimentSpec) -> Effort:
+    """Return the preset's effort with the limits that the specification names."""
     preset = PRESETS[spec.preset]
     limits = {name: _limit(spec.nodes, name) or preset.limits[name] for name in SEARCH_STAGES}
-    return Budget(limits, preset.epochs, preset.repeats, preset.fresh_seeds, preset.patience)
+    return replace(preset, limits=limits)
 
 
 def _limit(nodes: NodeLimits, stage: str) -> int | None:
@@ -100,70 +128,110 @@ class Experiment:
     """One run of the experiment by one researcher."""
 
     context: Context
+    witness: Witness
     spec: ExperimentSpec
-    claim: Claim
-    budget: Budget
-    researcher: Researcher
+    effort: Effort
+    staff: Staff
     past: Past
+    folder: Path
+    renderer: Renderer
+
+    @property
+    def claim(self) -> Claim:
+        return self.researcher.claim
+
+    @property
+    def researcher(self) -> Researcher:
+        return self.staff.researcher
 
     def run(self) -> str:
-        """Search, validate, draw and write."""
-        folder = _own_folder(self.context.workspace)
-        check_renderer(folder)
-        device = prepare_device()
-        claim = self.claim
-        data = prepare(claim.dataset, seed=self.spec.seed, train_examples=claim.train_examples)
-        self._announce(device)
-        bench = Bench(data.facts, data.visible.train, data.visible.validation, device, self.context.clock)
-        search = Search(
+        """Search, validate, draw, write and review."""
+        tools, claim = self.context.tools, self.claim
+        isolation = tools.sandbox.isolation()
+        gaps = f", which leaves open: {'; '.join(isolation.gaps)}" if isolation.gaps else ""
+        self.context.log(f"programs run isolated by {isolation.name}{gaps}")
+        data = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
+        self._announce(data)
+        limit_s = self.spec.program_limit_s
+        bench = Bench(
+            facts=data.facts,
+            data=write_data(self.folder / "data", data.visible),
+            sandbox=tools.sandbox,
+            limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
+            measured=frozenset({claim.metric.name, claim.selection.name, QUALITY[claim.task].name}),
+            epochs=self.effort.epochs,
+            device="cuda" if tools.gpus else "cpu",
+        )
+        crew = Crew(tools.slots, tools.gpus)
+        search = self._searcher(bench, data, crew)
+        with search.forest.kept(self.context, self.folder):
+            stages = self._search(search)
+        verdicts = self._validate(bench, crew, data, stages, search.used_seeds)
+        record = Record(
+            idea=idea_of(self.spec.idea),
+            claim=claim,
+            setting=self._setting(data),
+            stages=stages,
+            verdicts=verdicts,
+        )
+        pictures = self._draw(record, self.folder / "paper" / "plots")
+        paper = self._write(record, pictures, self.folder / "paper")
+        verdict = self._review(record, paper)
+        word = "supported" if verdict.verdict == "pass" else "refuted"
+        return f"{word}: {claim.sentence} {verdict.summary}"
+
+    def _announce(self, data: Data) -> None:
+        self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
+        self.context.log(f"claim: {self.claim.sentence}")
+        for note in (*self.claim.notes, *data.notes):
+            self.context.log(note)
+
+    # --- search -----------------------------------------------------------------------------
+
+    def _searcher(self, bench: Bench, data: Data, crew: Crew) -> Search:
+        judges = write_judges(self.folder / "data", "validation", data.visible.validation)
+        return Search(
             context=self.context,
             bench=bench,
+            judges=judges,
+            crew=crew,
             researcher=self.researcher,
-            metric=claim.selection,
-            quality=QUALITY[claim.task],
+            metric=self.claim.selection,
+            quality=QUALITY[self.claim.task],
+            naive=naive_of(bench, data.visible.train.targets, judges),
             seed=self.spec.seed,
-            repeats=self.budget.repeats,
-            folder=folder / "nodes",
+            repeats=self.effort.repeats,
+            folder=self.folder / "nodes",
+            check=self.staff.check,
+            forest=Forest(),
+            claim=state_of_claim(self.claim),
+            keeps_proposals=self.staff.is_dear,
         )
-        stages = self._search(search)
-        verdicts = self._validate(bench, data, stages, search.used_seeds)
-        setting = self._setting(data, device)
-        record = Record(idea_of(self.spec.idea), claim, setting, stages, verdicts)
-        pictures = self._draw(record, folder / "paper" / "plots")
-        self._write(record, pictures, folder / "paper")
-        word = "supported" if verdicts.judgement.verdict == "pass" else "refuted"
-        return f"{word}: {claim.sentence} {verdict_line(claim, verdicts.judgement)}"
-
-    def _announce(self, device: torch.device) -> None:
-        self.context.log(f"claim: {self.claim.sentence}")
-        for note in self.claim.notes:
-            self.context.log(note)
-        self.context.log(f"training on {device_name(device)}; seed {self.spec.seed}")
 
     def _search(self, search: Search) -> tuple[StageRecord, ...]:
         """Run the four stages; each starts from the best node of the one before."""
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
-            finished = self.past.read(self.past.finished(plan.name), SearchState)
-            if finished is not None and finished.record is not None:
-                search.take_over(finished.record)
-                records.append(finished.record)
+            finished = self.past.finished(plan.name)
+            state = self.past.read(finished, SearchState)
+            if finished is not None and state is not None and state.record is not None:
+                search.take_over(state.record, finished.attempt)
+                records.append(state.record)
                 continue
-            begun = self.past.read(self.context.restored(plan.name), SearchState) or SearchState()
+            begun = self.past.read(self.context.restored(plan.name), SearchState)
             with self.context.stage(plan.name, index=index, total=STAGES_TOTAL) as stage:
-                before = records[-1] if records else None
-                records.append(search.run(plan, stage, before, begun.tried))
+                records.append(search.run(plan, stage, records[-1] if records else None, begun))
         return tuple(records)
 
     def _plans(self) -> tuple[StagePlan, ...]:
-        researcher, limits = self.researcher, self.budget.limits
+        researcher, limits = self.researcher, self.effort.limits
 
         def nothing(tree: Tree) -> None:
             """Start nothing anew: the baseline is tuned from the node handed over."""
 
         def applied(tree: Tree) -> Proposal | None:
             assert tree.root is not None
-            return researcher.intervene(tree.root, tree)
+            return researcher.improve(tree.root, tree)
 
         def ablated(tree: Tree) -> Proposal | None:
             assert tree.root is not None
@@ -173,97 +241,112 @@ class Experiment:
             """Refine nothing: an ablation is read, not improved."""
 
         first = Policy(limit=limits["Stage_1"], drafts=DRAFTS, ends_when_working=True)
-        second = Policy(limit=limits["Stage_2"], drafts=0, keeps_root=True, patience=self.budget.patience)
+        second = Policy(limit=limits["Stage_2"], drafts=0, keeps_root=True, is_optional=True)
         third = Policy(limit=limits["Stage_3"], drafts=limits["Stage_3"])
-        fourth = Policy(limit=limits["Stage_4"], drafts=limits["Stage_4"])
+        fourth = Policy(limit=limits["Stage_4"], drafts=limits["Stage_4"], is_optional=True)
         return (
             StagePlan("Stage_1", first, researcher.draft, researcher.tune),
             StagePlan("Stage_2", second, nothing, researcher.tune),
-            StagePlan("Stage_3", third, applied, researcher.intervene),
+            StagePlan("Stage_3", third, applied, researcher.improve),
             StagePlan("Stage_4", fourth, ablated, done),
         )
 
+    # --- validation -------------------------------------------------------------------------
+
     def _validate(
-        self, bench: Bench, data: Data, stages: tuple[StageRecord, ...], used: set[int]
+        self, bench: Bench, crew: Crew, data: Data, stages: Sequence[StageRecord], used: set[int]
     ) -> Verdicts:
-        """Open the test data, and train both arms from fresh seeds."""
+        """Run both arms from fresh seeds, judged by the sealed test data."""
         arms = (stages[1].best, stages[2].best)
-        seeds = fresh_seeds(self.spec.seed, self.budget.fresh_seeds, used)
+        seeds = fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used)
         fresh = self._fresh(arms)
-        if self.past.finished("validation") is not None and all(seed in fresh for seed in seeds):
+        wanted = [(arm, seed) for arm in range(len(arms)) for seed in seeds if (arm, seed) not in fresh]
+        if self.past.finished("validation") is not None and not wanted:
             self.context.emit(ValidationAutoStarted())
-            return self._judged(seeds, fresh)
+            return self._judged(Stage("validation", self.context), seeds, fresh)
         with self.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
             self.context.emit(ValidationAutoStarted())
-            test = data.sealed.open()
-            for number, seed in enumerate(seeds):
-                stage.progress(number / len(seeds), f"fresh seed {number + 1} of {len(seeds)}, test data")
-                if seed not in fresh:
-                    one, two = (self._measured(bench, arm, test, seed) for arm in arms)
-                    fresh[seed] = (one, two)
+            judges = write_judges(self.folder / "data", "test", data.sealed.open())
+            total = len(arms) * len(seeds)
+            with Shift[Trials](crew) as shift:
+                for number, (arm, batch) in enumerate(_batches(wanted)):
+                    work = self._measurement(bench, judges, arms[arm], batch, number)
+                    shift.start(f"{arm}/{number}", work)
+                say = f"running both arms from {len(seeds)} fresh seeds, judged by test data"
+                stage.progress(len(fresh) / total, say)
+                for name, trials in shift.finished(lambda _: stage.progress(len(fresh) / total, say)):
+                    arm = int(name.partition("/")[0])
+                    fresh.update({(arm, trial.seed): trial.scores for trial in trials.trials})
+                    self._tell_failures(arms[arm], trials)
                     self._keep_fresh(arms, fresh, is_complete=False)
-                self._report(stage, fresh[seed], number + 1)
-            stage.progress(1.0, "judging the difference")
-            verdicts = self._judged(seeds, fresh)
+                    stage.progress(len(fresh) / total, say)
+            verdicts = self._judged(stage, seeds, fresh)
+            stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
             self._keep_fresh(arms, fresh, is_complete=True)
         return verdicts
 
-    def _fresh(self, arms: tuple[Node, Node]) -> dict[int, Measured]:
-        """Return what earlier attempts measured for these very recipes, by fresh seed."""
+    def _measurement(
+        self, bench: Bench, judges: Judges, node: Node, seeds: Sequence[int], number: int
+    ) -> Callable[[int | None], Trials]:
+        def measure(gpu: int | None) -> Trials:
+            self.staff.check()
+            folder = self.folder / "validation" / str(number)
+            trials = bench.run(node.code, seeds=seeds, judges=judges, folder=folder, gpu=gpu)
+            tidy(folder)
+            return trials
+
+        return measure
+
+    def _tell_failures(self, node: Node, trials: Trials) -> None:
+        for trial in trials.trials:
+            if trial.error is not None:
+                self.context.log(f"fresh seed {trial.seed}, {node.id}: {trial.error}", "warning")
+
+    def _fresh(self, arms: tuple[Node, Node]) -> dict[tuple[int, int], Scores | None]:
+        """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
         found = self.past.read(self.context.restored("validation"), FreshState)
-        if found is None or found.arms != (arms[0].params, arms[1].params):
+        if found is None or found.arms != (arms[0].code, arms[1].code):
             return {}
-        return dict(found.measured)
+        return {(each.arm, each.seed): each.scores for each in found.measured}
 
     def _keep_fresh(
-        self, arms: tuple[Node, Node], fresh: Mapping[int, Measured], *, is_complete: bool
+        self,
+        arms: tuple[Node, Node],
+        fresh: Mapping[tuple[int, int], Scores | None],
+        *,
+        is_complete: bool,
     ) -> None:
-        state = FreshState((arms[0].params, arms[1].params), tuple(fresh.items()))
+        measured = tuple(Measured(arm, seed, scores) for (arm, seed), scores in fresh.items())
+        state = FreshState((arms[0].code, arms[1].code), measured)
         self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
-    def _judged(self, seeds: Sequence[int], fresh: Mapping[int, Measured]) -> Verdicts:
-        """Judge both arms over the fresh seeds, and say the verdict."""
-        name = self.claim.metric.name
-        pairs = [
-            Pair(seed, one[name] if one else None, two[name] if two else None)
-            for seed, (one, two) in ((seed, fresh[seed]) for seed in seeds)
-        ]
-        measured = [fresh[seed] for seed in seeds]
-        verdicts = Verdicts(judge(pairs, self.claim.direction), _means(measured))
-        self.context.emit(
-            ValidationAutoCompleted(
-                verdict=verdicts.judgement.verdict,
-                summary=f"{self.claim.sentence} {verdict_line(self.claim, verdicts.judgement)}",
-                scores=verdicts.scores(self.claim),
-            )
-        )
-        return verdicts
+    def _judged(
+        self, stage: Stage, seeds: Sequence[int], fresh: Mapping[tuple[int, int], Scores | None]
+    ) -> Verdicts:
+        """Say every score of every fresh seed, and judge the difference of the claim's metric."""
+        for number, seed in enumerate(seeds, start=1):
+            for arm, name in enumerate(ARMS):
+                for metric, value in (fresh[arm, seed] or {}).items():
+                    stage.metric(f"test_{metric}_{name}", value, number)
+        metric = self.claim.metric.name
+        pairs = [Pair(seed, *((fresh[arm, seed] or {}).get(metric) for arm in (0, 1))) for seed in seeds]
+        means = _means([(fresh[0, seed], fresh[1, seed]) for seed in seeds])
+        return Verdicts(judge(pairs, self.claim.direction), means)
 
-    def _measured(self, bench: Bench, node: Node, test: Part, seed: int) -> Scores | None:
-        """Train a node's recipe from a fresh seed and score it on the test data; None if it diverged."""
-        try:
-            return run_trial(bench, recipe_of(node), judge=test, seed=seed).scores
-        except (ValueError, ArithmeticError, RuntimeError) as error:
-            if is_fatal(error):
-                raise
-            self.context.log(f"fresh seed {seed}, {node.id}: {type(error).__name__}: {error}", "warning")
-            return None
+    # --- plots, paper, review ---------------------------------------------------------------
 
-    def _report(self, stage: Stage, pair: Measured, step: int) -> None:
-        """Report both arms of one fresh seed, each metric that was measured."""
-        for arm, scores in zip(("baseline", "intervention"), pair, strict=True):
-            for name, value in (scores or {}).items():
-                stage.metric(f"test_{name}_{arm}", value, step)
-
-    def _setting(self, data: Data, device: torch.device) -> Setting:
+    def _setting(self, data: Data) -> Setting:
+        tools = self.context.tools
         return Setting(
             run_id=self.context.run_id,
             attempt=self.context.attempt,
             seed=self.spec.seed,
             preset=self.spec.preset,
-            repeats=self.budget.repeats,
-            epochs=self.budget.epochs,
-            device=device_name(device),
+            repeats=self.effort.repeats,
+            epochs=self.effort.epochs,
+            researcher=self.researcher.name,
+            isolation=tools.sandbox.isolation().name,
+            device=f"{tools.gpus} GPU" if tools.gpus else "CPU, 1 thread for each program",
             versions={
                 "python": platform.python_version(),
                 **{name: version(name) for name in REPORTED_LIBRARIES},
@@ -271,49 +354,176 @@ class Experiment:
             split=data.sizes,
             features=data.visible.train.features.shape[1],
             outputs=data.facts.outputs,
+            notes=data.notes,
         )
+
+    def _looked_up(self) -> tuple[Work, ...]:
+        """Return earlier publications on the claim, where there is an index that answers."""
+        literature = self.context.tools.literature
+        if literature is None:
+            return ()
+        try:
+            found = literature.search(f"{self.claim.subject} {self.claim.metric.title}", WORKS_MAX)
+        except LookUpFailed as failure:
+            self.context.log(f"no literature was looked up: {failure}", "warning")
+            return ()
+        self.context.log(f"the literature look-up found {len(found)} works")
+        return tuple(found)
 
     def _draw(self, record: Record, folder: Path) -> tuple[Picture, ...]:
         """Draw every figure, each kept with the data that drew it."""
         finished = self.past.finished("plots")
         figures = self.past.read(finished, list[FigureState])
         if finished is not None and figures is not None:
-            return tuple(_taken_over(each, finished, folder) for each in figures)
+            taken = tuple(_taken_over(each, finished, folder) for each in figures)
+            if finished.from_run is not None:  # whose artifacts are not this run's
+                self._keep_files(taken, folder)
+            return taken
         with self.context.stage("plots", index=6, total=STAGES_TOTAL) as stage:
             pictures: list[Picture] = []
-            for number, picture in enumerate(draw_all(record, folder), start=1):
-                stage.progress(number / PICTURES, f"drew {picture.name}")
-                self.context.keep(picture.image, f"plots/{picture.image.name}")
-                self.context.keep(picture.table, f"plots/{picture.table.name}")
+            total = pictures_at_most(record)
+            for picture in draw_all(record, folder):
+                stage.progress(len(pictures) / total, f"drew {picture.name}")
+                self._keep_files([picture], folder)
                 pictures.append(picture)
-            files = {path.name: path for each in pictures for path in (each.image, each.table)}
-            states = [FigureState(p.name, p.image.name, p.table.name, p.caption) for p in pictures]
+            # what the paper shows; the pictures of single nodes are artifacts, and nothing else needs them
+            shown = [each for each in pictures if not each.name.startswith("nodes/")]
+            files = {_flat(path, folder): path for each in shown for path in each.files}
+            states = [
+                FigureState(
+                    each.name,
+                    tuple(path.relative_to(folder).as_posix() for path in each.images),
+                    each.table.relative_to(folder).as_posix(),
+                    each.caption,
+                )
+                for each in shown
+            ]
             self.context.checkpoint("plots", state_of(states, is_complete=True), files)
-        return tuple(pictures)
+        return tuple(shown)
 
-    def _write(self, record: Record, pictures: tuple[Picture, ...], folder: Path) -> None:
+    def _keep_files(self, pictures: Sequence[Picture], folder: Path) -> None:
+        for path in (path for picture in pictures for path in picture.files):
+            self.context.keep(path, f"plots/{path.relative_to(folder).as_posix()}")
+
+    def _write(self, record: Record, pictures: Sequence[Picture], folder: Path) -> Paper:
         """Write the paper; its source and every number are kept beside it."""
-        if self.past.finished("paper") is not None:
-            return
+        folder.mkdir(parents=True, exist_ok=True)
+        finished = self.past.finished("paper")
+        state = self.past.read(finished, PaperState)
+        if finished is not None and state is not None:
+            record = replace(record, setting=state.setting, works=state.works)
+            self._say_numbers(record)
+            paper = _paper_taken_over(state, numbers_of(record), finished, folder)
+            if finished.from_run is not None:
+                self._keep_paper(record, paper, folder)
+            self._tell_paper(paper)  # whoever wrote it may have been lost before saying so
+            return paper
         with self.context.stage("paper", index=7, total=STAGES_TOTAL) as stage:
             self.context.emit(PaperStarted())
-            stage.progress(0.0, "writing and rendering")
-            paper = write_paper(record, pictures, folder)
-            results = folder / "results.json"
-            results.write_text(json.dumps(as_results(record), indent=1), encoding="utf-8")
-            for path in (paper.pdf, paper.source, paper.data, results):
-                self.context.keep(path, f"paper/{path.name}")
-            self.context.emit(PaperGenerated(name=f"paper/{paper.pdf.name}", title=paper.title[:TITLE_MAX]))
-            self.context.checkpoint("paper", state_of([], is_complete=True))
+            record = replace(record, works=self._looked_up())
+            self._say_numbers(record)
+            stage.progress(0.0, f"{self.researcher.name} writes")
+            prose = self.researcher.write(record)
+            stage.progress(0.5, "setting the pages")
+            paper = write_paper(record, prose, numbers_of(record), pictures, folder, self.renderer)
+            for warning in paper.warnings:
+                self.context.log(warning, "warning")
+            self._keep_paper(record, paper, folder)
+            files = {path.name: path for path in paper.files}
+            state = PaperState(
+                paper.title, paper.author, paper.text, paper.pages, paper.level, record.setting, record.works,
+                tuple(files),
+            )  # fmt: skip
+            self.context.checkpoint("paper", state_of(state, is_complete=True), files)
+            self._tell_paper(paper)
+        return paper
+
+    def _keep_paper(self, record: Record, paper: Paper, folder: Path) -> None:
+        """Keep the paper's files, and beside them everything that was measured."""
+        results = folder / "results.json"
+        results.write_text(json.dumps(as_results(record), indent=1), encoding="utf-8")
+        for path in (*paper.files, results):
+            self.context.keep(path, f"paper/{path.relative_to(folder).as_posix()}")
+
+    def _tell_paper(self, paper: Paper) -> None:
+        name = f"paper/{paper.pdf.name}"
+        self.context.emit(PaperGenerated(name=name, title=paper.title[:TITLE_MAX], pages=paper.pages))
+
+    def _say_numbers(self, record: Record) -> None:
+        """Say what the paper's numbers rest on, as far as nobody has said it."""
+        for fact in facts_to_say(record):
+            if not self.witness.has_heard(fact):
+                self.context.emit(fact)
+
+    def _review(self, record: Record, paper: Paper) -> Verdict:
+        """Trace the paper's numbers, let it be reviewed where somebody can, and say the verdict."""
+        state = self.past.read(self.past.finished("review"), ReviewState)
+        if state is not None:
+            self._tell(state.verdict)
+            return state.verdict
+        with self.context.stage("review", index=8, total=STAGES_TOTAL) as stage:
+            stage.progress(0.0, "tracing every number of the paper to its event")
+            traced = trace(paper.source.read_text(encoding="utf-8"), paper.numbers, self.witness)
+            stage.metric("numbers_traced", float(traced.count))
+            for each in traced.untraced:
+                self.context.log(f"the paper states {each}, which no event says", "error")
+            stage.progress(0.3, f"{self.researcher.name} reviews the paper")
+            reviews = self.researcher.review(paper.text, ENSEMBLE)
+            verdict = weigh(record, [str(each) for each in traced.untraced], traced.count, reviews)
+            self.context.checkpoint("review", state_of(ReviewState(verdict), is_complete=True))
+            self._tell(verdict)
+        return verdict
+
+    def _tell(self, verdict: Verdict) -> None:
+        self.context.emit(
+            ValidationAutoCompleted(verdict=verdict.verdict, summary=verdict.summary, scores=verdict.scores)
+        )
+
+
+def _batches(wanted: Sequence[tuple[int, int]]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return what is left to measure as (arm, seeds) of at most `SEEDS_AT_ONCE` seeds."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for arm in sorted({arm for arm, _ in wanted}):
+        seeds = [seed for other, seed in wanted if other == arm]
+        found += [
+            (arm, tuple(seeds[start : start + SEEDS_AT_ONCE]))
+            for start in range(0, len(seeds), SEEDS_AT_ONCE)
+        ]
+    return found
+
+
+def _flat(path: Path, folder: Path) -> str:
+    """Return a figure's file by a name that a checkpoint can have: one part, no folders."""
+    return path.relative_to(folder).as_posix().replace("/", ".")
 
 
 def _taken_over(figure: FigureState, finished: Restored, folder: Path) -> Picture:
     """Return a figure that an earlier attempt drew, its files where the paper looks for them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    image, table = (
-        Path(shutil.copy(finished.files[name], folder / name)) for name in (figure.image, figure.table)
+
+    def placed(name: str) -> Path:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(finished.files[_flat(target, folder)], target))
+
+    images = tuple(placed(name) for name in figure.images)
+    return Picture(figure.name, figure.caption, images, placed(figure.table))
+
+
+def _paper_taken_over(state: PaperState, numbers: Numbers, finished: Restored, folder: Path) -> Paper:
+    """Return a paper that an earlier attempt wrote, with its files."""
+    name_author(numbers, state.author)
+    files = {name: Path(shutil.copy(finished.files[name], folder / name)) for name in state.files}
+    return Paper(
+        title=state.title,
+        pdf=files["paper.pdf"],
+        source=files["paper.tex"],
+        text=state.text,
+        pages=state.pages,
+        level=state.level,
+        author=state.author,
+        numbers=numbers,
+        files=tuple(files.values()),
     )
-    return Picture(figure.name, image, table, figure.caption)
 
 
 def _own_folder(workspace: Path) -> Path:
@@ -328,7 +538,8 @@ def _means(measured: Sequence[tuple[Scores | None, Scores | None]]) -> dict[str,
     both = [(one, other) for one, other in measured if one is not None and other is not None]
     if not both:
         return {}
+    shared = [name for name in both[0][0] if all(name in one and name in other for one, other in both)]
     return {
         name: (fmean(one[name] for one, _ in both), fmean(other[name] for _, other in both))
-        for name in both[0][0]
+        for name in shared
     }

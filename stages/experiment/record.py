@@ -7,19 +7,41 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from events.runs import Idea
-from stages.experiment.claim import Claim
-from stages.experiment.recipe import Value
 from stages.experiment.tree import Node
-from stages.experiment.trial import Point
 from stages.experiment.validation import CONFIDENCE, Judgement
+from stages.literature import Work
+from stages.space.claim import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One epoch of a learning curve; losses are means."""
+
+    epoch: int
+    train_loss: float
+    watch_loss: float
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The learning curve of a node, averaged over its repeats."""
+    """The learning curve of a node; empty where its program reported none."""
 
     node: str
-    points: tuple[Point, ...]
+    points: tuple[Point, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A candidate of a stage's end, run again from several seeds of its own.
+
+    `values` are the selection metric on validation data, one a seed; `standard_error` is None for one seed.
+    """
+
+    node: str
+    seeds: tuple[int, ...]
+    values: tuple[float, ...]
+    mean: float
+    standard_error: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +55,13 @@ class StageRecord:
     reason: str
     ended: str
     curve: Curve
+    curves: tuple[Curve, ...] = ()
+    finalists: tuple[Finalist, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Under what conditions the run was made."""
+    """Under what conditions the run was made; `notes` say what the data lost or were given on the way."""
 
     run_id: str
     attempt: int
@@ -45,11 +69,14 @@ class Setting:
     preset: str
     repeats: int
     epochs: int
+    researcher: str
+    isolation: str
     device: str
     versions: Mapping[str, str]
     split: Mapping[str, int]
     features: int
     outputs: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +117,7 @@ class Record:
     setting: Setting
     stages: tuple[StageRecord, ...]
     verdicts: Verdicts
+    works: tuple[Work, ...] = ()  # earlier publications that a look-up found
 
     @property
     def baseline(self) -> Node:
@@ -105,11 +133,6 @@ class Record:
         """Return the record of one stage."""
         return next(stage for stage in self.stages if stage.name == name)
 
-    def has_intervention(self, node: Node) -> bool:
-        """Return whether `node` was trained with the intervention."""
-        off: Mapping[str, Value] = self.claim.intervention.off
-        return any(node.params[name] != value for name, value in off.items())
-
 
 def as_results(record: Record) -> dict[str, Any]:
     """Return every number of the run as plain data, for `results.json`."""
@@ -122,10 +145,10 @@ def as_results(record: Record) -> dict[str, Any]:
         },
         "claim": {
             "sentence": claim.sentence,
-            "intervention": claim.intervention.name,
+            "intervention": claim.subject,
             "metric": claim.metric.name,
             "direction": claim.direction,
-            "dataset": claim.dataset,
+            "dataset": claim.data.name,
             "train_examples": claim.train_examples,
             "selection_metric": claim.selection.name,
             "notes": list(claim.notes),

@@ -1,32 +1,42 @@
-"""Drives the search of one stage: asks the policy, asks the researcher, trains, reports.
+"""Drives the search of one stage: asks the policy, asks the researcher, runs programs, reports.
 
 Law: it is handed visible data only; a node that fails becomes a buggy node, never the run's end.
+A stage goes in rounds of a fixed width, so that the same seed makes the same search on a pod of
+any size: nodes of a round are chosen one after the other, run side by side, and join the tree in
+the order in which they were chosen.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Final
+from statistics import fmean, stdev
+from typing import Any, Final
 
-import torch
-
-from events.catalog import NodeCompleted, NodeCreated, NodeExecuting, NodeRestored, NodeSelectedBest
+from events.catalog import (
+    NodeCodeGenerated,
+    NodeCompleted,
+    NodeCreated,
+    NodeExecuting,
+    NodeRestored,
+    NodeSelectedBest,
+)
 from events.errors import PipelineError
 from stages.context import Context, Stage
-from stages.experiment.ledger import SearchState, Tried, state_of
-from stages.experiment.metrics import Metric, is_better, naive_quality
-from stages.experiment.recipe import described
-from stages.experiment.record import Curve, StageRecord
-from stages.experiment.researcher import Proposal, Researcher, recipe_of
+from stages.experiment.crew import Crew, Shift
+from stages.experiment.forest import Forest
+from stages.experiment.ledger import ClaimState, SearchState, Tried, state_of
+from stages.experiment.proposal import NoProposal, Proposal, Researcher
+from stages.experiment.record import Curve, Finalist, StageRecord
+from stages.experiment.scores import naive_quality
 from stages.experiment.seeds import seed_for
 from stages.experiment.tree import (
     ROOT,
     Action,
+    Chosen,
     Debug,
     Draft,
     Improve,
@@ -35,14 +45,17 @@ from stages.experiment.tree import (
     Policy,
     Stop,
     Tree,
+    Wait,
     choose,
     conclude,
 )
-from stages.experiment.trial import Bench, Point, Trial, run_trial
+from stages.experiment.trial import Bench, Judges, Trials, tidy
+from stages.space.metrics import Metric, is_better
 
-# Errors of the library or the device, not of the node: they end the run with their own code.
-_FATAL_WORDS: Final = ("CUDA", "cuda", "out of memory", "no kernel image")
-ERROR_MAX: Final = 500
+WIDTH: Final = 4  # nodes of a round
+FINALISTS: Final = 3
+SILENCES_MAX: Final = 3  # rounds in a row without a usable proposal, after which a stage ends
+LOG_CHARS: Final = 2_000
 
 Propose = Callable[[Node, Tree], Proposal | None]
 
@@ -59,77 +72,181 @@ class StagePlan:
 
 @dataclass(slots=True)
 class _Grown:
-    """What grows while a stage runs."""
+    """What grows while a stage runs; `begun` is the round under way, `silences` are the failures to propose since the last proposal."""
 
     tree: Tree
     closed: frozenset[str] = frozenset()
     tried: tuple[Tried, ...] = ()
+    begun: tuple[Node, ...] = ()
+    silences: tuple[NoProposal, ...] = ()
+
+    def begin(self, sprout: Node) -> None:
+        """Add a node to the round."""
+        self.begun = (*self.begun, sprout)
+        self.tree = self.tree.begun(sprout)
 
     def take(self, tried: Tried) -> None:
-        """Add a finished node."""
-        self.tree = self.tree.grown(tried.node)
+        """Keep the result of a node of the round."""
         self.tried = (*self.tried, tried)
 
-    def curve(self, node: Node) -> Curve | None:
-        """Return the learning curve of a node of this stage."""
-        return next((each.curve for each in self.tried if each.node.id == node.id), None)
+    def close_round(self) -> None:
+        """Let the round's nodes join the tree, in the order in which they were chosen."""
+        by_id = {each.node.id: each for each in self.tried}
+        before = tuple(each for each in self.tried if each.node.id not in {node.id for node in self.begun})
+        round_ = tuple(by_id[node.id] for node in self.begun)
+        self.tried = (*before, *round_)
+        self.tree = self.tree.grown(*(each.node for each in round_))
+        self.begun = ()
+
+    def curves(self) -> tuple[Curve, ...]:
+        """Return the learning curve of every node that has one."""
+        return tuple(each.curve for each in self.tried if each.curve is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Searches stage by stage; `used_seeds` remembers what validation must not use again."""
+    """Searches stage by stage; `used_seeds` remembers what validation must not use again.
+
+    `check` is called before each step and may end the run (a budget that is spent); `keeps_proposals`
+    says that proposals are dear, so that they outlive the pod.
+    """
 
     context: Context
     bench: Bench
+    judges: Judges
+    crew: Crew
     researcher: Researcher
     metric: Metric
     quality: Metric
+    naive: float
     seed: int
     repeats: int
     folder: Path
+    check: Callable[[], None]
+    forest: Forest
+    claim: ClaimState
+    keeps_proposals: bool = False
     used_seeds: set[int] = field(default_factory=set)
 
     def run(
-        self, plan: StagePlan, stage: Stage, root: StageRecord | None, known: Sequence[Tried] = ()
+        self, plan: StagePlan, stage: Stage, root: StageRecord | None, known: SearchState | None = None
     ) -> StageRecord:
         """Search one stage to its end. Raises `PipelineError` where it has no node to hand on.
 
-        `known` are nodes that an earlier attempt has tried: the search, which chooses the same
-        again, takes their results instead of training them.
+        `known` is how far an earlier attempt came: what it has tried is taken over, not executed again.
         """
-        ledger = {each.node.id: each for each in known}
         grown = _Grown(Tree(self.metric.higher_is_better, root.best if root else None))
-        chance = random.Random(seed_for(self.seed, plan.name, "policy"))  # noqa: S311 - a policy, no secret
-        while not isinstance(action := choose(grown.tree, plan.policy, grown.closed, chance.random()), Stop):
-            proposal = self._proposal(plan, action, grown.tree)
-            if proposal is None:
-                grown.closed |= {ROOT if isinstance(action, Draft) else action.node.id}
-            else:
-                sprout = _sprout(plan, action, grown.tree, proposal)
-                self._grow(grown, plan, stage, sprout, proposal, ledger.get(sprout.id))
+        if known is not None and (known.root, known.claim) == (_root(grown), self.claim):
+            self._take_up(grown, known)
+        while not isinstance(stop := self._round(grown, plan, stage), Stop):
+            pass
         outcome = conclude(grown.tree, plan.policy, plan.name)
         if isinstance(outcome, NoGoodNode):
+            if len(grown.silences) >= SILENCES_MAX:
+                last = grown.silences[-1]
+                message = f"{stop.reason}, the last time because {last}; {outcome.message}"
+                raise PipelineError(last.code, message, retryable=True)
             raise PipelineError(outcome.code, outcome.message)
-        stage.progress(1.0, f"{plan.name} ends: {action.reason}")
-        best = outcome.node
-        self.context.emit(
-            NodeSelectedBest(stage=plan.name, node=best.id, metric=best.metric, reason=outcome.reason)
-        )
-        curve = grown.curve(best) or (root.curve if root else None)
-        assert curve is not None
-        for point in curve.points:
-            stage.metric("best_train_loss", point.train_loss, point.epoch)
-            stage.metric("best_validation_loss", point.watch_loss, point.epoch)
-        record = StageRecord(
-            plan.name, plan.policy.limit, grown.tree.nodes, best, outcome.reason, action.reason, curve
-        )
-        self.context.checkpoint(plan.name, state_of(SearchState(grown.tried, record), is_complete=True))
+        finalists = self._evaluated_again(grown, plan, stage, outcome)
+        record = self._record(grown, plan, root, outcome, finalists, stop.reason)
+        stage.progress(1.0, f"{plan.name} ends: {stop.reason}")
+        self._announce(record, stage)
+        state = SearchState(grown.tried, (), record, self.claim, _root(grown))
+        self.context.checkpoint(plan.name, state_of(state, is_complete=True))
         return record
 
-    def take_over(self, record: StageRecord) -> None:
-        """Remember what a stage used that an earlier attempt has finished."""
+    def take_over(self, record: StageRecord, attempt: int) -> None:
+        """Say again what a stage found that an earlier attempt has finished, and remember its seeds."""
         for node in record.nodes:
             self._use_seeds(node)
+            self._say_restored(node, attempt)
+        for finalist in record.finalists:
+            self.used_seeds.update(finalist.seeds)
+        self._announce(record, Stage(record.name, self.context))
+
+    # --- rounds -----------------------------------------------------------------------------
+
+    def _take_up(self, grown: _Grown, known: SearchState) -> None:
+        """Put what earlier attempts tried into the tree; the round that was cut off stands open."""
+        open_ids = {node.id for node in known.begun}
+        finished = [each for each in known.tried if each.node.id not in open_ids]
+        for each in finished:
+            self._use_seeds(each.node)
+            self._say_restored(each.node, each.attempt)
+        grown.tried = tuple(finished)
+        grown.tree = grown.tree.grown(*(each.node for each in finished))
+        if not known.begun:
+            return
+        results = {each.node.id: each for each in known.tried}
+        for sprout in known.begun:
+            grown.begin(sprout)
+            tried = results.get(sprout.id)
+            if tried is None:
+                self._say_created(sprout)
+                continue
+            self._use_seeds(sprout)
+            self._say_restored(tried.node, tried.attempt)
+            grown.take(tried)
+
+    def _round(self, grown: _Grown, plan: StagePlan, stage: Stage) -> Stop | None:
+        """Choose and run the nodes of one round; return the stage's end where there is nothing to choose."""
+        limit = plan.policy.limit
+        done = {each.node.id for each in grown.tried}
+        with Shift[Tried](self.crew) as shift:
+            for sprout in grown.begun:
+                if sprout.id not in done:
+                    shift.start(sprout.id, self._execution(sprout))
+            stop = self._fill(grown, plan, stage, lambda node: shift.start(node.id, self._execution(node)))
+            if not grown.begun:
+                return stop
+            self._show(stage, grown, limit)
+            for _, tried in shift.finished(lambda left: self._show(stage, grown, limit, left)):
+                grown.take(tried)
+                self._keep(grown, plan)
+                self._say_completed(tried.node)
+                self._show(stage, grown, limit)
+        grown.close_round()
+        best = grown.tree.best(with_root=plan.policy.keeps_root)
+        if best is not None and best.metric is not None:
+            stage.metric(f"best_{self.metric.name}", best.metric, len(grown.tree.nodes))
+        return None
+
+    def _fill(
+        self, grown: _Grown, plan: StagePlan, stage: Stage, begin: Callable[[Node], None]
+    ) -> Stop | None:
+        """Choose nodes until the round is full, or until nothing more can be chosen before they are known."""
+        while len(grown.begun) < WIDTH:
+            self.check()
+            number = len(grown.tree.nodes) + len(grown.tree.pending)
+            chance = random.Random(seed_for(self.seed, plan.name, "policy", number)).random()  # noqa: S311 - a policy
+            action = choose(grown.tree, plan.policy, grown.closed, chance)
+            if isinstance(action, Wait | Stop):
+                return action if isinstance(action, Stop) else None
+            stage.progress(
+                len(grown.tree.nodes) / plan.policy.limit,
+                f"{self.researcher.name} thinks about node {number + 1} of at most {plan.policy.limit}",
+            )
+            try:
+                proposal = self._proposal(plan, action, grown.tree)
+            except NoProposal as silence:
+                self.context.log(f"no proposal for {_aim(action)}: {silence}", "warning")
+                if grown.begun:
+                    return None
+                grown.silences = (*grown.silences, silence)
+                if len(grown.silences) >= SILENCES_MAX:
+                    return Stop(f"the researcher gave no usable proposal {SILENCES_MAX} times in a row")
+                continue
+            grown.silences = ()
+            if proposal is None:
+                grown.closed |= {ROOT if isinstance(action, Draft) else action.node.id}
+                continue
+            sprout = _sprout(plan, action, grown.tree, proposal)
+            grown.begin(sprout)
+            self._say_created(sprout)
+            if self.keeps_proposals:
+                self._keep(grown, plan)
+            begin(sprout)
+        return None
 
     def _proposal(self, plan: StagePlan, action: Action, tree: Tree) -> Proposal | None:
         match action:
@@ -139,145 +256,240 @@ class Search:
                 return self.researcher.debug(node, tree)
             case Improve(node):
                 return plan.improve(node, tree)
-            case Stop():
-                raise AssertionError("a search that stopped proposes nothing")
+            case Wait() | Stop():
+                raise AssertionError("a search at rest proposes nothing")
 
-    def _grow(
+    def _keep(self, grown: _Grown, plan: StagePlan) -> None:
+        state = SearchState(grown.tried, grown.begun, None, self.claim, _root(grown))
+        self.context.checkpoint(plan.name, state_of(state, is_complete=False))
+
+    # --- execution --------------------------------------------------------------------------
+
+    def _execution(self, sprout: Node) -> Callable[[int | None], Tried]:
+        """Return the work of trying a node, for a slot of the crew."""
+
+        def execute(gpu: int | None) -> Tried:
+            self.context.emit(NodeExecuting(stage=sprout.stage, node=sprout.id))
+            self._use_seeds(sprout)
+            trials = self._run(sprout, [seed_for(self.seed, sprout.id, 0)], "tried", gpu)
+            return self._judged(sprout, trials)
+
+        return execute
+
+    def _run(self, node: Node, seeds: Sequence[int], purpose: str, gpu: int | None) -> Trials:
+        folder = self.folder / node.id / purpose
+        trials = self.bench.run(node.code, seeds=seeds, judges=self.judges, folder=folder, gpu=gpu)
+        tidy(folder)
+        return trials
+
+    def _judged(self, sprout: Node, trials: Trials) -> Tried:
+        """Return the node with what its program was worth."""
+        attempt, (trial,) = self.context.attempt, trials.trials
+        told = replace(sprout, seconds=round(trials.seconds, 3), log_tail=trials.log_tail[-LOG_CHARS:])
+        if trial.scores is None:
+            return Tried(replace(told, error=trial.error), None, attempt)
+        node = replace(
+            told,
+            scores=dict(trial.scores),
+            metric=trial.scores[self.metric.name],
+            works=is_better(self.quality, trial.scores[self.quality.name], self.naive),
+        )
+        return Tried(node, Curve(node.id, trial.curve) if trial.curve else None, attempt)
+
+    def _use_seeds(self, node: Node) -> None:
+        self.used_seeds.add(seed_for(self.seed, node.id, 0))
+
+    # --- the end of a stage -----------------------------------------------------------------
+
+    def _evaluated_again(
+        self, grown: _Grown, plan: StagePlan, stage: Stage, chosen: Chosen
+    ) -> tuple[Finalist, ...]:
+        """Run the best nodes again, each from several seeds of its own; one that fails now is left out."""
+        candidates = grown.tree.finalists(FINALISTS, with_root=plan.policy.keeps_root)
+        assert chosen.node in candidates or not candidates
+        found: dict[str, Finalist] = {}
+        with Shift[Finalist | str](self.crew) as shift:
+            for node in candidates:
+                shift.start(node.id, self._evaluation(plan, node))
+            say = f"evaluating {len(candidates)} candidates again from {self.repeats} seeds"
+            stage.progress(1.0, say)
+            for name, finalist in shift.finished(lambda left: stage.progress(1.0, f"{say}; {left} left")):
+                if isinstance(finalist, str):
+                    self.context.log(f"{name} failed when it was evaluated again: {finalist}", "warning")
+                else:
+                    found[name] = finalist
+        return tuple(found[node.id] for node in candidates if node.id in found)
+
+    def _evaluation(self, plan: StagePlan, node: Node) -> Callable[[int | None], Finalist | str]:
+        seeds = tuple(
+            seed_for(self.seed, plan.name, node.id, "again", number) for number in range(self.repeats)
+        )
+
+        def evaluate(gpu: int | None) -> Finalist | str:
+            self.used_seeds.update(seeds)
+            trials = self._run(node, seeds, f"again-{plan.name}", gpu)
+            if trials.error is not None:
+                return trials.error
+            values = tuple(each.scores[self.metric.name] for each in trials.trials if each.scores is not None)
+            error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+            return Finalist(node.id, seeds, values, fmean(values), error)
+
+        return evaluate
+
+    def _record(
         self,
         grown: _Grown,
         plan: StagePlan,
-        stage: Stage,
-        sprout: Node,
-        proposal: Proposal,
-        known: Tried | None,
-    ) -> None:
-        """Add one node: train it, or take what an earlier attempt found for the same recipe."""
-        number, limit = len(grown.tree.nodes) + 1, plan.policy.limit
-        if known is not None and known.node.params == sprout.params:
-            self._restore(grown, known)
-        else:
-            activity = f"training node {number} of {limit}: {described(proposal.changed)}"
-            self._try(grown, plan, stage, sprout, activity)
-        stage.progress(number / limit, f"finished node {number} of {limit}")
-        best = grown.tree.best(with_root=plan.policy.keeps_root)
-        if best is not None and best.metric is not None:
-            stage.metric(f"best_{self.metric.name}", best.metric, number)
-
-    def _restore(self, grown: _Grown, known: Tried) -> None:
-        node = known.node
-        self._use_seeds(node)
-        grown.take(known)
-        self.context.emit(
-            NodeRestored(
-                stage=node.stage,
-                node=node.id,
-                from_attempt=known.attempt,
-                plan=node.plan,
-                parent=node.parent,
-                params=dict(node.params),
-                buggy=node.buggy,
-                seconds=round(node.seconds, 3),
-                metric=node.metric,
-                metric_name=self.metric.name,
-                error=node.error,
+        root: StageRecord | None,
+        outcome: Chosen,
+        finalists: tuple[Finalist, ...],
+        ended: str,
+    ) -> StageRecord:
+        """Hand on the candidate with the best mean over its seeds; the single trial decides where none has one."""
+        best, reason = outcome.node, outcome.reason
+        if finalists:
+            first = max(finalists, key=lambda each: each.mean if self.metric.higher_is_better else -each.mean)
+            best = next(node for node in grown.tree.known if node.id == first.node)
+            reason = (
+                f"best mean validation metric over {_counted(len(first.seeds), 'seed')} among "
+                f"{_counted(len(finalists), 'candidate')} ({_counted(len(grown.tree.nodes), 'node')} tried)"
             )
+            if best == grown.tree.root:
+                reason = f"the node handed over stays: {reason}"
+        curves = grown.curves()
+        own = next((each for each in curves if each.node == best.id), None)
+        curve = own or (root.curve if root is not None and root.best.id == best.id else Curve(best.id))
+        return StageRecord(
+            name=plan.name,
+            limit=plan.policy.limit,
+            nodes=grown.tree.nodes,
+            best=best,
+            reason=reason,
+            ended=ended,
+            curve=curve,
+            curves=curves,
+            finalists=finalists,
         )
 
-    def _try(self, grown: _Grown, plan: StagePlan, stage: Stage, sprout: Node, activity: str) -> None:
-        """Train one node, and report it from its creation to its end; its end only when it is safe."""
-        emit = self.context.emit
-        emit(
+    # --- what is said -----------------------------------------------------------------------
+
+    def _show(self, stage: Stage, grown: _Grown, limit: int, left: int | None = None) -> None:
+        """Say how far the stage is, and which nodes run now."""
+        done = {each.node.id for each in grown.tried}
+        running = [node for node in grown.begun if node.id not in done]
+        finished = len(grown.tried)
+        activity = f"{finished} of at most {limit} nodes finished"
+        if running:
+            names = ", ".join(node.id for node in running)
+            activity += f"; runs {names}: {running[0].plan}"
+        stage.progress(finished / limit, activity[:500])
+
+    def _say_created(self, sprout: Node) -> None:
+        self.forest.begin(sprout)
+        self.context.emit(
             NodeCreated(
-                stage=plan.name,
+                stage=sprout.stage,
                 node=sprout.id,
                 plan=sprout.plan,
                 parent=sprout.parent,
                 params=dict(sprout.params),
             )
         )
-        stage.progress(len(grown.tree.nodes) / plan.policy.limit, activity)
-        emit(NodeExecuting(stage=plan.name, node=sprout.id))
-        node, curve = self._tried(sprout)
-        grown.take(Tried(node, curve, self.context.attempt))
-        self.context.checkpoint(plan.name, state_of(SearchState(grown.tried), is_complete=False))
-        emit(
-            NodeCompleted(
-                stage=plan.name,
+        self.context.emit(NodeCodeGenerated(stage=sprout.stage, node=sprout.id, code=sprout.code))
+
+    def _say_completed(self, node: Node) -> None:
+        self.forest.add(node)
+        self.context.emit(NodeCompleted(stage=node.stage, node=node.id, **self._outcome(node)))
+
+    def _say_restored(self, node: Node, attempt: int) -> None:
+        self.forest.add(node)
+        self.context.emit(
+            NodeRestored(
+                stage=node.stage,
                 node=node.id,
-                buggy=node.buggy,
-                seconds=round(node.seconds, 3),
-                metric=node.metric,
-                metric_name=self.metric.name,
-                error=node.error,
+                from_attempt=attempt,
+                plan=node.plan,
+                parent=node.parent,
+                params=dict(node.params),
+                code=node.code,
+                **self._outcome(node),
             )
         )
 
-    def _tried(self, sprout: Node) -> tuple[Node, Curve | None]:
-        """Train the node's repeats in a folder of its own; an error makes it buggy."""
-        folder = self.folder / sprout.id
-        folder.mkdir(parents=True)  # fails where anything lies there: no stale result is ever read
-        (folder / "recipe.json").write_text(json.dumps(dict(sprout.params), indent=1), encoding="utf-8")
-        begun_s = self.bench.clock.monotonic_s()
-        try:
-            trials = [self._trial(sprout, repeat) for repeat in range(self.repeats)]
-        except (ValueError, ArithmeticError, RuntimeError) as error:
-            if is_fatal(error):
-                raise
-            text = f"{type(error).__name__}: {error}"[:ERROR_MAX]
-            (folder / "error.txt").write_text(text, encoding="utf-8")
-            return replace(sprout, error=text, seconds=self.bench.clock.monotonic_s() - begun_s), None
-        seconds = self.bench.clock.monotonic_s() - begun_s
-        scores = mean_scores([trial.scores for trial in trials])
-        node = replace(
-            sprout,
-            scores=scores,
-            metric=scores[self.metric.name],
-            works=self._works(scores),
-            seconds=seconds,
+    def _outcome(self, node: Node) -> dict[str, Any]:
+        return {
+            "buggy": node.buggy,
+            "seconds": node.seconds,
+            "metric": node.metric,
+            "metric_name": self.metric.name,
+            "scores": dict(node.scores),
+            "error": node.error,
+            "log_tail": node.log_tail or None,
+        }
+
+    def _announce(self, record: StageRecord, stage: Stage) -> None:
+        """Say which node a stage hands on, every value of the re-evaluation, and the best learning curve."""
+        self.forest.choose(record)
+        for finalist in record.finalists:
+            for seed, value in zip(finalist.seeds, finalist.values, strict=True):
+                stage.metric(f"again_{self.metric.name}_{finalist.node}", value, seed)
+            stage.metric(f"again_mean_{finalist.node}", finalist.mean)
+            if finalist.standard_error is not None:
+                stage.metric(f"again_standard_error_{finalist.node}", finalist.standard_error)
+        first = next((each for each in record.finalists if each.node == record.best.id), None)
+        self.context.emit(
+            NodeSelectedBest(
+                stage=record.name,
+                node=record.best.id,
+                metric=record.best.metric,
+                reason=record.reason,
+                mean=first.mean if first else None,
+                standard_error=first.standard_error if first else None,
+                seeds=list(first.seeds) if first else [],
+            )
         )
-        curve = Curve(node.id, _mean_curve([trial.curve for trial in trials]))
-        (folder / "scores.json").write_text(json.dumps(scores, indent=1), encoding="utf-8")
-        return node, curve
-
-    def _trial(self, sprout: Node, repeat: int) -> Trial:
-        self._use_seeds(sprout)
-        seed = seed_for(self.seed, sprout.id, repeat)
-        return run_trial(self.bench, recipe_of(sprout), judge=self.bench.watch, seed=seed)
-
-    def _use_seeds(self, node: Node) -> None:
-        self.used_seeds.update(seed_for(self.seed, node.id, repeat) for repeat in range(self.repeats))
-
-    def _works(self, scores: Mapping[str, float]) -> bool:
-        naive = naive_quality(self.bench.facts.task, self.bench.train.targets, self.bench.watch.targets)
-        return is_better(self.quality, scores[self.quality.name], naive)
+        for point in record.curve.points:
+            stage.metric("best_train_loss", point.train_loss, point.epoch)
+            stage.metric("best_validation_loss", point.watch_loss, point.epoch)
 
 
-def is_fatal(error: Exception) -> bool:
-    """Return whether `error` tells of the machine and not of the node."""
-    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in _FATAL_WORDS)
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def mean_scores(scores: list[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each score."""
-    return {name: fmean(each[name] for each in scores) for name in scores[0]}
+def _root(grown: _Grown) -> str | None:
+    """Return the program from which a stage starts."""
+    return grown.tree.root.code if grown.tree.root else None
+
+
+def naive_of(bench: Bench, known: Any, judges: Judges) -> float:
+    """Return what the best constant answer reaches: a node that is not better does not work."""
+    return naive_quality(bench.facts.task, known, judges.targets)
+
+
+def _aim(action: Action) -> str:
+    match action:
+        case Draft():
+            return "a new start"
+        case Debug(node):
+            return f"a repair of {node.id}"
+        case Improve(node):
+            return f"an improvement of {node.id}"
+        case Wait() | Stop():
+            return "nothing"
 
 
 def _sprout(plan: StagePlan, action: Action, tree: Tree, proposal: Proposal) -> Node:
     """Return the node that `proposal` will become, not tried yet."""
     parent = action.node if isinstance(action, Debug | Improve) else tree.root
     return Node(
-        id=f"{plan.name}/{len(tree.nodes) + 1}",
+        id=f"{plan.name}/{len(tree.nodes) + len(tree.pending) + 1}",
         stage=plan.name,
         plan=proposal.plan,
-        params=proposal.recipe.params(),
+        code=proposal.code,
+        arm=proposal.arm,
+        params=dict(proposal.params),
         parent=parent.id if parent else None,
         debugs=action.node.debugs + 1 if isinstance(action, Debug) else 0,
         condition=proposal.condition,
-    )
-
-
-def _mean_curve(curves: list[tuple[Point, ...]]) -> tuple[Point, ...]:
-    return tuple(
-        Point(points[0].epoch, fmean(p.train_loss for p in points), fmean(p.watch_loss for p in points))
-        for points in zip(*curves, strict=True)
     )

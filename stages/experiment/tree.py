@@ -7,28 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
-from stages.experiment.recipe import Value
+from stages.space.recipe import Value
+
+Arm = Literal["baseline", "intervention"]
 
 ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One tried idea: what was changed, from where, and what came of it.
+    """One tried program: what was changed, from where, and what came of it.
 
-    `works` says that it answers better than a constant; `debugs` counts the repairs that led to
-    it; `condition` names what an ablation varies.
+    `code` is the whole program and `params` the choices in it that a reader should see; `arm` says
+    whether it has the intervention; `works` that it answers better than a constant; `debugs` counts
+    the repairs that led to it; `condition` names what an ablation varies.
     """
 
     id: str
     stage: str
     plan: str
-    params: Mapping[str, Value]
+    code: str
+    arm: Arm = "baseline"
+    params: Mapping[str, Value] = field(default_factory=dict)
     parent: str | None = None
     metric: float | None = None
     error: str | None = None
+    log_tail: str = ""
     works: bool = False
     seconds: float = 0.0
     debugs: int = 0
@@ -43,21 +49,41 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The nodes of one stage in the order they were tried; `root` came from the stage before."""
+    """The nodes of one stage in the order they were tried; `root` came from the stage before.
+
+    `pending` are nodes under way: they count, and nothing is known of them yet.
+    """
 
     higher_is_better: bool
     root: Node | None = None
     nodes: tuple[Node, ...] = ()
+    pending: tuple[Node, ...] = ()
 
-    def grown(self, node: Node) -> Tree:
-        """Return the tree with one node more."""
-        return replace(self, nodes=(*self.nodes, node))
+    @property
+    def known(self) -> tuple[Node, ...]:
+        """Return every node that must not be proposed again, the root first."""
+        root = (self.root,) if self.root else ()
+        return (*root, *self.nodes, *self.pending)
+
+    def begun(self, node: Node) -> Tree:
+        """Return the tree with one node more under way."""
+        return replace(self, pending=(*self.pending, node))
+
+    def grown(self, *nodes: Node) -> Tree:
+        """Return the tree in which the nodes under way have become `nodes`."""
+        return replace(self, nodes=(*self.nodes, *nodes), pending=())
 
     def best(self, *, with_root: bool = False, working: bool = False) -> Node | None:
         """Return the good node with the best metric; among equals the one tried first."""
         nodes = (self.root, *self.nodes) if with_root and self.root else self.nodes
         good = [node for node in nodes if not node.buggy and (node.works or not working)]
         return min(good, key=self._rank, default=None)
+
+    def finalists(self, count: int, *, with_root: bool = False) -> tuple[Node, ...]:
+        """Return the best nodes that work, at most `count`, the best first."""
+        nodes = (self.root, *self.nodes) if with_root and self.root else self.nodes
+        good = [node for node in nodes if not node.buggy and node.works]
+        return tuple(sorted(good, key=self._rank)[:count])
 
     def _rank(self, node: Node) -> float:
         assert node.metric is not None
@@ -70,7 +96,7 @@ class Policy:
 
     `keeps_root`: the best node of the stage before stays a candidate. `ends_when_working`: the
     stage is done once every draft was tried and a node works. `patience`: nodes without a new
-    best after which the stage ends.
+    best after which the stage ends. `is_optional`: where no node is good, the root is handed on.
     """
 
     limit: int
@@ -80,6 +106,7 @@ class Policy:
     keeps_root: bool = False
     ends_when_working: bool = False
     patience: int | None = None
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,41 +129,52 @@ class Improve:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be decided before the nodes under way are known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The stage is over."""
 
     reason: str
 
 
-Action = Draft | Debug | Improve | Stop
+Action = Draft | Debug | Improve | Wait | Stop
 
 
 def choose(tree: Tree, policy: Policy, closed: frozenset[str], chance: float) -> Action:
     """Decide the next step. `closed` holds what has nothing left to propose; `chance` is in [0, 1)."""
-    tried = len(tree.nodes)
-    if tried >= policy.limit:
-        return Stop(f"all {policy.limit} nodes were tried")
+    if len(tree.nodes) + len(tree.pending) >= policy.limit:
+        return _at_rest(tree, f"all {policy.limit} nodes were tried")
     broken = _repairable(tree, policy, closed)
     if broken is not None and (chance < policy.debug_share or not _others(tree, policy, closed)):
         return Debug(broken)
     if _may_draft(tree, policy, closed):
         return Draft()
+    if policy.ends_when_working and tree.pending:
+        return Wait()
     if policy.ends_when_working and tree.best(working=True) is not None:
         return Stop("every draft was tried and one works")
     if policy.patience is not None and _since_best(tree, policy) >= policy.patience:
-        return Stop(f"the last {policy.patience} nodes brought nothing better")
+        return _at_rest(tree, f"the last {policy.patience} nodes brought nothing better")
     parent = _best_open(tree, policy, closed)
     if parent is not None:
         return Improve(parent)
-    return Stop("nothing is left to propose")
+    return _at_rest(tree, "nothing is left to propose")
+
+
+def _at_rest(tree: Tree, reason: str) -> Wait | Stop:
+    """Return the stage's end, or that nodes under way may change it."""
+    return Wait() if tree.pending else Stop(reason)
 
 
 def _may_draft(tree: Tree, policy: Policy, closed: frozenset[str]) -> bool:
     """Return whether another start is wanted: the usual number, and more while nothing works."""
     if ROOT in closed:
         return False
-    drafted = sum(node.debugs == 0 and _is_draft(tree, node) for node in tree.nodes)
-    lacking = policy.ends_when_working and tree.best(working=True) is None
+    drafted = sum(node.debugs == 0 and _is_draft(tree, node) for node in (*tree.nodes, *tree.pending))
+    lacking = policy.ends_when_working and not tree.pending and tree.best(working=True) is None
     return drafted < policy.drafts or lacking
 
 
@@ -146,7 +184,7 @@ def _is_draft(tree: Tree, node: Node) -> bool:
 
 def _repairable(tree: Tree, policy: Policy, closed: frozenset[str]) -> Node | None:
     """Return the first buggy leaf that may still be repaired."""
-    parents = {node.parent for node in tree.nodes}
+    parents = {node.parent for node in (*tree.nodes, *tree.pending)}
     return next(
         (
             node
@@ -199,16 +237,16 @@ class NoGoodNode:
 def conclude(tree: Tree, policy: Policy, stage: str) -> Chosen | NoGoodNode:
     """Decide what a stage that stopped hands on."""
     tried = len(tree.nodes)
+    best = tree.best(with_root=policy.keeps_root, working=True)
+    if policy.is_optional and tree.root is not None and best in (None, tree.root):
+        return Chosen(tree.root, f"none of the {tried} nodes of {stage} was better than the node handed over")
     if tried and all(node.buggy for node in tree.nodes):
         last = tree.nodes[-1].error or "no reason given"
         return NoGoodNode("ALL_NODES_BUGGY", f"all {tried} nodes of {stage} are buggy; the last one: {last}")
-    best = tree.best(with_root=policy.keeps_root, working=True)
     if best is None:
         return NoGoodNode(
             "MAX_ITERATIONS",
             f"{stage} tried {tried} of {policy.limit} nodes without one that answers better than a constant",
         )
-    if best == tree.root:
-        return Chosen(best, f"none of the {tried} nodes of {stage} was better than the node handed over")
     good = sum(not node.buggy for node in tree.nodes)
     return Chosen(best, f"best validation metric of {good} good nodes ({tried} tried)")

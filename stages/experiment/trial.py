@@ -1,170 +1,272 @@
-"""One trial: the networks of a recipe are trained, and what they answer is scored.
+"""One trial: a program is run in the sandbox from several seeds, and what it answers is scored here.
 
-Law: the same recipe, data and seed give the same numbers on the same machine; only the
-seconds differ.
+Law: a program is told the targets of the rows it learns from and watches, never of those that
+judge it. Every answer is checked before it counts, and what a program says of itself (seconds,
+parameters, curve) is bounded by what was seen from outside.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Final
 
+import msgspec
 import numpy as np
-import torch
-from torch import nn
+from numpy.typing import NDArray
 
-from events.clock import Clock
-from stages.experiment.data import Facts, Part
-from stages.experiment.metrics import PROBABILITY_MIN, Floats, class_scores, value_scores
-from stages.experiment.network import build
-from stages.experiment.recipe import Recipe
-from stages.experiment.seeds import seed_for
-from stages.experiment.training import BestWeights, Diverged, Training, WeightAverage, rows_of
+from stages.experiment.data import Facts, Part, Visible
+from stages.experiment.record import Point
+from stages.experiment.scores import Floats, class_scores, value_scores
+from stages.sandbox import Ended, Job, JobLimits, Sandbox
 
-MEMBERS_MAX: Final = 50
-TEMPERATURES: Final = np.exp(np.linspace(-2.0, 2.0, 161))
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What a trial works with: the rows it learns from, those it watches, and the device."""
-
-    facts: Facts
-    train: Part
-    watch: Part
-    device: torch.device
-    clock: Clock
+ANSWER_BYTES_MAX: Final = 1 << 30
+REPORT_BYTES_MAX: Final = 2 << 20
+SUM_TOLERANCE: Final = 1e-3  # how far a row of probabilities may be from one
+POINTS_MAX: Final = 5_000
+POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
+ERROR_CHARS: Final = 500
+SCRIPT: Final = "runner.py"
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One epoch of a learning curve."""
+class Mistake(ValueError):
+    """What a program did wrong, in words for people."""
 
+
+class _Point(msgspec.Struct, frozen=True):
     epoch: int
     train_loss: float
     watch_loss: float
 
 
+class _Report(msgspec.Struct, frozen=True):
+    """What a program says of one seed."""
+
+    error: str | None = None
+    training_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    parameters: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    curve: Annotated[list[_Point], msgspec.Meta(max_length=POINTS_MAX)] = []
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one training run measured on the rows it was judged by."""
+    """What a program measured from one seed; `error` in the place of scores."""
 
-    scores: Mapping[str, float]
-    curve: tuple[Point, ...]
+    seed: int
+    scores: Mapping[str, float] | None = None
+    curve: tuple[Point, ...] = ()
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
-    """One trained network: its loss and its answers per epoch, and its last answers."""
+class Trials:
+    """What came of one execution: a trial a seed, how long it took, and the end of what was printed."""
 
-    train_losses: tuple[float, ...]
-    watched: tuple[Floats, ...]
-    judged: Floats
+    trials: tuple[Trial, ...]
     seconds: float
-    parameters: int
+    log_tail: str = ""
+
+    @property
+    def error(self) -> str | None:
+        """Return why the first seed that failed did so; None where none failed."""
+        return next((each.error for each in self.trials if each.error is not None), None)
 
 
-def run_trial(bench: Bench, recipe: Recipe, *, judge: Part, seed: int) -> Trial:
-    """Train by `recipe` from `seed`, and score the result on `judge`.
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """The rows that judge: a file with their features, and their targets, which stay outside."""
 
-    Raises `Diverged`, or `ValueError` for a recipe that makes no sense.
-    """
-    if not 1 <= recipe.members <= MEMBERS_MAX:
-        raise ValueError(f"an ensemble of {recipe.members} networks is out of range")
-    seeds = [seed, *(seed_for(seed, "member", number) for number in range(1, recipe.members))]
-    members = [_train_member(bench, recipe, judge=judge, seed=each) for each in seeds]
-    scores = _scores(bench.facts, _mean([member.judged for member in members]), judge)
-    scores["training_seconds"] = sum(member.seconds for member in members)
-    scores["parameters"] = float(sum(member.parameters for member in members))
-    if not all(math.isfinite(score) for score in scores.values()):
-        raise Diverged("a score is not a finite number")
-    return Trial(scores, _curve(bench, members))
+    features: Path
+    targets: NDArray[Any]
 
 
-def _train_member(bench: Bench, recipe: Recipe, *, judge: Part, seed: int) -> _Member:
-    torch.manual_seed(seed)  # initial weights and dropout
-    network = build(recipe, bench.facts, bench.train.features.shape[1]).to(bench.device)
-    training = Training(
-        network, recipe, rows_of(bench.train, bench.facts, bench.device), bench.facts, seed=seed
-    )
-    average, best = WeightAverage(network, recipe.weight_average), BestWeights()
-    losses: list[float] = []
-    watched: list[Floats] = []
-    seconds = 0.0
-    for _ in range(training.epochs):
-        begun_s = bench.clock.monotonic_s()
-        losses.append(training.epoch(average.follow))
-        seconds += bench.clock.monotonic_s() - begun_s
-        with average.applied():
-            watched.append(_answers(bench.facts, _outputs(network, bench.watch, bench.device)))
-            if recipe.early_stop:
-                best.see(network, _loss(bench.facts, watched[-1], bench.watch))
-    with average.applied():
-        best.restore(network)
-        temperature = _temperature(network, bench) if recipe.temperature else 1.0
-        judged = _answers(bench.facts, _outputs(network, judge, bench.device) / temperature)
-    count = sum(weights.numel() for weights in network.parameters())
-    return _Member(tuple(losses), tuple(watched), judged, seconds, count)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Where programs are tried: the data that they see, the sandbox, and the limits of one seed."""
 
+    facts: Facts
+    data: Path
+    sandbox: Sandbox
+    limits: JobLimits
+    measured: frozenset[str]  # the scores without which a trial is worth nothing
+    epochs: int
+    device: str
 
-def _outputs(network: nn.Module, part: Part, device: torch.device) -> Floats:
-    """Return the raw outputs of `network` for every row of `part`."""
-    network.eval()
-    with torch.no_grad():
-        outputs: torch.Tensor = network(torch.from_numpy(part.features).to(device))
-    return outputs.double().cpu().numpy()
-
-
-def _answers(facts: Facts, outputs: Floats) -> Floats:
-    """Return class probabilities, or values in the target's own unit."""
-    if facts.task == "regression":
-        values: Floats = outputs[:, 0] * facts.target_scale + facts.target_mean
-        return values
-    powers = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-    probabilities: Floats = powers / powers.sum(axis=1, keepdims=True)
-    return probabilities
-
-
-def _temperature(network: nn.Module, bench: Bench) -> float:
-    """Return the temperature with the lowest loss on the watched rows."""
-    if bench.facts.task != "classification":
-        raise ValueError("temperature scaling needs class probabilities")
-    outputs = _outputs(network, bench.watch, bench.device)
-    losses = [_loss(bench.facts, _answers(bench.facts, outputs / each), bench.watch) for each in TEMPERATURES]
-    return float(TEMPERATURES[int(np.argmin(losses))])
-
-
-def _loss(facts: Facts, answers: Floats, part: Part) -> float:
-    """Return the mean loss: negative log-likelihood, or squared error in standardised units."""
-    if facts.task == "regression":
-        return float((((answers - part.targets) / facts.target_scale) ** 2).mean())
-    picked = answers[np.arange(len(part)), part.targets]
-    return float(-np.log(np.clip(picked, PROBABILITY_MIN, 1.0)).mean())
-
-
-def _scores(facts: Facts, answers: Floats, part: Part) -> dict[str, float]:
-    if not np.isfinite(answers).all():
-        raise Diverged("the network answers with numbers that are not finite")
-    if facts.task == "regression":
-        return value_scores(answers, part.targets)
-    return class_scores(answers, part.targets)
-
-
-def _curve(bench: Bench, members: Sequence[_Member]) -> tuple[Point, ...]:
-    """Return the learning curve; of an ensemble, that of its mean answer."""
-    epochs = range(len(members[0].train_losses))
-    return tuple(
-        Point(
-            epoch + 1,
-            float(np.mean([member.train_losses[epoch] for member in members])),
-            _loss(bench.facts, _mean([member.watched[epoch] for member in members]), bench.watch),
+    def run(
+        self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
+    ) -> Trials:
+        """Run `code` in `folder`, which must be new, once a seed; the folder's results are kept there."""
+        assert seeds
+        folder.mkdir(parents=True)  # fails where anything lies there: no stale result is ever read
+        self._lay_out(folder, code, seeds, judges)
+        limits = replace(
+            self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
         )
-        for epoch in epochs
+        ended = self.sandbox.run(
+            Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
+        )
+        trials = tuple(self._trial(folder, seed, judges, ended) for seed in seeds)
+        return Trials(trials, ended.seconds, ended.log_tail)
+
+    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
+        job = {
+            "seeds": list(seeds),
+            "kind": self.facts.task,
+            "outputs": self.facts.outputs,
+            "image_side": self.facts.image_side,
+            "blank": self.facts.blank,
+            "epochs": self.epochs,
+            "device": self.device,
+            "data": str(self.data),
+            "judge": str(judges.features),
+        }
+        (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        (folder / "program.py").write_text(code, encoding="utf-8", errors="replace")
+        runner = files("stages.experiment").joinpath(SCRIPT).read_text(encoding="utf-8")
+        (folder / SCRIPT).write_text(runner, encoding="utf-8")
+
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended) -> Trial:
+        try:
+            report = _read_report(folder / f"report-{seed}.json", ended)
+            if report.error is not None:
+                return Trial(seed, error=_shown(report.error))
+            answers = self._answers(folder / f"answers-{seed}.npy", len(judges.targets))
+            scores = _scores(self.facts, answers, judges.targets)
+            scores |= _reported(report, ended)
+            if missing := self.measured - scores.keys():
+                raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
+        except Mistake as mistake:
+            return Trial(seed, error=_shown(str(mistake)))
+        return Trial(seed, scores, _curve(report))
+
+    def _answers(self, file: Path, rows: int) -> Floats:
+        """Return a program's answers, checked. Raises `Mistake`."""
+        shape = (rows, self.facts.outputs) if self.facts.task == "classification" else (rows,)
+        answers = _read_array(file)
+        if answers.shape == (rows, 1) and shape == (rows,):
+            answers = answers[:, 0]
+        if answers.shape != shape:
+            raise Mistake(f"the answers have shape {answers.shape}; {shape} is wanted")
+        if not np.isfinite(answers).all():
+            raise Mistake("the program answers with numbers that are not finite")
+        if self.facts.task == "regression":
+            return answers
+        sums = answers.sum(axis=1)
+        if answers.min() < 0 or np.abs(sums - 1.0).max() > SUM_TOLERANCE:
+            raise Mistake("class probabilities must be 0 or more and add up to 1 in each row")
+        probabilities: Floats = answers / sums[:, None]
+        return probabilities
+
+
+def write_data(folder: Path, visible: Visible) -> Path:
+    """Write the rows that programs may learn from and watch; return the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "data.npz"
+    np.savez(
+        file,
+        train_features=visible.train.features,
+        train_targets=visible.train.targets,
+        watch_features=visible.watch.features,
+        watch_targets=visible.watch.targets,
     )
+    return file
 
 
-def _mean(answers: Sequence[Floats]) -> Floats:
-    mean: Floats = np.mean(np.stack(answers), axis=0)
-    return mean
+def write_judges(folder: Path, name: str, part: Part) -> Judges:
+    """Write the features of the rows that judge; their targets stay in this process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.npy"
+    np.save(file, part.features, allow_pickle=False)
+    return Judges(file, part.targets)
+
+
+def tidy(folder: Path) -> None:
+    """Remove a finished job's folder: its results are read, and a pod's disk is small."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read_report(file: Path, ended: Ended) -> _Report:
+    if ended.how != "finished" and not _is_plain(file):
+        raise Mistake(_how(ended))
+    try:
+        return msgspec.json.decode(_read(file, REPORT_BYTES_MAX), type=_Report)
+    except msgspec.MsgspecError as error:
+        raise Mistake(f"the program's report cannot be read: {error}") from error
+
+
+def _how(ended: Ended) -> str:
+    """Return how a program ended that left no report, with its own last words where it failed by itself."""
+    words = ended.message or f"the program {ended.how.replace('_', ' ')}"
+    last = ended.log_tail.strip().rpartition("\n")[2].strip()
+    return f"{words}: {last}" if ended.how == "exited" and last else words
+
+
+def _read_array(file: Path) -> Floats:
+    if not _is_plain(file):
+        raise Mistake("the program left no answers")
+    if file.stat().st_size > ANSWER_BYTES_MAX:
+        raise Mistake(f"the answers are larger than {ANSWER_BYTES_MAX} bytes")
+    try:
+        # mapped, not loaded: what the header promises is looked at before any memory is taken
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError, SyntaxError) as error:
+        raise Mistake(f"the answers cannot be read: {error}") from error
+    if found.dtype.kind not in "fiub":
+        raise Mistake(f"the answers are no numbers but {found.dtype}")
+    answers: Floats = np.array(found, dtype=np.float64)
+    return answers
+
+
+def _read(file: Path, bytes_max: int) -> bytes:
+    if not _is_plain(file):
+        raise Mistake("the program left no report")
+    with file.open("rb") as stream:
+        content = stream.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise Mistake(f"{file.name} is larger than {bytes_max} bytes")
+    return content
+
+
+def _is_plain(file: Path) -> bool:
+    """Return whether a plain file is there: a link could lead out of the job's folder."""
+    return file.is_file() and not file.is_symlink()
+
+
+def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, float]:
+    scores = value_scores(answers, targets) if facts.task == "regression" else class_scores(answers, targets)
+    if not all(math.isfinite(score) for score in scores.values()):
+        raise Mistake("a score is not a finite number")
+    return scores
+
+
+def _reported(report: _Report, ended: Ended) -> dict[str, float]:
+    """Return what only the program can know, as far as it is possible."""
+    scores: dict[str, float] = {}
+    if report.training_seconds is not None:
+        if report.training_seconds > ended.seconds:
+            raise Mistake("the program says that it trained for longer than it ran")
+        scores["training_seconds"] = report.training_seconds
+    if report.parameters is not None:
+        scores["parameters"] = float(report.parameters)
+    return scores
+
+
+def _curve(report: _Report) -> tuple[Point, ...]:
+    """Return the learning curve that a program told, thinned evenly where it is long."""
+    points = [
+        Point(each.epoch, each.train_loss, each.watch_loss)
+        for each in report.curve
+        if math.isfinite(each.train_loss) and math.isfinite(each.watch_loss)
+    ]
+    step = math.ceil(len(points) / POINTS_KEPT) or 1
+    return tuple(points[::step])
+
+
+def _shown(text: str) -> str:
+    clean = "".join(letter if letter.isprintable() else " " for letter in text)
+    return clean[:ERROR_CHARS] or "no reason given"

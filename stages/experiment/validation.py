@@ -15,7 +15,7 @@ from typing import Final
 from scipy.special import stdtrit
 
 from events.catalog import Verdict
-from stages.experiment.claim import Direction
+from stages.space.claim import Direction
 
 CONFIDENCE: Final = 0.95
 SEEDS_MIN: Final = 3
@@ -23,7 +23,7 @@ SEEDS_MIN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both arms trained from one fresh seed; None where a training diverged."""
+    """Both arms trained from one fresh seed; None where a training gave no result."""
 
     seed: int
     baseline: float | None
@@ -73,7 +73,7 @@ def judge(pairs: Sequence[Pair], direction: Direction) -> Judgement:
     kept = tuple(pairs)
     lost = len(pairs) - len(differences)
     if lost or interval is None:
-        return Judgement("fail", f"{lost} of {len(pairs)} pairs of trainings diverged", interval, kept)
+        return Judgement("fail", f"{lost} of {len(pairs)} pairs of trainings gave no result", interval, kept)
     supported = interval.low > 0 if direction == "increase" else interval.high < 0
     if supported:
         return Judgement("pass", "the interval lies wholly on the claimed side of zero", interval, kept)

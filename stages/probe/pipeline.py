@@ -46,12 +46,17 @@ def run(context: Context) -> str:
 
 
 def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
-    """Spread exactly `spec.events` events over `spec.seconds`: progress, metric, log, in turn."""
+    """Spread exactly `spec.events` events over `spec.seconds`: progress, metric, log, in turn.
+
+    Besides, each note that a person wrote is told once.
+    """
     never = threading.Event()
     begun_s = clock.monotonic_s()
+    read = 0
     for number in range(1, spec.events + 1):
         due_s = begun_s + spec.seconds * number / spec.events
         _wait_until(due_s, clock, never)
+        read = read_notes(stage.context, read)
         match number % 3:
             case 1:
                 stage.progress(number / spec.events, f"event {number} of {spec.events}")
@@ -60,6 +65,15 @@ def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
             case _:
                 stage.context.log(f"probe event {number} of {spec.events}")
     _wait_until(begun_s + spec.seconds, clock, never)
+    read_notes(stage.context, read)
+
+
+def read_notes(context: Context, read: int) -> int:
+    """Log every note but the first `read`; return how many there are."""
+    notes = context.notes.all()
+    for note in notes[read:]:
+        context.log(f"read note {note.number}, by {note.by}: {note.text}")
+    return len(notes)
 
 
 def write_artifact(path: Path, size_bytes: int) -> None:

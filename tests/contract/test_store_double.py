@@ -230,12 +230,23 @@ def test_a_moment_is_cut_to_milliseconds_and_an_integer_stays_one(pair: Pair) ->
         )
 
 
+def test_a_list_grows_at_its_end_and_begins_with_the_document(pair: Pair) -> None:
+    def sample(each: Any, memory: float) -> Any:
+        update = {"$push": {"samples": {"memoryMib": memory}}, "$setOnInsert": {"podId": "p"}}
+        return each.attempts.update_one({"_id": "p/hour"}, update, upsert=True)
+
+    for memory in (1.0, 2.0):
+        pair.both(lambda each, given=memory: sample(each, given))
+    found = pair.both(lambda each: each.attempts.find_one({"_id": "p/hour"}))
+    assert found["samples"] == [{"memoryMib": 1.0}, {"memoryMib": 2.0}]
+
+
 def test_what_the_double_does_not_know_it_refuses_by_name() -> None:
     double = sync_database(ReplicaSet(SystemClock().now), "test")
     double.runs.insert_one({"_id": "a", "list": [1]})
     for ask, named in (
         (lambda: double.runs.find_one({"a": {"$regex": "x"}}), "$regex"),
-        (lambda: double.runs.update_one({}, {"$push": {"a": 1}}), "$push"),
+        (lambda: double.runs.update_one({}, {"$push": {"a": {"$each": [1]}}}), "$push"),
         (lambda: double.runs.update_one({}, [{"$set": {"a": {"$zip": {}}}}]), "$zip"),
         (lambda: double.runs.update_one({}, [{"$replaceWith": {}}]), "$replaceWith"),
         (lambda: double.runs.aggregate([{"$lookup": {}}]), "$lookup"),

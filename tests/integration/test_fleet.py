@@ -95,16 +95,3 @@ def test_a_killed_worker_leaves_no_child_and_delivers_the_rest_when_it_comes_bac
     fleet.start_worker()
     until(lambda: fleet.run(run_id)["lastEventSeq"] >= before)
     assert fleet.run(run_id)["attempt"] == 1  # the lease is not over: nobody else may have it yet
-
-
-def test_an_ideation_request_says_that_it_is_not_available(fleet: Any, until: Any) -> None:
-    fleet.start_worker(mode="ideation")
-    body = {"title": "t", "idea": "i", "enable_ideation": True}
-    made = fleet.client.post("/api/hypotheses", json=body).json()
-
-    def ideation() -> dict[str, Any]:
-        found: dict[str, Any] = fleet.client.get(f"/api/hypotheses/{made['id']}").json()["ideation"]
-        return found
-
-    until(lambda: ideation()["status"] == "FAILED")
-    assert ideation()["error"]["code"] == "NOT_AVAILABLE"

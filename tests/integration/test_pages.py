@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from matplotlib.figure import Figure
+from playwright.sync_api import Browser, Page
+
+from events.catalog import NodeCreated, RunStarted, StageStarted
+from tests.integration.files import keep
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -19,20 +23,9 @@ PATHS = (
     "/runs/{run}/events",
     "/hypotheses",
     "/hypotheses/{hypothesis}",
+    "/reviews",
     "/pods",
 )
-FLAGS = (
-    "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run", "--disable-quic",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert found, "no Chromium: on Debian, as root: apt-get install -y chromium"
-    with sync_playwright() as driver:
-        yield driver.chromium.launch(executable_path=found, args=list(FLAGS))
 
 
 @pytest.fixture
@@ -41,19 +34,6 @@ def made(fleet: Any) -> dict[str, str]:
     body = {"title": HOSTILE[:200].replace("\x1b", ""), "idea": "Dropout improves accuracy on iris"}
     answer = fleet.client.post("/api/hypotheses", json=body).json()
     return {"hypothesis": answer["id"], "run": answer["run_id"]}
-
-
-@pytest.fixture(params=[True, False], ids=["with JavaScript", "without JavaScript"])
-def page(request: pytest.FixtureRequest, browser: Browser, fleet: Any) -> Iterator[Page]:
-    context = browser.new_context(base_url=fleet.url, java_script_enabled=request.param)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
-    yield opened
-    context.close()
-    assert complaints == []
 
 
 def test_every_page_loads_without_a_complaint_and_shows_hostile_text_as_text(
@@ -91,11 +71,11 @@ def test_filters_stand_in_the_address_and_survive_a_reload(
 ) -> None:
     fleet.submit("probe")
     page.goto("/runs")
-    page.get_by_label("Kind").select_option("probe")
+    page.get_by_role("combobox", name="Kind").select_option("probe")
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**kind=probe**")
     page.reload()
-    assert page.get_by_label("Kind").input_value() == "probe"
+    assert page.get_by_role("combobox", name="Kind").input_value() == "probe"
     assert page.locator("tbody tr").count() == 1
 
 
@@ -110,8 +90,8 @@ def test_a_run_is_canceled_by_its_button(page: Page, fleet: Any, made: dict[str,
 def test_a_hypothesis_is_proposed_by_the_form(page: Page, fleet: Any) -> None:
     page.goto("/hypotheses")
     page.get_by_label("Title").fill("Mine")
-    page.get_by_label("Idea").fill("Dropout improves accuracy on iris")
-    page.get_by_role("button", name="Propose and run").click()
+    page.get_by_label("Idea", exact=True).fill("Dropout improves accuracy on iris")
+    page.get_by_role("button", name="Propose").click()
     page.wait_for_url("**/hypotheses/0*")
     assert page.locator("tbody tr").count() == 1
 
@@ -125,20 +105,30 @@ def test_a_change_arrives_without_a_reload(browser: Browser, fleet: Any, made: d
     page.close()
 
 
-def test_a_plot_of_a_run_is_shown(browser: Browser, fleet: Any) -> None:
-    fleet.start_worker()
-    nodes = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 1, "Stage_4": 1}
-    spec = {"idea": "Dropout improves accuracy on iris", "preset": "quick", "nodes": nodes}
-    run_id = fleet.submit("experiment", spec=spec)
-    run = fleet.wait_for(run_id, "COMPLETED", limit_s=180)
-    assert run["validation"]["verdict"] in ("pass", "fail")
-    assert [stage["status"] for stage in run["stages"]] == ["COMPLETED"] * 7
+def test_pictures_of_a_run_stand_with_what_they_show(
+    browser: Browser, fleet: Any, by_hand: Callable[[str, str], Any]
+) -> None:
+    run_id = fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
+    hand = by_hand("runs", "experiment/cpu/any")
+    hand.say(
+        RunStarted(), StageStarted(stage="Stage_1"), NodeCreated(stage="Stage_1", node="Stage_1/1", plan="x")
+    )
+    drawn = BytesIO()
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1])
+    figure.savefig(drawn, format="png")
+    for name in ("plots/comparison.png", "plots/stages/Stage_1.png", "plots/nodes/Stage_1-1.png"):
+        keep(hand, name, drawn.getvalue())
     page = browser.new_page(base_url=fleet.url)
     page.goto(f"/runs/{run_id}")
+    for details in page.locator("details").all():
+        details.evaluate("(each) => { each.open = true }")
     for picture in page.locator(".gallery img").all():
         picture.scroll_into_view_if_needed()
         page.wait_for_function(
             "(image) => image.complete && image.naturalWidth > 100", arg=picture.element_handle()
         )
-    assert page.locator(".gallery img").count() == 5
+    assert page.locator(".gallery img").count() == 3
+    assert page.locator("section:has(> h2:text-is('Figures')) img").count() == 1
+    assert page.locator("table.nodes .gallery img").get_attribute("alt") == "plots/nodes/Stage_1-1.png"
     page.close()

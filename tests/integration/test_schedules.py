@@ -148,7 +148,9 @@ async def test_a_replica_that_dies_at_any_step_leaves_one_run_to_the_next(
         else:
             schedules = DiesAfter(schedules, step, answered=answered)
         submitter = first.deps.submitter
-        dying = Scheduler(schedules, Submitter(submitter.runs, queue, submitter.store, submitter.ids))
+        dying = Scheduler(
+            schedules, Submitter(submitter.runs, queue, submitter.store, submitter.ids, submitter.reads)
+        )
         with pytest.raises(Died):
             await dying.run_once()
         await second.scheduler.run_once()
@@ -221,10 +223,10 @@ async def test_an_outage_is_caught_up_as_the_schedule_wants(database_url: str) -
 async def test_a_paused_schedule_rests_and_goes_on_with_the_next_slot(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         await only.add("nightly", cron="@daily")
-        await only.agenda.pause("nightly", paused=True)
+        await only.agenda.pause("nightly", paused=True, by="test")
         assert (await only.schedule("nightly"))["nextAt"] is None
         assert await only.scheduler.run_once() == 0
-        await only.agenda.pause("nightly", paused=False)
+        await only.agenda.pause("nightly", paused=False, by="test")
         assert (await only.schedule("nightly"))["nextAt"] > await Schedules(only.db).now()
         assert await only.scheduler.run_once() == 0
         await only.add("quiet", paused=True)
@@ -250,7 +252,7 @@ async def test_a_replica_that_comes_late_does_not_wake_a_schedule_that_was_pause
         await only.add("nightly")
         await only.make_due("nightly")
         (late,) = await Schedules(only.db).due(10)
-        await only.agenda.pause("nightly", paused=True)
+        await only.agenda.pause("nightly", paused=True, by="test")
         await only.scheduler._serve(late)
         schedule = await only.schedule("nightly")
         assert (schedule["paused"], schedule["nextAt"]) == (True, None)
@@ -317,10 +319,10 @@ async def test_replacing_pausing_and_firing_at_once_never_make_a_second_run(data
             slots.add(await every[0].make_due("busy", ago=timedelta(hours=50 - turn)))
             steps: list[Callable[[], Awaitable[Any]]] = [each.scheduler.run_once for each in every]
             steps.append(lambda: every[0].agenda.replace(wanted))
-            steps.append(lambda: every[1].agenda.pause("busy", paused=True))
+            steps.append(lambda: every[1].agenda.pause("busy", paused=True, by="test"))
             chance.shuffle(steps)
             await asyncio.gather(*(step() for step in steps))
-            await every[0].agenda.pause("busy", paused=False)
+            await every[0].agenda.pause("busy", paused=False, by="test")
         runs = await every[0].runs("busy")
         assert {run["_id"] for run in runs} <= {run_id("busy", slot) for slot in slots}
         assert all(run["revision"] == 1 for run in runs)
@@ -375,7 +377,7 @@ async def test_a_submitter_that_slept_past_the_sweep_puts_its_specification_back
                 return None if created is None else created + timedelta(hours=2)
 
         submitter = only.deps.submitter
-        slow = Submitter(submitter.runs, Slow(only.db), submitter.store, submitter.ids)
+        slow = Submitter(submitter.runs, Slow(only.db), submitter.store, submitter.ids, submitter.reads)
         made = await slow.submit(Submission(kind="probe", spec={"seconds": 0}, by="test"))
         stored = await only.db.run_specs.find_one({"_id": made.run_id})
         assert stored is not None

@@ -34,6 +34,7 @@ from control_plane.store.audit import AuditReads
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submission, Submitter
@@ -170,7 +171,7 @@ class Fleet(RuleBasedStateMachine):
         self.runs = Runs(db)
         events, documents = Events(db), Documents(db)
         self.queue = self.queues(self.store.sync_db, ttl_s=self.store.lease_s)
-        self.submitter = Submitter(self.runs, Submissions(db), Hypotheses(db), ids)
+        self.submitter = Submitter(self.runs, Submissions(db), Hypotheses(db), ids, RunReads(db))
         self.decider = Decider(self.runs, documents, ids, self.clock)
         self.sweeper = Sweeper(self.runs, Chronicler(events, documents, self.clock, ids))
         self.rescuers = [

@@ -135,7 +135,11 @@ def test_every_module_is_used_by_the_program() -> None:
     ours = _modules(*PACKAGES)
     used = set(ENTRIES)
     for name, path in {**ours, **_modules("scripts")}.items():
-        used.update(each for each in _imported(path) if each != name)
+        imported = {each for each in _imported(path) if each != name}
+        beside = name.rpartition(".")[0]
+        used |= imported | {
+            f"{beside}.{each.removesuffix('.py')}" for each in imported if each.endswith(".py")
+        }
     for path in _modules("tests").values():
         used.update(each for each in _imported(path) if each.endswith(".testing") or ".testing." in each)
     unused = {

@@ -1,4 +1,4 @@
-// Keeps a page current: fetches it again and swaps what it shows, without moving what a person works with.
+// Fetches a page again and swaps what it shows, without moving what a person works with.
 const main = document.querySelector("main");
 
 function relative(element) {
@@ -10,8 +10,8 @@ function relative(element) {
   element.textContent = words.format(-Math.round(seconds / unit), name);
 }
 
-function tellTimes() {
-  document.querySelectorAll("time[datetime]").forEach(relative);
+export function tellTimes(root) {
+  root.querySelectorAll("time[datetime]").forEach(relative);
 }
 
 function isBusy() {
@@ -20,29 +20,49 @@ function isBusy() {
   return document.hidden || selected !== "" || (active && active.closest("form, summary") !== null);
 }
 
-async function refresh() {
-  if (isBusy()) return;
+function isTouched(form) {
+  return [...form.elements].some((each) => {
+    if (each instanceof HTMLSelectElement) return each.selectedIndex !== Math.max(0, [...each.options].findIndex((option) => option.defaultSelected));
+    if (each.type === "radio" || each.type === "checkbox") return each.checked !== each.defaultChecked;
+    return "defaultValue" in each && each.value !== each.defaultValue;
+  });
+}
+
+// What somebody has typed or chosen stays, however often the page is fetched.
+function keepForms(fresh) {
+  const touched = new Map([...main.querySelectorAll("form[data-keep]")].filter(isTouched).map((each) => [each.getAttribute("action"), each]));
+  fresh.querySelectorAll("form[data-keep]").forEach((each) => touched.has(each.getAttribute("action")) && each.replaceWith(touched.get(each.getAttribute("action"))));
+}
+
+// By id, since what comes above may be new.
+function keepOpen(fresh) {
+  const open = new Map([...main.querySelectorAll("details")].map((each, index) => [each.id || index, each.open]));
+  fresh.querySelectorAll("details").forEach((each, index) => { each.open = open.get(each.id || index) ?? each.open; });
+}
+
+// What is ticked stays ticked.
+function keepTicks(fresh) {
+  const ticked = new Set([...main.querySelectorAll(".pick input:checked")].map((each) => each.value));
+  fresh.querySelectorAll(".pick input").forEach((each) => { each.checked = ticked.has(each.value); });
+}
+
+// Says whether it looked: not while somebody works with what would be swapped.
+export async function refresh() {
+  if (isBusy()) return false;
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-  if (!answer.ok) return;
+  if (!answer.ok) return true;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-  if (!fresh || isBusy()) return;
-  const open = [...main.querySelectorAll("details")].map((each) => each.open);
-  fresh.querySelectorAll("details").forEach((each, index) => { each.open = open[index] ?? each.open; });
+  if (!fresh || isBusy()) return !fresh;
+  keepOpen(fresh);
+  keepTicks(fresh);
   const known = new Map([...main.querySelectorAll("img")].map((each) => [each.getAttribute("src"), each]));
   fresh.querySelectorAll("img").forEach((each) => known.has(each.getAttribute("src")) && each.replaceWith(known.get(each.getAttribute("src"))));
-  fresh.querySelectorAll("time[datetime]").forEach(relative);
-  if (fresh.innerHTML !== main.innerHTML) main.replaceChildren(...fresh.childNodes);
+  tellTimes(fresh);
+  if (fresh.innerHTML !== main.innerHTML) {
+    keepForms(fresh);
+    main.replaceChildren(...fresh.childNodes);
+  }
   main.dataset.refresh = fresh.dataset.refresh;
+  main.dataset.topics = fresh.dataset.topics;
+  return true;
 }
-
-async function turn() {
-  const seconds = Number(main.dataset.refresh);
-  if (!(seconds > 0)) return;
-  // A server that is away for a moment changes nothing; the next turn asks again.
-  await refresh().catch(() => undefined);
-  setTimeout(turn, seconds * 1000);
-}
-
-tellTimes();
-setInterval(tellTimes, 10000);
-setTimeout(turn, Number(main.dataset.refresh) * 1000);

@@ -84,6 +84,8 @@ def _apply(document: dict[str, Any], operator: str, path: str, operand: Any, mom
         case "$max":
             if before is MISSING or key(operand) > key(before):
                 assign(document, path, operand)
+        case "$push" if not (isinstance(operand, Mapping) and any(name.startswith("$") for name in operand)):
+            assign(document, path, [*([] if before is MISSING else before), operand])
         case "$pull":
             _pull(document, path, before, operand, moment.now)
         case _:

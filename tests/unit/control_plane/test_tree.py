@@ -31,3 +31,69 @@ def test_only_the_latest_attempt_of_a_stage_counts() -> None:
         event("created", 1, attempt=2, stage="A", node="A/1", plan="new"),
     ]
     assert [(node["id"], node["plan"]) for node in nodes(log)] == [("A/1", "new")]
+
+
+def test_a_node_has_its_code_its_scores_and_the_end_of_what_it_printed() -> None:
+    (node,) = nodes(
+        [
+            event("created", 1, stage="A", node="A/1", plan="p"),
+            event("code_generated", 2, stage="A", node="A/1", code="print(1)", language="python"),
+            event(
+                "completed", 3, stage="A", node="A/1", buggy=False, seconds=1.0, metric=0.5,
+                metric_name="accuracy", scores={"accuracy": 0.5, "nll": 1.5}, log_tail="1\n",
+            ),
+        ]
+    )  # fmt: skip
+    assert (node["code"], node["logTail"]) == ("print(1)", "1\n")
+    assert node["scores"] == {"accuracy": 0.5, "nll": 1.5}
+    assert (node["mean"], node["standardError"], node["seeds"]) == (None, None, [])
+
+
+def test_a_selected_node_has_what_its_re_evaluation_measured() -> None:
+    (node,) = nodes(
+        [
+            event("completed", 1, stage="A", node="A/1", buggy=False, seconds=1.0, metric=0.5),
+            event(
+                "selected_best", 2, stage="A", node="A/1", reason="highest", mean=0.48, standard_error=0.01,
+                seeds=[11, 12, 13],
+            ),
+        ]
+    )  # fmt: skip
+    assert (node["mean"], node["standardError"], node["seeds"]) == (0.48, 0.01, [11, 12, 13])
+    assert (node["best"], node["reason"]) == (True, "highest")
+
+
+def test_a_restored_node_brings_its_code_and_what_it_printed() -> None:
+    (node,) = nodes(
+        [
+            event(
+                "restored", 1, 3, stage="A", node="A/1", from_attempt=2, plan="p", buggy=True, seconds=2.0,
+                code="raise", log_tail="Traceback", error="it raised",
+            )
+        ]
+    )  # fmt: skip
+    assert (node["attempt"], node["code"], node["logTail"], node["status"]) == (
+        2,
+        "raise",
+        "Traceback",
+        "buggy",
+    )
+
+
+def test_what_older_workers_did_not_say_is_empty() -> None:
+    (node,) = nodes([event("code_generated", 1, stage="A", node="A/1")])
+    assert (node["code"], node["logTail"], node["scores"]) == (None, None, {})
+
+
+def test_the_events_of_some_nodes_tell_the_same_texts_as_those_of_all() -> None:
+    log = [
+        event("code_generated", 1, stage="A", node="A/1", code="old"),
+        event("code_generated", 2, stage="A", node="A/2", code="older"),
+        event("code_generated", 1, 2, stage="A", node="A/1", code="new"),
+        event("code_generated", 2, 2, stage="A", node="A/3", code="third"),
+    ]
+    whole = {node["id"]: node["code"] for node in nodes(log)}
+    assert whole == {"A/1": "new", "A/3": "third"}
+    for name, code in whole.items():
+        (node,) = nodes(each for each in log if each["data"]["node"] == name)
+        assert node["code"] == code

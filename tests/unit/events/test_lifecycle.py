@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.lifecycle import (
+    AT_REST,
     BACK_OFF_MAX_S,
     END_CAUSES,
     FINAL,
@@ -64,6 +65,20 @@ def test_nothing_leaves_a_final_status(status: Status) -> None:
     assert {"COMPLETED", "HUMAN_VALIDATED", "HUMAN_REJECTED", "FAILED", "CANCELED"} == FINAL
     for cause, row in TRANSITIONS.items():
         assert row.get(status, (status,)) == (status,), cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "outside"),
+    [
+        (Cause.PAUSE, set(Status) - set(LIVE)),
+        (Cause.RESUME, AT_REST),
+        (Cause.NOTE, FINAL),
+    ],
+)
+def test_people_steer_without_moving_the_run(cause: Cause, outside: set[Status]) -> None:
+    for status in Status:
+        found = next_status(status, cause)
+        assert found == (Illegal(status, cause) if status in outside else status)
 
 
 @pytest.mark.parametrize("status", list(Status))

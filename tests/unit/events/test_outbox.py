@@ -36,7 +36,7 @@ from events.outbox import DUE_EVENTS, Outbox
 from events.outgoing import Row, end_of
 from events.pipe import Said
 from events.settlement import End
-from events.testing import RUN_ID, SeededIds, make_attempt, make_logs, make_outbox
+from events.testing import RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 
 OTHER = "01K00000000000000000000002"
 APPENDER = """
@@ -386,6 +386,22 @@ def test_a_file_that_is_no_outbox_is_a_configuration_error_that_leaves_it_alone(
     assert path.read_bytes().startswith(b"somebody's diary")
     path.unlink()
     make_outbox(tmp_path).close()
+
+
+def test_the_spool_of_an_earlier_version_is_taken_over_with_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    with Outbox(path, clock=ManualClock(), ids=SeededIds()) as earlier:
+        earlier.open_attempt("run", 1, token="t", source="//s", collection="runs")
+        earlier.append("run", 1, [RunStarted()])
+    db = sqlite3.connect(path)
+    db.executescript("ALTER TABLE attempts DROP COLUMN traceparent; PRAGMA user_version = 1")
+    db.close()
+    context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with Outbox(path, clock=ManualClock(), ids=SeededIds(7)) as outbox:
+        outbox.open_attempt("run", 2, token="u", source="//s", collection="runs", traceparent=context)
+        outbox.append("run", 2, [RunStarted()])
+        lines = [msgspec.json.decode(row.line) for row in outbox.batch(10, 10_000)]
+    assert [line.get("traceparent") for line in lines] == [None, context]
 
 
 def test_the_spool_of_another_version_is_refused(tmp_path: Path) -> None:

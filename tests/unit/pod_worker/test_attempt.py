@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.catalog import Fact, RunCompleted, RunLog, RunStarted
+from events.catalog import Fact, Price, RunCompleted, RunLog, RunStarted, RunUsage
+from events.checkpoints import MANIFEST
 from events.clock import instant
 from events.errors import LeaseLost, Transient
 from events.outbox import Outbox
 from events.outgoing import said
-from events.pipe import Checkpoint, Kept, Made, Said, Start
+from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
 from events.settlement import End
 from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Attempt, Ports
@@ -26,8 +27,10 @@ from pod_worker.claim import Claim, Orders
 from pod_worker.ending import Exited, Signalled
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.lease import grant
+from pod_worker.usage import Rate, usage_of
 
 TTL_S = 60.0
+NOTES = tuple(Note(number, f"note {number}", "user:somebody") for number in range(1, 5))
 
 
 class Timetable(ManualClock):
@@ -60,6 +63,7 @@ class ScriptedChild:
     signals: list[tuple[str, float]] = field(default_factory=list)
     order: Start | None = None
     kept: list[Kept] = field(default_factory=list)
+    told: list[tuple[int, float]] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     _listener: Listener | None = None
     _exit: Exit | None = None
@@ -86,6 +90,9 @@ class ScriptedChild:
 
     def answer(self, kept: Kept) -> None:
         self.kept.append(kept)
+
+    def tell(self, note: Note) -> None:
+        self.told.append((note.number, round(self.clock.monotonic_s(), 1)))
 
     def terminate(self) -> None:
         self._note("terminate")
@@ -166,13 +173,16 @@ class Earlier:
 
     clock: Timetable
     from_s: float = 0.0
+    stages: tuple[str, ...] = ("Stage_1",)
     warnings: list[str] = field(default_factory=list)
     asked: int = 0
 
     def fetch(self, claim: Claim, folder: Path) -> list[str]:
         self.asked += 1
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "Stage_1").touch()
+        for stage in self.stages:
+            (folder / stage).mkdir(exist_ok=True)
+            (folder / stage / MANIFEST).touch()
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
         return self.warnings
@@ -193,17 +203,25 @@ class Scene:
     shown: list[bool] = field(default_factory=list)
 
     def attempt(
-        self, spec: Mapping[str, Any] | None = None, *, number: int = 1, beats: bool = True
+        self,
+        spec: Mapping[str, Any] | None = None,
+        *,
+        number: int = 1,
+        beats: bool = True,
+        rate: Rate | None = None,
+        **fields: Any,
     ) -> Attempt:
         claim = Claim("runs", RUN_ID, number, "token-1", "probe", spec or {}, None)
+        claim = replace(claim, **fields)
         self.outbox.open_attempt(RUN_ID, number, token="token-1", source=SOURCE, collection="runs")
         ports = Ports(
             queue=self.store, outbox=self.outbox, uploads=self.files, checkpoints=self.earlier,
             clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
-            work=self.folder / "work", stop=self.stop,
+            work=self.folder / "work", stop=self.stop, rate=rate or Rate(),
         )  # fmt: skip
         start = grant(asked=instant(self.clock), ttl_s=TTL_S)
-        heartbeat = Heartbeat(claim, self.store, self.clock, Pulse(start), ttl_s=TTL_S)
+        pulse = Pulse(start, paused=claim.paused, notes=claim.notes)
+        heartbeat = Heartbeat(claim, self.store, self.clock, pulse, ttl_s=TTL_S)
         if beats:
             for second in range(10, 4000, 10):
                 self.clock.at(float(second), lambda: _beat(heartbeat))
@@ -212,6 +230,15 @@ class Scene:
     def log(self) -> list[str]:
         rows = self.outbox.batch(1_000, 1 << 30)
         return [msgspec.json.decode(row.line)["type"].removeprefix("ai.run.") for row in rows]
+
+    def usages(self) -> list[dict[str, Any]]:
+        """Return what was said about the pod's cost."""
+        lines = [msgspec.json.decode(row.line) for row in self.outbox.batch(1_000, 1 << 30)]
+        return [line["data"] for line in lines if line["type"] == "ai.run.usage"]
+
+    def orders(self, second: float, **orders: Any) -> None:
+        """Let the store want something from the next renewal after `second` on."""
+        self.clock.at(second, lambda: setattr(self.store, "answer", Orders(**orders)))
 
     def code(self) -> str | None:
         ((how, _),) = self.store.settled
@@ -461,3 +488,168 @@ def test_a_checkpoint_is_handed_over_and_answered_unless_its_files_are_foreign(s
     scene.clock.at(3, scene.child.complete)
     scene.attempt().run()
     assert scene.child.kept == [Kept(1), Kept(2, "a file lies outside the attempt's folder")]
+
+
+def test_a_pause_stops_the_child_and_not_its_files_and_counts_against_no_limit(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.orders(15, paused=True)
+    scene.orders(1015)
+    scene.attempt({"time_limit_s": 100}).run()
+    assert scene.child.names() == ["suspend", "resume", "kill"]
+    assert scene.child.second_of("suspend") == pytest.approx(20, abs=0.2)
+    assert scene.child.second_of("resume") == pytest.approx(1020, abs=0.2)
+    assert scene.child.second_of("kill") == pytest.approx(1020 + 80, abs=1)  # 20 s before, 80 s after
+    assert scene.code() == "TIMEOUT"
+    assert scene.files.said == ["forget"], "what was made before may be uploaded"
+    assert scene.shown == [True, False]
+
+
+def test_a_run_that_is_paused_when_it_is_claimed_does_not_begin(scene: Scene) -> None:
+    scene.orders(0, paused=True)
+    scene.orders(95)
+    scene.clock.at(110, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(111, scene.child.complete)
+    scene.attempt({"start_limit_s": 30}, paused=True).run()
+    assert scene.child.names() == ["suspend", "resume"]
+    assert scene.child.second_of("suspend") == 0.0
+    assert scene.child.second_of("resume") == pytest.approx(100, abs=0.2)
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+@pytest.mark.parametrize(("order", "outcome"), [("stop", "preempted"), ("cancel", "canceled")])
+def test_an_order_wakes_a_paused_child_so_that_it_hears_it(scene: Scene, order: str, outcome: str) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.child.is_deaf = True
+    scene.orders(15, paused=True)
+    if order == "stop":
+        scene.clock.at(100, scene.stop.set)
+    else:
+        scene.orders(95, paused=True, cancel=True)
+    scene.attempt().run()
+    assert scene.child.names()[0] == "suspend"
+    assert set(scene.child.names()[1:3]) == {"resume", "terminate"}
+    assert scene.child.second_of("resume") == pytest.approx(100, abs=0.3)
+    assert scene.store.settled[0][0].outcome == outcome
+
+
+def test_a_pause_outlasts_a_lease_that_is_not_trusted_for_a_while(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.orders(15, paused=True)
+    scene.clock.at(25, lambda: setattr(scene.store, "answer", Transient("away", "no answer")))
+    scene.orders(139, paused=True)
+    scene.orders(195)
+    scene.clock.at(210, scene.child.complete)
+    scene.attempt().run()
+    assert scene.child.names() == ["suspend", "resume"]
+    assert scene.child.second_of("suspend") == pytest.approx(20, abs=0.2)
+    assert scene.child.second_of("resume") == pytest.approx(200, abs=0.2)
+    assert scene.files.said == ["suspend", "resume", "forget"]
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+def test_notes_are_passed_on_once_each_and_in_order_also_while_the_child_stands_still(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.orders(5, notes=NOTES[:2])
+    scene.orders(25, notes=NOTES[:3])
+    scene.orders(35, notes=NOTES, paused=True)
+    scene.orders(55, notes=NOTES)
+    scene.clock.at(70, scene.child.complete)
+    scene.attempt(notes=NOTES[:1]).run()
+    assert scene.child.order is not None
+    assert scene.child.order.notes == [NOTES[0]]
+    assert [number for number, _ in scene.child.told] == [2, 3, 4]
+    assert [second for _, second in scene.child.told] == pytest.approx([10, 30, 40], abs=0.2)
+
+
+def test_a_pod_that_costs_money_says_so_every_minute_and_before_the_end(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.orders(65, paused=True)  # a pause costs as much as work
+    scene.orders(125)
+    scene.clock.at(150, scene.child.complete)
+    scene.attempt(rate=Rate(gpus=2, usd_per_hour=36.0)).run()
+    assert scene.log() == ["started", "usage", "usage", "usage", "completed"]
+    usages = scene.usages()
+    assert sum(each["seconds"] for each in usages) == pytest.approx(150, abs=0.3)
+    assert [each["seconds"] for each in usages] == pytest.approx([60, 60, 30], abs=0.3)
+    for each in usages:
+        assert each["gpu_s"] == pytest.approx(2 * each["seconds"])
+        assert each["cost_usd"] == pytest.approx(each["seconds"] / 100, abs=0.001)
+        assert (each["purpose"], each["price"]) == ("pod", {"pod_usd_per_hour": 36.0})
+    assert scene.store.settled[0][1] == 5
+
+
+def test_a_pod_without_gpu_and_price_has_no_cost_to_tell(scene: Scene) -> None:
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(150, scene.child.complete)
+    scene.attempt(rate=Rate()).run()
+    assert scene.log() == ["started", "completed"]
+
+
+def test_files_that_take_long_cost_money_too(scene: Scene) -> None:
+    scene.files.waiting = True
+    scene.clock.at(1, scene.child.complete)
+    scene.clock.at(200, lambda: setattr(scene.files, "waiting", False))
+    scene.attempt(rate=Rate(gpus=1)).run()
+    assert [each["seconds"] for each in scene.usages()] == pytest.approx([60, 60, 60, 20], abs=0.5)
+    assert all(each.get("cost_usd") is None for each in scene.usages())
+
+
+def test_a_full_disk_lets_the_stretch_grow_and_loses_no_second(scene: Scene, tmp_path: Path) -> None:
+    tight = make_outbox(tmp_path / "tight", clock=scene.clock, bytes_max=1)
+    with tight:
+        scene.outbox = tight
+        scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+        scene.clock.at(900, lambda: setattr(tight, "_bytes_max", 1 << 30))
+        scene.clock.at(950, scene.child.complete)
+        scene.attempt(rate=Rate(gpus=1)).run()
+        seconds = [each["seconds"] for each in scene.usages()]
+        assert sum(seconds) == pytest.approx(950, abs=1)
+        assert len(seconds) == 2
+
+
+def test_an_end_that_leaves_no_room_for_its_cost_is_still_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = scene.outbox.append
+
+    def refuse(run_id: str, attempt: int, facts: Any) -> int:
+        if any(isinstance(each, RunUsage) for each in facts):
+            raise Transient("OUTBOX_FULL", "the outbox holds all that it may")
+        return append(run_id, attempt, facts)
+
+    monkeypatch.setattr(scene.outbox, "append", refuse)
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(2, scene.child.complete)
+    scene.attempt(rate=Rate(gpus=1)).run()
+    assert scene.log() == ["started", "completed"]
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+def test_what_a_stretch_cost_names_the_price_that_was_applied() -> None:
+    assert usage_of(Rate(3, None), 10.0) == RunUsage(purpose="pod", seconds=10.0, gpu_s=30.0)
+    free = usage_of(Rate(0, 0.0), 10.0)
+    assert (free.cost_usd, free.gpu_s, free.price) == (0.0, 0.0, Price(pod_usd_per_hour=0.0))
+
+
+def test_a_retry_of_a_part_fetches_checkpoints_at_its_first_attempt(scene: Scene) -> None:
+    scene.earlier.stages = ("Stage_1", "Stage_2")
+    scene.clock.at(10, scene.child.complete)
+    scene.attempt(kind="experiment", from_stage="Stage_3").run()
+    assert (scene.earlier.asked, scene.child.found) == (1, ["Stage_1", "Stage_2"])
+    assert scene.store.settled[0][0].outcome == "completed"
+
+
+def test_a_retry_of_a_part_does_not_pay_again_for_what_it_cannot_find(scene: Scene) -> None:
+    scene.earlier.warnings = ["the checkpoint Stage_2 of attempt 1 of run X is not used: it rots"]
+    scene.attempt(kind="experiment", from_stage="Stage_3").run()
+    ((how, _),) = scene.store.settled
+    assert (how.outcome, how.code, how.retryable) == ("failed", "CHECKPOINT_MISSING", False)
+    assert "no checkpoint of Stage_2" in str(how.message)
+    assert scene.log() == ["log", "failed"], "what is wrong with it is in the log"
+
+
+def test_a_retry_of_a_part_is_tried_again_where_its_checkpoints_are_only_out_of_reach(scene: Scene) -> None:
+    scene.earlier.from_s = 10_000
+    scene.attempt(kind="experiment", from_stage="Stage_2").run()
+    ((how, _),) = scene.store.settled
+    assert (how.code, how.retryable) == ("CHECKPOINT_MISSING", True)

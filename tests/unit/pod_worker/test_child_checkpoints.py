@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,20 @@ def test_what_was_kept_can_be_restored_by_the_next(
     found = child.restored("Stage_1")
     assert found is not None
     assert (found.attempt, found.state, found.files) == (2, {"best": 0.5}, {})
+    assert found.from_run is None
     assert child.restored("Stage_2") is None
+
+
+def test_what_another_run_left_is_told_from_what_this_one_left(
+    child: ChildCheckpoints, parent: Parent, tmp_path: Path
+) -> None:
+    child.keep("Stage_1", {}, {})
+    folder = tmp_path / "in" / "Stage_1"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(Path(parent.taken[0].files[-1].path).read_bytes())
+    found = replace(child, run_id="its retry").restored("Stage_1")
+    assert found is not None
+    assert found.from_run == "r"
 
 
 def test_an_outage_costs_one_wait_and_no_more_until_an_answer_comes(

@@ -126,6 +126,18 @@ def test_a_broken_checkpoint_gives_way_to_an_older_one_and_is_named(
     assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
 
 
+def test_a_checkpoint_of_another_run_is_named_as_that(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    for run_id, words in ((RUN_ID, "attempt 2 is"), ("01KOTHER", "attempt 2 of run 01KOTHER is")):
+        broken = house.keep("Stage_1", 2, {})
+        broken["runId"] = run_id
+        house.objects.clear()
+        (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+        assert f"Stage_1 of {words} not used" in warning
+        house.candidates.clear()
+
+
 @pytest.mark.parametrize("answer", [httpx.Response(503), httpx.Response(500), httpx.ConnectError("gone")])
 def test_an_outage_is_not_the_absence_of_checkpoints(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, answer: httpx.Response | Exception

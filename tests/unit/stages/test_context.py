@@ -14,7 +14,7 @@ from events.catalog import Fact, RunLog, StageCompleted, StageMetric, StageProgr
 from events.errors import Canceled
 from events.runs import ProbeSpec
 from stages.context import Context
-from stages.testing import MemoryCheckpoints
+from stages.testing import make_context
 
 
 @dataclass
@@ -60,15 +60,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def context(tmp_path: Path, listener: Listener, clock: HandClock) -> Context:
-    return Context(
-        run_id="r",
-        attempt=1,
-        spec=ProbeSpec(),
-        workspace=tmp_path,
-        clock=clock,
-        reporter=listener,
-        checkpoints=MemoryCheckpoints(),
-    )
+    return make_context(ProbeSpec(), tmp_path, reporter=listener, clock=clock)
 
 
 def test_a_stage_says_once_that_it_began_and_once_that_it_is_done(

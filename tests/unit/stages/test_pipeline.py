@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from events.catalog import ENDS, Fact, RunCanceled, RunCompleted, RunFailed, RunStarted, StageStarted, type_of
-from events.clock import SystemClock
 from events.errors import Canceled, PipelineError
 from events.runs import ProbeSpec
 from stages.context import Context
 from stages.pipeline import TRACEBACK_MAX, Pipeline, classify, run_pipeline
-from stages.testing import MemoryCheckpoints
+from stages.testing import make_context
 
 
 @dataclass
@@ -31,16 +30,7 @@ class Listener:
 
 def facts_of(pipeline: Pipeline) -> list[Fact]:
     listener = Listener()
-    context = Context(
-        run_id="r",
-        attempt=1,
-        spec=ProbeSpec(),
-        workspace=Path(),
-        clock=SystemClock(),
-        reporter=listener,
-        checkpoints=MemoryCheckpoints(),
-    )
-    run_pipeline(pipeline, context)
+    run_pipeline(pipeline, make_context(ProbeSpec(), Path(), reporter=listener))
     return listener.facts
 
 

@@ -20,7 +20,7 @@ from stages.context import Context
 from stages.pipeline import failure_of
 from stages.probe.pipeline import ENDINGS, run, write_artifact
 from stages.registry import PIPELINES, Entry, installed, load, missing
-from stages.testing import MemoryCheckpoints
+from stages.testing import make_context
 
 
 @dataclass
@@ -58,15 +58,7 @@ class Listener:
 
 def context_for(spec: Spec, workspace: Path = Path()) -> tuple[Context, Listener, HandClock]:
     listener, clock = Listener(), HandClock()
-    context = Context(
-        run_id="r",
-        attempt=1,
-        spec=spec,
-        workspace=workspace,
-        clock=clock,
-        reporter=listener,
-        checkpoints=MemoryCheckpoints(),
-    )
+    context = make_context(spec, workspace, reporter=listener, clock=clock)
     return context, listener, clock
 
 

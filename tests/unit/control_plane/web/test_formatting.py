@@ -39,3 +39,16 @@ def test_every_event_has_a_line() -> None:
     assert formatting.says({"type": "ai.run.status_changed", "data": entry}) == "new → QUEUED (submit, by me)"
     assert formatting.says({"type": "ai.artifact.registered", "data": {"name": "a", "stage": "b"}}) == "a"
     assert formatting.says({"type": "ai.future.thing", "data": {}}) == ""
+
+
+def test_a_count_that_reached_its_limit_says_that_there_may_be_more() -> None:
+    assert formatting.counted(9_999, 10_000) == "9,999"
+    assert formatting.counted(10_000, 10_000) == "10,000+"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.04, "0.0 s"), (60, "1 min 0 s"), (839.8, "13 min 59 s"), (3599.9, "59 min 59 s")],
+)
+def test_no_minute_has_a_sixtieth_second(value: float, said: str) -> None:
+    assert formatting.seconds(value) == said

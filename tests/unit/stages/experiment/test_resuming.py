@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from events import catalog as c
-from events.clock import SystemClock
-from events.runs import read_spec
+from events.runs import STAGES, read_spec
 from stages.checkpoints import Restored
-from stages.context import Context
 from stages.experiment import pipeline
 from stages.pipeline import run_pipeline
-from stages.testing import MemoryCheckpoints, RecordingReporter
+from stages.ports import Tools
+from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
 
 pytestmark = pytest.mark.timeout(240)
-RUN = "01K00000000000000000000001"
 SPEC = {
     "idea": "Dropout improves accuracy on iris",
     "preset": "quick",
     "nodes": {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2},
 }
-ORDER = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper")
+ORDER = STAGES["experiment"]
+STAGES_OF_SEARCH = ORDER[:4]
 
 
 @dataclass
@@ -43,20 +42,20 @@ class Diary(MemoryCheckpoints):
         return problem
 
 
-def attempt(folder: Path, checkpoints: MemoryCheckpoints, reporter: RecordingReporter) -> None:
-    context = Context(
-        run_id=RUN, attempt=checkpoints.attempt, spec=read_spec("experiment", SPEC), workspace=folder,
-        clock=SystemClock(), reporter=reporter, checkpoints=checkpoints,
-    )  # fmt: skip
+def attempt(folder: Path, tools: Tools, checkpoints: MemoryCheckpoints, reporter: RecordingReporter) -> None:
+    spec = read_spec("experiment", SPEC)
+    context = make_context(
+        spec, folder, reporter=reporter, checkpoints=checkpoints, tools=tools, attempt=checkpoints.attempt
+    )
     run_pipeline(pipeline.run, context)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Diary:
+def whole(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Diary:
     """An experiment that nobody disturbed, with its diary."""
     diary = Diary()
-    attempt(tmp_path_factory.mktemp("whole"), diary, diary.reporter)
-    assert isinstance(diary.reporter.facts[-1], c.RunCompleted)
+    attempt(tmp_path_factory.mktemp("whole"), tools, diary, diary.reporter)
+    assert isinstance(diary.reporter.facts[-1], c.RunCompleted), diary.reporter.facts[-1]
     return diary
 
 
@@ -66,6 +65,16 @@ def results(*reporters: RecordingReporter) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(path.read_text())
     del found["setting"]["attempt"]
     return _timeless(found)
+
+
+def verdict(reporter: RecordingReporter) -> Any:
+    """Return the verdict of a run; seconds differ."""
+    (said,) = reporter.of(c.ValidationAutoCompleted)
+    return said.verdict, said.summary, said.scores["differences"], said.scores["numbers_untraced"]
+
+
+def _tried(kept: Restored) -> Any:
+    return kept.state["found"]["tried"]
 
 
 def _timeless(value: Any) -> Any:
@@ -84,21 +93,25 @@ def _timeless(value: Any) -> Any:
         ("Stage_2", "last"),
         ("validation", "last"),
         ("plots", "last"),
+        ("paper", "last"),
+        ("review", "last"),
     ],
 )
 def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
-    whole: Diary, tmp_path: Path, stage: str, where: str
+    whole: Diary, tools: Tools, tmp_path: Path, stage: str, where: str
 ) -> None:
     numbers = [number for number, (name, _, _) in enumerate(whole.pages) if name == stage]
     _, kept, said = whole.pages[numbers[0 if where == "first" else -1]]
     second = MemoryCheckpoints(attempt=2, found=kept)
     reporter = RecordingReporter()
-    attempt(tmp_path, second, reporter)
+    attempt(tmp_path, tools, second, reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
 
     before = RecordingReporter(whole.reporter.facts[:said])
-    executed = [each.node for each in before.of(c.NodeExecuting)]
-    assert not set(executed) & {each.node for each in reporter.of(c.NodeExecuting)}
+    tried = {each.node for each in before.of(c.NodeCompleted)}
+    tried |= {each["node"]["id"] for name in kept if name in STAGES_OF_SEARCH for each in _tried(kept[name])}
+    assert tried
+    assert not tried & {each.node for each in reporter.of(c.NodeExecuting)}
     done = {each.stage for each in before.of(c.StageCompleted)}
     assert not done & {each.stage for each in reporter.of(c.StageStarted)}
     restored = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
@@ -107,37 +120,64 @@ def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
     assert sum("resuming after it" in each for each in told) == len(
         {name for name in ORDER if name in kept and kept[name].state["is_complete"]}
     )
-    assert results(reporter) == results(whole.reporter)
+    if "paper" in kept:
+        assert not [each.name for each in reporter.files if each.name.startswith("paper/")]
+    else:
+        assert results(reporter) == results(whole.reporter)
+    assert len(reporter.of(c.PaperGenerated)) == 1, "said by each attempt that has a paper"
+    assert verdict(reporter) == verdict(whole.reporter)
     assert reporter.facts[-1] == whole.reporter.facts[-1], "the summary states the same verdict"
 
 
-def test_a_third_attempt_knows_who_tried_which_node(whole: Diary, tmp_path: Path) -> None:
+def test_a_third_attempt_knows_who_tried_which_node(whole: Diary, tools: Tools, tmp_path: Path) -> None:
     _, kept, _ = next(page for page in whole.pages if page[0] == "Stage_3")
     diary = Diary(attempt=2, found=kept)
-    attempt(tmp_path / "second", diary, diary.reporter)
+    attempt(tmp_path / "second", tools, diary, diary.reporter)
     _, kept_by_both, _ = next(page for page in diary.pages if page[0] == "Stage_3")
     reporter = RecordingReporter()
     third = MemoryCheckpoints(attempt=3, found={**kept, "Stage_3": kept_by_both["Stage_3"]})
-    attempt(tmp_path / "third", third, reporter)
+    attempt(tmp_path / "third", tools, third, reporter)
     by = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
     assert by == {} or set(by.values()) <= {1, 2}
     assert results(reporter) == results(whole.reporter)
 
 
-def test_a_finished_stage_behind_a_gap_is_searched_again(whole: Diary, tmp_path: Path) -> None:
+def test_a_finished_stage_behind_a_gap_is_searched_again(whole: Diary, tools: Tools, tmp_path: Path) -> None:
     kept = {name: each for name, each in whole.kept.items() if name != "Stage_2"}
     reporter = RecordingReporter()
-    attempt(tmp_path, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    attempt(tmp_path, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
     started = [each.stage for each in reporter.of(c.StageStarted)]
-    assert started == ["Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper"]
+    assert started == list(ORDER[1:])
     assert {each.node for each in reporter.of(c.NodeExecuting)} <= {"Stage_2/1", "Stage_2/2"}
     assert results(reporter) == results(whole.reporter)
 
 
-def test_a_checkpoint_that_cannot_be_read_is_told_and_not_used(whole: Diary, tmp_path: Path) -> None:
+def test_a_run_that_repeats_a_part_keeps_the_figures_and_the_paper_that_it_took_over(
+    whole: Diary, tools: Tools, tmp_path: Path
+) -> None:
+    other = "01K00000000000000000000009"
+    kept = {name: replace(whole.kept[name], from_run=other) for name in ORDER[:-1]}
+    reporter = RecordingReporter()
+    attempt(tmp_path, tools, MemoryCheckpoints(found=kept), reporter)
+    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
+    assert [each.stage for each in reporter.of(c.StageStarted)] == ["review"]
+    assert not reporter.of(c.NodeExecuting)
+    names = {each.name for each in reporter.files}
+    drawn = {each.name for each in whole.reporter.files if not each.name.startswith("plots/nodes/")}
+    assert names == drawn
+    assert len(reporter.of(c.PaperGenerated)) == 1
+    assert results(reporter) == results(whole.reporter)
+    assert verdict(reporter) == verdict(whole.reporter)
+    told = [each.message for each in reporter.of(c.RunLog)]
+    assert f"paper is finished: resuming after it, from the checkpoint of attempt 1 of run {other}" in told
+
+
+def test_a_checkpoint_that_cannot_be_read_is_told_and_not_used(
+    whole: Diary, tools: Tools, tmp_path: Path
+) -> None:
     kept = {**whole.kept, "Stage_1": Restored(1, {"is_complete": True, "found": {"tried": "nonsense"}})}
     reporter = RecordingReporter()
-    attempt(tmp_path, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    attempt(tmp_path, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
     assert any("cannot be read" in each.message for each in reporter.of(c.RunLog))
     assert {each.stage for each in reporter.of(c.StageStarted)} == set(ORDER)
     assert results(reporter) == results(whole.reporter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from stages.experiment.tree import (
     Policy,
     Stop,
     Tree,
+    Wait,
     choose,
     conclude,
 )
@@ -29,7 +31,7 @@ def node(number: int, metric: float | None, parent: str | None = None) -> Node:
         id=f"S/{number}",
         stage="S",
         plan="p",
-        params={},
+        code="pass",
         parent=parent,
         metric=metric,
         works=works,
@@ -73,7 +75,45 @@ def test_a_stage_hands_on_its_best_or_says_why_it_cannot() -> None:
     broken = conclude(Tree(higher_is_better=True, nodes=(node(0, None), node(1, None))), policy, "S")
     assert isinstance(broken, NoGoodNode)
     assert broken.code == "ALL_NODES_BUGGY"
-    useless = Node(id="S/0", stage="S", plan="p", params={}, metric=0.1)
+    useless = Node(id="S/0", stage="S", plan="p", code="pass", metric=0.1)
     spent = conclude(Tree(higher_is_better=True, nodes=(useless,)), policy, "S")
     assert isinstance(spent, NoGoodNode)
     assert spent.code == "MAX_ITERATIONS"
+
+
+@pytest.mark.parametrize("nodes", [(), (node(0, None),), (node(0, 0.9),)], ids=["none", "buggy", "worse"])
+def test_a_stage_that_may_add_nothing_hands_on_what_it_was_handed(nodes: tuple[Node, ...]) -> None:
+    tree = Tree(higher_is_better=False, root=node(7, 0.5), nodes=nodes)
+    for policy in (
+        Policy(limit=3, drafts=0, keeps_root=True, is_optional=True),
+        Policy(limit=3, drafts=3, is_optional=True),
+    ):
+        outcome = conclude(tree, policy, "S")
+        assert isinstance(outcome, Chosen)
+        is_measured = bool(nodes) and not nodes[0].buggy and not policy.keeps_root
+        assert outcome.node == (nodes[0] if is_measured else tree.root)
+
+
+def test_a_round_counts_what_is_under_way_and_waits_for_what_it_needs() -> None:
+    policy = Policy(limit=5, drafts=3, ends_when_working=True)
+    tree = Tree(higher_is_better=True)
+    for number in range(3):
+        assert isinstance(choose(tree, policy, frozenset(), 0.9), Draft)
+        tree = tree.begun(node(number, None))
+    assert isinstance(choose(tree, policy, frozenset(), 0.9), Wait), "whether one works is not known yet"
+    tree = tree.grown(*(node(number, 0.5) for number in range(3)))
+    assert isinstance(choose(tree, policy, frozenset(), 0.9), Stop)
+
+
+def test_a_node_that_is_being_repaired_is_not_repaired_again() -> None:
+    tree = Tree(higher_is_better=True, nodes=(node(0, None), node(1, 0.5)))
+    policy = Policy(limit=9, drafts=2)
+    action = choose(tree, policy, frozenset(), 0.0)
+    assert isinstance(action, Debug)
+    again = choose(tree.begun(node(2, None, parent=action.node.id)), policy, frozenset(), 0.0)
+    assert isinstance(again, Improve)
+
+
+def test_the_limit_holds_for_nodes_under_way_too() -> None:
+    tree = Tree(higher_is_better=True, nodes=(node(0, 0.5),)).begun(node(1, None))
+    assert isinstance(choose(tree, Policy(limit=2, drafts=5), frozenset(), 0.9), Wait)

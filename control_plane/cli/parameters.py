@@ -1,0 +1,157 @@
+"""What a person says about a run: `-p key=value`, a file of YAML or JSON, labels; turned into JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+SPEC_BYTES_MAX: Final = 4 << 20
+DEPTH_MAX: Final = 64
+FORMS: Final = (".yaml", ".yml", ".json")
+# YAML 1.2's numbers: the library's own idea of them takes 1e-3 for text.
+FLOAT: Final = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?$")
+
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter", "-p", metavar="KEY=VALUE", help="Field of the spec, JSON or text; a.b=1 nests."
+    ),
+]
+SpecFile = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Spec as a YAML or JSON file; -p wins over it.")
+]
+
+
+class Unreadable(Exception):
+    """What was said cannot be meant; the text says what is wrong and what would do."""
+
+
+def spec(file: Path | None, pairs: Sequence[str] | None) -> dict[str, Any]:
+    """Return the file's fields with those of `pairs` over them. Ends the command at what cannot be read."""
+    try:
+        found = {} if file is None else read_file(file)
+        for pair in pairs or ():
+            put(found, pair)
+    except Unreadable as error:
+        raise typer.BadParameter(str(error)) from error
+    return found
+
+
+def labels(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Return labels that were said as `name=value`. Ends the command at what cannot be read."""
+    found = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{pair!r} is not name=value, such as team=vision")
+        found[name] = value
+    return found
+
+
+def put(fields: dict[str, Any], pair: str) -> None:
+    """Set what `key=value` says; dots in the key lead into mappings. Raises `Unreadable`."""
+    path, equals, value = pair.partition("=")
+    names = path.split(".")
+    if not equals or not all(names):
+        raise Unreadable(f"-p {pair!r} is not key=value, such as -p seconds=5")
+    place = fields
+    for name in names[:-1]:
+        inner = place.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise Unreadable(f"-p {pair!r}: {name!r} is {inner!r} already, and has no fields")
+        place = inner
+    place[names[-1]] = value_of(value)
+
+
+def value_of(text: str) -> Any:
+    """Return what the text says as JSON, else the text itself."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except ValueError:
+        return text
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """Return the mapping in a file. Raises `Unreadable` that names the file, the line, and what would do."""
+    if file.suffix.lower() not in FORMS:
+        raise Unreadable(f"{file}: a spec is a file of YAML or JSON, whose name ends with {', '.join(FORMS)}")
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        raise Unreadable(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise Unreadable(f"{file}: {error.strerror}") from error
+    if len(raw) > SPEC_BYTES_MAX:
+        raise Unreadable(f"{file}: {len(raw):,} bytes; a spec has {SPEC_BYTES_MAX:,} at most")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{file}: it is no text in UTF-8 (byte {error.start})") from error
+    found = _from_json(file, text) if file.suffix.lower() == ".json" else _from_yaml(file, text)
+    if not isinstance(found, dict):
+        kind = "nothing" if found is None else type(found).__name__
+        raise Unreadable(f"{file}: it holds {kind}; a spec is a mapping, such as `seconds: 5`")
+    _check(found, str(file), "", 0)
+    return found
+
+
+def _from_json(file: Path, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        message = f"{file}: line {error.lineno}, column {error.colno}: {error.msg}"
+        raise Unreadable(f"{message}; it has to be JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{file}: {error}") from error
+
+
+def _from_yaml(file: Path, text: str) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML brings no types
+        """Plain values, and numbers as YAML 1.2 writes them."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader, with nothing but a pattern added
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f" line {mark.line + 1}, column {mark.column + 1}:"
+        raise Unreadable(
+            f"{file}:{where} {error.problem or 'it cannot be read'}; it has to be YAML"
+        ) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Unreadable(f"{file}: {str(error).splitlines()[0]}; it has to be YAML") from error
+
+
+def _check(value: Any, file: str, path: str, depth: int) -> None:
+    """Refuse what JSON cannot say, and name the field."""
+    if depth > DEPTH_MAX:
+        raise Unreadable(f"{file}: deeper than {DEPTH_MAX} levels")
+    match value:
+        case dict():
+            for name, each in value.items():
+                if not isinstance(name, str):
+                    raise Unreadable(f"{file}: {path}{name!r} is no name of a field; put it in quotes")
+                _check(each, file, f"{path}{name}.", depth + 1)
+        case list():
+            for each in value:
+                _check(each, file, path, depth + 1)
+        case float() if not math.isfinite(value):
+            raise Unreadable(f"{file}: {path.rstrip('.')} is {value}, which no number of a spec can be")
+        case None | bool() | int() | float() | str():
+            return
+        case _:
+            raise Unreadable(
+                f"{file}: {path.rstrip('.')} is a {type(value).__name__}; put it in quotes to mean the text"
+            )
+
+
+def _no_constant(name: str) -> Mapping[str, Any]:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,57 @@
+"""`podfleet reviews`: what waits for a person's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from control_plane.cli.client import client
+from control_plane.cli.naming import RUN, RunName, find
+from control_plane.cli.nouns import noun
+from control_plane.cli.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
+from control_plane.cli.runs import SHOWN, Limit
+
+app = noun("reviews")
+
+Notes = Annotated[str, typer.Option("--notes", "-m", help="Why.")]
+
+COLUMNS: Final = (
+    Column("ID", field("id"), is_whole=True),
+    Column("TITLE", field("title")),
+    Column("MEASURED", field("validation", "verdict"), is_whole=True),
+    Column("SAYS", field("validation", "summary")),
+    Column("HYPOTHESIS", field("hypothesisId"), is_whole=True, is_spare=True),
+    Column("CREATED", field("createdAt"), ago, is_whole=True),
+)
+
+
+@app.command("list")
+def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """Show the runs that wait for a verdict, the newest first."""
+    waiting = client().items("/api/runs", status="AWAITING_HUMAN", limit=min(limit, 200))
+    none = "nothing waits for a verdict"
+    print_items(list(islice(waiting, limit)), COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
+
+
+@app.command("pass")
+def pass_(run: RunName, notes: Notes = "", as_json: AsJson = False) -> None:
+    """Say that the claim of a run stands."""
+    _review(run, {"verdict": "pass", "notes": notes}, as_json=as_json)
+
+
+@app.command("fail")
+def fail_(run: RunName, notes: Notes = "", as_json: AsJson = False) -> None:
+    """Say that the claim of a run does not stand."""
+    _review(run, {"verdict": "fail", "notes": notes}, as_json=as_json)
+
+
+def _review(run: str, body: Mapping[str, Any], *, as_json: bool) -> None:
+    control_plane = client()
+    reviewed = control_plane.post(f"/api/runs/{find(control_plane, RUN, run)}/review", body)
+    if as_json:
+        print_json(reviewed)
+    else:
+        say(f"{reviewed['id']} {reviewed['status']}")

@@ -1,0 +1,52 @@
+"""How far the log is behind the pods, and what is shown behind the log, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from events.codec import moment
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen of a run whose log is open: its newest event, what of it is stored and what applied."""
+
+    run_id: str
+    said: str | None
+    received_at: datetime | None
+    stored: int
+    applied: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """Of the runs that were looked at; None where nobody said anything."""
+
+    looked_at: int
+    ingest_median_s: float | None
+    ingest_max_s: float | None
+    events_behind: int
+    runs_behind: int
+
+
+def lags(looks: Sequence[Look]) -> Lags:
+    """Return what the looks add up to; a pod whose clock is ahead counts as on time."""
+    waits = [wait for look in looks if (wait := _ingest_s(look)) is not None]
+    behind = [look.stored - look.applied for look in looks if look.stored > look.applied]
+    return Lags(
+        looked_at=len(looks),
+        ingest_median_s=median(waits) if waits else None,
+        ingest_max_s=max(waits, default=None),
+        events_behind=sum(behind),
+        runs_behind=len(behind),
+    )
+
+
+def _ingest_s(look: Look) -> float | None:
+    said = None if look.said is None else moment(look.said)
+    if said is None or look.received_at is None:
+        return None
+    return max(0.0, (look.received_at - said).total_seconds())

@@ -1,0 +1,52 @@
+"""How fast a stage moves, and when it will be done at that pace, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+STEPS_MIN: Final = 2  # from fewer nothing can be said
+STEPS_MAX: Final = 10  # the moving average is over the last ones
+STALE_FACTOR: Final = 3.0
+SILENT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What can be said of a stage under way: the seconds that are left, or why that is not known."""
+
+    left_s: float | None
+    why: str
+
+
+def pace(steps: Sequence[Mapping[str, Any]], started_at: datetime | None, now: datetime) -> Pace:
+    """Return the pace of a stage by its progress events (`at` and `progress`), oldest first.
+
+    The moving average is over the last `STEPS_MAX` steps forward; a stage that has stood still for three
+    times as long as a step took is not said to be done at any time.
+    """
+    moves: list[tuple[datetime, float]] = [] if started_at is None else [(started_at, 0.0)]
+    for step in steps:
+        if not moves or step["progress"] > moves[-1][1]:
+            moves.append((step["at"], float(step["progress"])))
+    recent = moves[-STEPS_MAX - 1 :]
+    if len(recent) < STEPS_MIN:
+        waited = None if started_at is None else (now - started_at).total_seconds()
+        return Pace(None, _nothing_yet(waited))
+    (first_at, first), (last_at, last) = recent[0], recent[-1]
+    took_s = (last_at - first_at).total_seconds()
+    stood_s = (now - last_at).total_seconds()
+    if took_s <= 0:
+        return Pace(None, "it has only just begun to move")
+    step_s = took_s / (len(recent) - 1)
+    if stood_s > max(SILENT_S, STALE_FACTOR * step_s):
+        return Pace(None, f"no step forward for {stood_s:.0f} s; until then one came every {step_s:.0f} s")
+    left_s = (1.0 - last) / (last - first) * took_s - stood_s
+    return Pace(max(0.0, left_s), f"by its last {len(recent) - 1} steps")
+
+
+def _nothing_yet(waited_s: float | None) -> str:
+    since = "" if waited_s is None else f" in {waited_s:.0f} s"
+    return f"no step of this stage is finished yet{since}: it says so when the first one is"

@@ -1,0 +1,113 @@
+"""What changes in the database, as MongoDB's own log tells it: one change stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bson import Timestamp
+from pymongo.asynchronous.change_stream import AsyncDatabaseChangeStream
+from pymongo.errors import OperationFailure
+
+from control_plane.store.database import Database, Document, answers
+
+# What belongs to a run is written before the run's own cursor moves: that tells of all of it.
+FOLLOWED: Final = ("runs", "ideation_requests", "events", "hypotheses", "pods", "schedules")
+KINDS: Final = ("insert", "update", "replace", "delete")
+BATCH_MAX: Final = 1_000
+AWAIT_MS: Final = 1_000
+HISTORY_LOST: Final = 286
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One document that changed; `token` is where in the log, the same at every replica, and sorts."""
+
+    token: str
+    collection: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The way from one place in the log to the next, by a change or by time; places are tokens."""
+
+    begin: str
+    end: str
+    change: Change | None
+
+
+class HistoryLost(Exception):
+    """The log no longer reaches back to where a reader was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Reads the log of changes; each document's new state is for the reader to look up."""
+
+    db: Database
+
+    async def steps(self, since: str | None, back_s: int) -> AsyncIterator[Step]:
+        """Yield every change behind the token `since` at once, until closed; a step without one now and then.
+
+        Without a token from `back_s` seconds ago on, or from now where the log does not reach so far.
+        Raises `HistoryLost` where it no longer reaches back to `since`, `Transient` when the store is away.
+        """
+        async with answers():
+            started: Timestamp = (await self.db.command("hello"))["operationTime"]
+            earlier = Timestamp(max(1, started.time - back_s), 1)
+            try:
+                if since is not None:
+                    begin, stream = since, await self._open(resume_after={"_data": since})
+                elif await self._reaches(earlier):
+                    begin, stream = beginning(earlier), await self._open(start_at_operation_time=earlier)
+                else:
+                    begin, stream = beginning(started), await self._open(start_at_operation_time=started)
+                async with stream:
+                    while stream.alive:
+                        step = await _step(stream, begin)
+                        yield step
+                        begin = step.end
+            except OperationFailure as error:
+                if error.code == HISTORY_LOST:
+                    raise HistoryLost from error
+                raise
+
+    async def _reaches(self, moment: Timestamp) -> bool:
+        """Say whether the log still knows what happened at `moment`."""
+        try:
+            async with await self._open(start_at_operation_time=moment):
+                return True
+        except OperationFailure as error:
+            if error.code == HISTORY_LOST:
+                return False
+            raise
+
+    async def _open(self, **since: Any) -> AsyncDatabaseChangeStream[Document]:
+        wanted = {"ns.coll": {"$in": list(FOLLOWED)}, "operationType": {"$in": list(KINDS)}}
+        return await self.db.watch(
+            [{"$match": wanted}, {"$project": {"ns.coll": 1, "documentKey": 1}}],
+            batch_size=BATCH_MAX,
+            max_await_time_ms=AWAIT_MS,
+            **since,
+        )
+
+
+def beginning(moment: Timestamp) -> str:
+    """Return what sorts before every token of a change at `moment` or later, and behind all before it.
+
+    A token is the hexadecimal form of a key that begins with the type of a timestamp and the timestamp.
+    """
+    return f"82{moment.time:08X}{moment.inc:08X}"
+
+
+async def _step(stream: AsyncDatabaseChangeStream[Document], begin: str) -> Step:
+    """Return the next step: as soon as something changes, without a change after a second."""
+    document = await stream.try_next()
+    token = stream.resume_token
+    assert token is not None, "a stream that was read knows where it stands"
+    end = str(token["_data"])
+    if document is None:
+        return Step(begin, end, None)
+    return Step(begin, end, Change(end, document["ns"]["coll"], str(document["documentKey"]["_id"])))

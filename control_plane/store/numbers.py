@@ -1,0 +1,133 @@
+"""Queries for the fleet's numbers, of a day or a moment: each reads a bounded count of index keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from control_plane.lags import Look
+from control_plane.store.database import Database, Document, answers
+from events.catalog import RunUsage, StatusChanged, type_of
+
+USAGE_MAX: Final = 200_000  # keys of one day
+ENDED_MAX: Final = 200_000
+LETTERS_MAX: Final = 10_000
+HELD_LOOKED_AT: Final = 50  # runs whose newest events are looked at
+
+_USAGE: Final = "by_usage"
+_FINISHED: Final = "by_finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What usage events of a stretch of time add up to; `is_partial` where there were more than are read."""
+
+    gpu_s: float
+    cost_usd: float
+    events: int
+    is_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NumberReads:
+    """Bounded sums over index keys."""
+
+    db: Database
+
+    @answers()
+    async def spent(self, since: datetime, until: datetime) -> Spent:
+        """Return what was said to be spent by events that came in then."""
+        query = {"type": type_of(RunUsage), "receivedAt": {"$gte": since, "$lt": until}}
+        pipeline: list[Document] = [
+            {"$match": query},
+            {"$limit": USAGE_MAX},
+            {"$project": {"_id": 0, "gpu": "$data.gpu_s", "usd": "$data.cost_usd"}},
+            {
+                "$group": {
+                    "_id": None,
+                    "gpu": {"$sum": "$gpu"},
+                    "usd": {"$sum": "$usd"},
+                    "events": {"$sum": 1},
+                }
+            },
+        ]
+        cursor = await self.db.events.aggregate(pipeline, hint=_USAGE)
+        for group in await cursor.to_list():
+            return Spent(group["gpu"], group["usd"], group["events"], group["events"] >= USAGE_MAX)
+        return Spent(0.0, 0.0, 0, is_partial=False)
+
+    @answers()
+    async def ended(self, since: datetime, until: datetime) -> Mapping[str, int]:
+        """Return how many runs ended then, by status, counted up to `ENDED_MAX` in all."""
+        pipeline: list[Document] = [
+            {"$match": {"finishedAt": {"$gte": since, "$lt": until}}},
+            {"$limit": ENDED_MAX},
+            {"$group": {"_id": "$status", "count": {"$sum": 1}}},
+        ]
+        cursor = await self.db.runs.aggregate(pipeline, hint=_FINISHED)
+        return {group["_id"]: group["count"] for group in await cursor.to_list()}
+
+    @answers()
+    async def letters(self, since: datetime) -> Mapping[str, int]:
+        """Return how many lines were refused or set aside since then, by code, at most `LETTERS_MAX`."""
+        pipeline: list[Document] = [
+            {"$match": {"at": {"$gte": since}}},
+            {"$limit": LETTERS_MAX},
+            {"$group": {"_id": "$code", "count": {"$sum": 1}}},
+        ]
+        cursor = await self.db.dead_letters.aggregate(pipeline, hint="by_time")
+        return {group["_id"]: group["count"] for group in await cursor.to_list()}
+
+    @answers()
+    async def open_logs(self) -> Sequence[Look]:
+        """Look at runs whose log is open: their newest event, and what is stored beyond what is applied."""
+        pipeline: list[Document] = [
+            {"$match": {"logOpen": True}},
+            {"$sort": {"_id": -1}},
+            {"$limit": HELD_LOOKED_AT},
+            {"$project": {"attempt": 1, "lastEventSeq": 1}},
+            {"$lookup": {"from": "events", "as": "newest", "let": {"run": "$_id"}, "pipeline": _newest()}},
+            {
+                "$lookup": {
+                    "from": "events",
+                    "as": "last",
+                    "let": {"run": "$_id", "attempt": "$attempt"},
+                    "pipeline": _last(),
+                }
+            },
+        ]
+        cursor = await self.db.runs.aggregate(pipeline)
+        return [_look(each) for each in await cursor.to_list()]
+
+
+def _newest() -> list[Document]:
+    """Return the lookup of a run's newest event that a pod sent."""
+    is_of_run = {"$expr": {"$eq": ["$runId", "$$run"]}}
+    return [
+        {"$match": is_of_run},
+        {"$sort": {"position": -1}},
+        {"$limit": 5},
+        {"$match": {"type": {"$ne": type_of(StatusChanged)}}},
+        {"$limit": 1},
+        {"$project": {"_id": 0, "time": 1, "receivedAt": 1}},
+    ]
+
+
+def _last() -> list[Document]:
+    """Return the lookup of the last number that is stored of an attempt."""
+    same = [{"$eq": ["$runId", "$$run"]}, {"$eq": ["$attempt", "$$attempt"]}]
+    return [
+        {"$match": {"$expr": {"$and": same}, "sequence": {"$exists": True}}},
+        {"$sort": {"sequence": -1}},
+        {"$limit": 1},
+        {"$project": {"_id": 0, "sequence": 1}},
+    ]
+
+
+def _look(found: Mapping[str, Any]) -> Look:
+    newest: Mapping[str, Any] = next(iter(found["newest"]), {})
+    last: Mapping[str, Any] = next(iter(found["last"]), {})
+    stored = last.get("sequence", 0)
+    return Look(found["_id"], newest.get("time"), newest.get("receivedAt"), stored, found["lastEventSeq"])

@@ -1,0 +1,331 @@
+"""Line charts as SVG text, drawn on the server: geometry and nothing else, pure.
+
+Law: no style attribute and no script; colour is a class, so that both themes can choose theirs, and
+each line has its letter and its dashes beside its colour. Every name is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from markupsafe import Markup
+
+COLORS: Final = 6
+DASHES: Final = ("", "6 3", "2 3", "8 3 2 3")
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 20.0, 10.0, 24.0
+LETTER: Final = 8.0
+TICKS_WANTED: Final = 4
+TIME_TICKS_WANTED: Final = 5
+MARGIN: Final = 0.05  # of the values' span, above and below
+HUGE: Final = 1e100  # beyond it, and on a logarithmic axis below its inverse, nothing is drawn
+LEAST_ROOM: Final = 1e-6  # of the largest value: less is no difference
+DECADES_WITH_PARTS: Final = 2
+TIME_STEPS_S: Final = (10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
+CLOCK_BELOW_S: Final = 86_400
+
+Point = tuple[float, float | None]
+Band = tuple[float, float, float]  # where, from, to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line: None, or a step wider than the chart's `gap`, interrupts it; `band` lies behind it."""
+
+    name: str
+    points: Sequence[Point]
+    band: Sequence[Band] = ()
+    letter: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """What is drawn; `low` and `high` are seen whatever the values are."""
+
+    title: str
+    lines: Sequence[Line]
+    unit: Literal["", "%", "GiB", "°C"] = ""
+    x: Literal["time", "number"] = "number"
+    x_name: str = ""
+    first: float | None = None
+    last: float | None = None
+    low: float | None = None
+    high: float | None = None
+    gap: float | None = None
+    is_log: bool = False
+    width: float = 400.0
+    height: float = 170.0
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Maps values to places between two ends of the picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    is_log: bool = False
+
+    def place(self, value: float) -> float:
+        """Return where `value` stands."""
+        low, high, at = self.low, self.high, value
+        if self.is_log:
+            low, high, at = math.log10(low), math.log10(high), math.log10(value)
+        return self.start + (at - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Return round values that divide the axis."""
+        return log_ticks(self.low, self.high) if self.is_log else round_ticks(self.low, self.high)
+
+
+def line_chart(chart: Chart) -> Markup:
+    """Return the chart as an SVG element that says in words what it shows."""
+    lines = [_drawable(line, is_log=chart.is_log) for line in chart.lines]
+    values = [point for line in lines for point in line.points if point[1] is not None]
+    if not values:
+        return Markup('<p class="empty">{}: nothing was reported.</p>').format(chart.title)
+    x_axis, y_axis = _axes(chart, lines)
+    identity = f"chart-{hash_of(chart.title):x}"
+    parts = [
+        _tag("title", chart.title, id=f"{identity}-t"),
+        _tag("desc", described(chart), id=f"{identity}-d"),
+        *_grid(chart, x_axis, y_axis),
+    ]
+    for index, line in enumerate(lines):
+        parts += _line(line, index, chart, x_axis, y_axis)
+    return _tag(
+        "svg", Markup("").join(parts), class_="chart", role="img", preserveAspectRatio="xMinYMin meet",
+        viewBox=f"0 0 {_n(chart.width)} {_n(chart.height)}", aria_labelledby=f"{identity}-t {identity}-d",
+    )  # fmt: skip
+
+
+def described(chart: Chart) -> str:
+    """Return in words what a chart shows: the last value and the range of each line."""
+    said = []
+    for line in chart.lines:
+        values = [value for _, value in line.points if value is not None and math.isfinite(value)]
+        if not values:
+            said.append(f"{line.name}: nothing")
+            continue
+        shown = [_label(value, chart.unit) for value in (values[-1], min(values), max(values))]
+        said.append(f"{line.name}: {shown[0]} last, {shown[1]} to {shown[2]}")
+    return f"{'; '.join(said)}{', on a logarithmic axis' if chart.is_log else ''}."
+
+
+def letter(index: int) -> str:
+    """Return the letter by which a line is known."""
+    return chr(ord("A") + index % 26)
+
+
+def look(index: int) -> tuple[str, str]:
+    """Return the class and the dashes of the line of this number: no two of the first 24 are alike."""
+    return f"c{index % COLORS}", DASHES[index // COLORS % len(DASHES)]
+
+
+def swatch(index: int) -> Markup:
+    """Return a line's look for the legend."""
+    color, dashes = look(index)
+    drawn = _tag("path", class_=f"line {color}", d="M0 4H28", stroke_dasharray=dashes)
+    return _tag("svg", drawn, class_="swatch", viewBox="0 0 28 8", aria_hidden="true")
+
+
+def round_ticks(low: float, high: float, wanted: int = TICKS_WANTED) -> list[float]:
+    """Return round values from `low` to `high`, about `wanted` of them."""
+    rough = (high - low) / wanted
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [index * step for index in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return the powers of ten from `low` to `high`, with 2 and 5 of each where there are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    parts = (1, 2, 5) if last - first <= DECADES_WITH_PARTS else (1,)
+    every = max(1, math.ceil((last - first) / (2 * TICKS_WANTED)))
+    found = [10.0**power * part for power in range(first, last + 1, every) for part in parts]
+    return [value for value in found if low <= value <= high] or [low, high]
+
+
+def time_ticks(first: float, last: float) -> list[float]:
+    """Return round moments (seconds since 1970, in UTC) between two moments."""
+    rough = (last - first) / TIME_TICKS_WANTED
+    step = next(
+        (each for each in TIME_STEPS_S if each >= rough), TIME_STEPS_S[-1] * math.ceil(rough / 86_400)
+    )
+    return [index * step for index in range(math.ceil(first / step), math.floor(last / step) + 1)]
+
+
+def smoothed(points: Sequence[Point], weight: float) -> list[Point]:
+    """Return the exponential moving average; `weight` is what the past keeps, 0 changes nothing.
+
+    Corrected for its start, so that the first value is the first one measured.
+    """
+    mean, seen = 0.0, 0.0
+    found: list[Point] = []
+    for at, value in points:
+        if value is None or not math.isfinite(value):
+            found.append((at, None))
+            continue
+        mean = weight * mean + (1 - weight) * value
+        seen = weight * seen + (1 - weight)
+        found.append((at, mean / seen))
+    return found
+
+
+def thinned(points: Sequence[Point], first: float, last: float, most: int) -> list[Point]:
+    """Return at most `most` points: the means of even parts of the time; where nothing is, nothing."""
+    if len(points) <= most:
+        return list(points)
+    width = (last - first) / most
+    parts: dict[int, list[tuple[float, float]]] = {}
+    for at, value in points:
+        if value is not None:
+            parts.setdefault(min(most - 1, int((at - first) / width)), []).append((at, value))
+    return [
+        (sum(at for at, _ in part) / len(part), sum(value for _, value in part) / len(part))
+        for _, part in sorted(parts.items())
+    ]
+
+
+def hash_of(text: str) -> int:
+    """Return a number that is the same for the same text in every process."""
+    number = 7
+    for each in text:
+        number = (number * 31 + ord(each)) % 0xFFFFFFFF
+    return number
+
+
+def _drawable(line: Line, *, is_log: bool) -> Line:
+    """Return a line without what cannot be drawn: no number, or nothing that has a logarithm."""
+
+    def fits(value: float) -> bool:
+        return abs(value) <= HUGE and (value >= 1 / HUGE or not is_log)  # nor is NaN
+
+    points = [(at, value if value is not None and fits(value) else None) for at, value in line.points]
+    band = [each for each in line.band if fits(each[1]) and fits(each[2])]
+    return Line(name=line.name, letter=line.letter, points=points, band=band)
+
+
+def _axes(chart: Chart, lines: Sequence[Line]) -> tuple[Axis, Axis]:
+    found = [(at, value) for line in lines for at, value in line.points if value is not None]
+    lows = [value for _, value in found] + [each[1] for line in lines for each in line.band]
+    highs = [value for _, value in found] + [each[2] for line in lines for each in line.band]
+    if chart.low is not None:
+        lows.append(chart.low)
+    if chart.high is not None:
+        highs.append(chart.high)
+    low, high = _spread(min(lows), max(highs), is_log=chart.is_log)
+    if chart.low is not None and min(lows) == chart.low:
+        low = chart.low
+    if chart.high is not None and max(highs) == chart.high:
+        high = chart.high
+    first = chart.first if chart.first is not None else min(at for at, _ in found)
+    last = chart.last if chart.last is not None else max(at for at, _ in found)
+    if last <= first:
+        first, last = first - 1, first + 1
+    letters = max((len(line.letter) for line in chart.lines), default=1)
+    x_axis = Axis(first, last, LEFT, chart.width - RIGHT - LETTER * max(0, letters - 1))
+    return x_axis, Axis(low, high, chart.height - BOTTOM, TOP, chart.is_log)
+
+
+def _spread(low: float, high: float, *, is_log: bool) -> tuple[float, float]:
+    """Return the ends of an axis: some room beyond the values, and never no room at all."""
+    if is_log:
+        factor = max((high / low) ** MARGIN, 1 + LEAST_ROOM) if high > low else 2.0
+        return low / factor, high * factor
+    largest = max(abs(low), abs(high))
+    room = max((high - low) * MARGIN, largest * LEAST_ROOM) if high > low else largest * MARGIN or 1.0
+    return low - room, high + room
+
+
+def _grid(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
+    right, base = _n(x_axis.end), y_axis.start
+    for value in y_axis.ticks():
+        y = _n(y_axis.place(value))
+        yield _tag("path", class_="grid", d=f"M{_n(LEFT)} {y}H{right}")
+        yield _text(_label(value, chart.unit), _n(LEFT - 6), y, dy="4", text_anchor="end")
+    is_time = chart.x == "time"
+    for value in time_ticks(x_axis.low, x_axis.high) if is_time else x_axis.ticks():
+        x = _n(x_axis.place(value))
+        said = _moment(value, x_axis.high - x_axis.low) if is_time else f"{value:g}"
+        yield _tag("path", class_="grid", d=f"M{x} {_n(base)}v4")
+        yield _text(said, x, _n(base + 16), text_anchor="middle")
+    yield _tag("path", class_="axis", d=f"M{_n(LEFT)} {_n(TOP)}V{_n(base)}H{right}")
+    if chart.x_name:
+        yield _text(chart.x_name, right, _n(base - 4), text_anchor="end")
+
+
+def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
+    color, dashes = look(index)
+
+    def place(at: float, value: float) -> str:
+        return f"{_n(x_axis.place(at))} {_n(y_axis.place(value))}"
+
+    if line.band:
+        upper = [place(at, high) for at, _, high in line.band]
+        lower = [place(at, low) for at, low, _ in reversed(line.band)]
+        yield _tag("path", class_=f"band {color}", d=f"M{'L'.join([*upper, *lower])}Z")
+    x = y = ""
+    for stretch in stretches(line.points, chart.gap):
+        places = [place(at, value) for at, value in stretch]
+        x, _, y = places[-1].partition(" ")
+        if len(places) == 1:
+            yield _tag("circle", class_=f"dot {color}", cx=x, cy=y, r="2")
+        else:
+            yield _tag("path", class_=f"line {color}", d=f"M{'L'.join(places)}", stroke_dasharray=dashes)
+    if x and len(chart.lines) > 1:
+        yield _tag("text", line.letter or letter(index), class_=f"name {color}", x=x, y=y, dx="4", dy="4")
+
+
+def _text(said: str, x: str, y: str, **attributes: str) -> Markup:
+    return _tag("text", said, class_="tick", x=x, y=y, **attributes)
+
+
+def _tag(name: str, content: str = "", **attributes: str) -> Markup:
+    """Return an element; everything in it is escaped but what is markup already."""
+    named = Markup("").join(
+        Markup(' {}="{}"').format(each.rstrip("_") if each == "class_" else each.replace("_", "-"), value)
+        for each, value in attributes.items()
+        if value
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(name, named, content)
+
+
+def stretches(points: Sequence[Point], gap: float | None) -> list[list[tuple[float, float]]]:
+    """Return the parts of a line between its gaps."""
+    found: list[list[tuple[float, float]]] = []
+    before: float | None = None
+    for at, value in points:
+        if value is None:
+            before = None
+            continue
+        if before is None or (gap is not None and at - before > gap):
+            found.append([])
+        found[-1].append((at, value))
+        before = at
+    return found
+
+
+def _label(value: float, unit: str) -> str:
+    match unit:
+        case "%":
+            return f"{value * 100:.3g} %"
+        case "":
+            return f"{value:.4g}"
+        case _:
+            return f"{value:.3g} {unit}"
+
+
+def _moment(value: float, span: float) -> str:
+    at = datetime.fromtimestamp(value, UTC)
+    return f"{at:%H:%M}" if span <= CLOCK_BELOW_S else f"{at.day} {at:%b %H:%M}"
+
+
+def _n(value: float) -> str:
+    """Return a coordinate with a tenth of a unit."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,68 @@
+"""The form of a schedule: what a person typed, and the schedule that it means."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from control_plane.agenda import WantedRun, WantedSchedule
+from control_plane.api.models import NewSchedule, RunBody
+from control_plane.web.forms import Form, Unfit, read_body
+
+
+class ScheduleForm(Form):
+    """A new schedule; `do` says which button was pressed."""
+
+    id: str = ""
+    cron: str = ""
+    time_zone: str = "UTC"
+    kind: str = "experiment"
+    spec: str = ""
+    priority: str = "0"
+    missed: str = "one"
+    overlap: str = "allow"
+    do: str = ""
+
+    def wanted(self, by: str) -> WantedSchedule:
+        """Return the schedule. Raises `Unfit` with everything that is wrong at once."""
+        problems: list[str] = []
+        body: dict[str, Any] = {
+            "id": self.id.strip(),
+            "cron": self.cron.strip(),
+            "time_zone": self.time_zone.strip(),
+            "missed": self.missed,
+            "overlap": self.overlap,
+        }
+        run: dict[str, Any] = {"kind": self.kind}
+        try:
+            run["spec"] = read_spec_text(self.spec)
+        except Unfit as unfit:
+            problems += unfit.problems
+        try:
+            run["priority"] = int(self.priority.strip() or "0")
+        except ValueError:
+            problems.append("Priority: a whole number from -100 to 100")
+        for form, typed in ((RunBody, run), (NewSchedule, {**body, "run": {"kind": "any"}})):
+            try:
+                read_body(form, typed)
+            except Unfit as unfit:
+                problems += unfit.problems
+        if problems:
+            raise Unfit(problems)
+        return WantedSchedule(**body, run=WantedRun(**run), by=by)
+
+
+def read_spec_text(text: str) -> dict[str, Any]:
+    """Return the specification in a text area; an empty one has no fields. Raises `Unfit`."""
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise Unfit([f"Specification: no JSON at {where}: {error.msg}"]) from None
+    except (ValueError, RecursionError):  # a number of too many digits; brackets in brackets without end
+        raise Unfit(["Specification: no JSON that can be read"]) from None
+    if not isinstance(found, dict):
+        raise Unfit(['Specification: a JSON object, as in {"idea": "…"}'])
+    return found

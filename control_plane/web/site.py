@@ -1,0 +1,320 @@
+"""Every page as a response: what it reads, and the template that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from control_plane.api.runs import Filters, LogFilters, Page, RunsView
+from control_plane.decisions import NOTE_CHARS_MAX
+from control_plane.deps import Deps
+from control_plane.explainer import class_reasons, explanation
+from control_plane.reading import Json
+from control_plane.web import columns, formatting
+from control_plane.web.charts import line_chart
+from control_plane.web.figures import figures, papers
+from control_plane.web.forms import REVIEWER_CHARS_MAX, LaunchForm, ProposalForm
+from control_plane.web.side_by_side import curve, metrics
+from control_plane.web.timeline import timeline
+from control_plane.web.tree_picture import tree_picture
+from control_plane.web.verdicts import verdict
+from control_plane.web.viewer import READ_BYTES_MAX, kind_of, view
+from events.catalog import TYPES
+from events.checkpoints import PREFIX
+from events.clock import timestamp
+from events.errors import NotFound
+from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
+from events.runs import RUN_KINDS, STAGES
+
+HERE: Final = Path(__file__).resolve().parent
+FAILED_LATELY: Final = timedelta(days=1)
+CURVES_SHOWN: Final = 12
+NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
+REVIEWS_LIMIT: Final = 10
+NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
+
+
+class Pages:
+    """Renders templates under a strict content security policy."""
+
+    def __init__(self, storage_origin: str) -> None:
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=select_autoescape(["html"], default=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {**formatting.FILTERS, "verdict": verdict}
+        self._templates.globals |= {
+            "all_columns": columns.COLUMNS,
+            "usual_columns": columns.USUAL,
+            "between": formatting.between,
+            "next_steps": formatting.NEXT_STEPS,
+            "note_chars_max": NOTE_CHARS_MAX,
+            "reviewer_chars_max": REVIEWER_CHARS_MAX,
+        }
+        # Plots are shown from the storage's own origin: what a pipeline made never runs in ours.
+        self._headers = {
+            "Content-Security-Policy": (
+                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                f"img-src 'self' {storage_origin}; frame-src 'self' {storage_origin}; "
+                "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+            ),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }
+
+    def piece(self, name: str, value: Any) -> str:
+        """Return one row, as the macro of this name renders it."""
+        return str(getattr(self._templates.get_template("macros.html").module, name)(value))
+
+    def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
+        """Return a rendered page; one that knows how many runs wait for a person shows it."""
+        html = self._templates.get_template(name).render(
+            **{"waiting": 0, "back": None, "live": NOT_LIVE, **values}
+        )
+        return HTMLResponse(html, code, self._headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Which changes a page hears of, and from which place on: one from before anything of it was read."""
+
+    topics: Sequence[str] = ()
+    since: str = ""
+
+
+NOT_LIVE: Final = Live()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The pages of one control plane."""
+
+    deps: Deps
+    pages: Pages
+
+    def live(self, *topics: str) -> Live:
+        """Return how a page of these topics stays current; asked for before anything is read for it."""
+        return Live(topics, self.deps.hub.token or "")
+
+    async def home(self) -> HTMLResponse:
+        live = self.live("runs", "pods")
+        recent = await self.deps.reading.runs(Filters().filters(), 10)
+        overview = await self.deps.reading.overview()
+        why = await class_reasons(self.deps.reading, [each["classKey"] for each in overview["queue"]])
+        since = timestamp(self.deps.reading.clock.now() - FAILED_LATELY)
+        failures = [each for each in overview["recentFailures"] if (each["finishedAt"] or "") >= since]
+        return await self.show(
+            "home.html",
+            live=live,
+            overview=overview,
+            today=await self.deps.accounts.today(),
+            failures=failures,
+            runs=recent["items"],
+            why=why,
+        )
+
+    async def runs(self, wanted: RunsView) -> HTMLResponse:
+        live = self.live("runs")
+        shown = columns.chosen(wanted.columns)
+        page = await self.deps.reading.runs(wanted.filters(), wanted.limit, wanted.after)
+        chosen = wanted.model_dump(exclude={"after", "columns"}, exclude_none=True, exclude_defaults=True)
+        if tuple(shown) != columns.USUAL:
+            chosen["columns"] = ",".join(shown)
+        return await self.show(
+            "runs.html",
+            live=live,
+            page=page,
+            sieve=wanted.model_dump(exclude={"after", "limit", "columns"}, exclude_none=True),
+            columns=shown,
+            chosen=chosen,
+            statuses=list(Status),
+            kinds=sorted(RUN_KINDS),
+            wanted=wanted,
+        )
+
+    async def run(self, run_id: str) -> HTMLResponse:
+        live = self.live(f"run/{run_id}")
+        found = await self.deps.reading.run(run_id)
+        visible = await self.deps.reading.visible_artifacts(run_id)
+        checkpoints = [each for each in found["artifacts"] if each["name"].startswith(PREFIX)]
+        results = [each for each in found["artifacts"] if not each["name"].startswith(PREFIX)]
+        status = Status(found["status"])
+        return await self.show(
+            "run.html",
+            live=live,
+            run=found,
+            timeline=timeline(found["stages"], found["attempts"], self.deps.reading.clock.now()),
+            picture=tree_picture(found["nodes"]),
+            curves=[
+                (each.name, line_chart(curve(each)))
+                for each in metrics([await self.deps.reading.measured(run_id, NUMBERS_DRAWN)])
+                if each.is_curve
+            ][:CURVES_SHOWN],
+            pace=await self.deps.reading.pace(found),
+            why=(await explanation(self.deps.reading, run_id))["reasons"] if status in INITIAL else [],
+            tree=by_stage(await self._with_code(run_id, found["nodes"])),
+            results=results,
+            checkpoints=checkpoints,
+            figures=figures(visible, found["nodes"]),
+            papers=papers(visible),
+            can_cancel=status not in FINAL and status != Status.CANCELING,
+            can_retry=status in FINAL and found["kind"] in RUN_KINDS,
+            can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
+            can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
+            can_note=_allows(status, Cause.NOTE),
+            stages=STAGES.get(found["kind"], ()),
+            is_held=status in HELD,
+            is_over=status in FINAL,
+            is_keyless=self.is_keyless,
+        )
+
+    async def _with_code(self, run_id: str, nodes: Sequence[Json]) -> list[Json]:
+        """Return the nodes, the first of them with what they ran and printed."""
+        whole: dict[tuple[str, str], Json] = {}
+        after: str | None = None
+        while nodes and len(whole) < NODES_WITH_CODE:
+            page = await self.deps.reading.nodes(run_id, after=after)
+            whole |= {(node["stage"], node["id"]): node for node in page["items"]}
+            after = page["next"]
+            if after is None:
+                break
+        texts = {"code": None, "logTail": None}
+        return [whole.get((node["stage"], node["id"]), {**node, **texts}) for node in nodes]
+
+    async def events(self, run_id: str, wanted: LogFilters) -> HTMLResponse:
+        """Show a stretch of a log in its order: its end, what comes before a cursor, or after a position."""
+        is_live = wanted.after is None and wanted.at is None
+        live = self.live(f"log/{run_id}") if is_live else NOT_LIVE
+        reading = self.deps.reading
+        if wanted.at is not None:
+            page = await reading.events_from(run_id, wanted.at)
+            items, older, newer = page["items"], page["earlier"], page["later"]
+        else:
+            page = await reading.events(run_id, **wanted.model_dump(exclude={"at", "order"}))
+            items, older, newer = page["items"][::-1], page["next"], None
+        sieve = {"type": wanted.type, "level": wanted.level, "q": wanted.text}
+        return await self.show(
+            "events.html",
+            live=live,
+            is_live=is_live,
+            run_id=run_id,
+            items=items,
+            older=older,
+            newer=newer,
+            chosen=wanted.model_dump(
+                include={"type", "level", "text", "limit"}, exclude_none=True, exclude_defaults=True
+            ),
+            sieve={name: value for name, value in sieve.items() if value is not None},
+            wanted=wanted,
+            types=sorted(TYPES),
+        )
+
+    async def artifact(self, artifact_id: str) -> HTMLResponse:
+        """Show a file; what a browser would run is shown as text, or only named."""
+        found = await self.deps.reading.artifact(artifact_id)
+        content: bytes | None = b""
+        if kind_of(found["name"], found["contentType"]) in ("table", "text"):
+            content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
+        if content is None:
+            raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")
+        shown = view(found["name"], found["contentType"], content, found["size"])
+        return await self.show("artifact.html", artifact=found, view=shown)
+
+    async def hypotheses(
+        self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
+    ) -> HTMLResponse:
+        wanted, live = wanted or Page(), self.live("hypotheses")
+        page = await self.deps.reading.hypotheses(wanted.limit, wanted.after)
+        return await self.show(
+            "hypotheses.html",
+            422 if problems else 200,
+            live=live,
+            page=page,
+            form=form or ProposalForm(),
+            problems=problems,
+        )
+
+    async def hypothesis(
+        self,
+        hypothesis_id: str,
+        *,
+        form: LaunchForm | None = None,
+        problems: Sequence[str] = (),
+        code: int = 422,
+    ) -> HTMLResponse:
+        since = self.live().since
+        found = await self.deps.reading.hypothesis(hypothesis_id)
+        requests = [found["ideation"]["requestId"]] if found["ideation"] else []
+        of_runs = [f"run/{each}" for each in (*requests, *(run["id"] for run in found["runs"]))]
+        index = found["ideaIndex"]
+        return await self.show(
+            "hypothesis.html",
+            code if problems else 200,
+            live=Live((f"hypothesis/{hypothesis_id}", *of_runs), since),
+            hypothesis=found,
+            form=form or LaunchForm(idea_index="" if index is None else str(index)),
+            problems=problems,
+        )
+
+    async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
+        live = self.live("runs")
+        page = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
+        for run in page["items"]:
+            visible = run.pop("visible")
+            run["papers"] = papers(visible)
+            run["figures"] = figures(visible, [])
+        return await self.show(
+            "reviews.html", live=live, page=page, done=await self._verdict(done), is_keyless=self.is_keyless
+        )
+
+    async def problem(self, code: int, detail: str, *, back: str) -> HTMLResponse:
+        """Return a page that says what did not work, with the way back."""
+        return await self.show("problem.html", code, status=code, detail=detail, back=back)
+
+    async def said(self, run_id: str) -> Mapping[str, Any] | None:
+        """Return what a person has said of a run, None where nobody has."""
+        run = await self.deps.reading.run(run_id)
+        said: Mapping[str, Any] | None = run.get("humanVerdict")
+        return said
+
+    @property
+    def is_keyless(self) -> bool:
+        """Say whether everybody here has the same name, so that a person has to say which is theirs."""
+        return not self.deps.settings.api_key
+
+    async def _verdict(self, run_id: str | None) -> Json | None:
+        """Return the run on which a verdict was just given, None for any other."""
+        if run_id is None:
+            return None
+        try:
+            run = await self.deps.reading.run(run_id)
+        except NotFound:
+            return None
+        return run if run.get("humanVerdict") else None
+
+    async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page with what stands on every page."""
+        waiting = await self.deps.reading.waiting_for_people()
+        return self.pages.page(name, code, waiting=waiting, **values)
+
+
+def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
+    """Return the nodes of each stage, both in the order in which they came."""
+    stages: dict[str, list[Json]] = {}
+    for node in nodes:
+        stages.setdefault(node["stage"], []).append(node)
+    return stages
+
+
+def _allows(status: Status, cause: Cause) -> bool:
+    return not isinstance(next_status(status, cause), Illegal)

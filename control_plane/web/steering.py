@@ -1,0 +1,153 @@
+"""What a person sends from a page: done, then a redirect; refused, the same page that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form
+from fastapi.responses import RedirectResponse, Response
+
+from control_plane.api.fleet import MaySteer
+from control_plane.api.problems import status_of
+from control_plane.api.runs import MayReview, MaySubmit
+from control_plane.decisions import Review
+from control_plane.submission import NewHypothesis
+from control_plane.web.forms import LaunchForm, ProposalForm, ReviewForm, Unfit
+from control_plane.web.site import Site
+from events.errors import Conflict, Rejected
+
+SEE_OTHER: Final = 303
+FORM_CHARS_MAX: Final = 20_000
+
+Text = Annotated[str, Form(max_length=FORM_CHARS_MAX)]
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the forms."""
+    routes = APIRouter(include_in_schema=False)
+    _add_hypotheses(routes, site)
+    _add_orders(routes, site)
+    _add_retry(routes, site)
+    _add_review(routes, site)
+    return routes
+
+
+def _add_hypotheses(routes: APIRouter, site: Site) -> None:
+    submitter = site.deps.submitter
+
+    @routes.post("/hypotheses")
+    async def propose(principal: MaySubmit, form: Annotated[ProposalForm, Form()]) -> Response:
+        try:
+            wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
+            hypothesis_id, _ = await submitter.propose(wanted)
+        except Unfit as unfit:
+            return await site.hypotheses(form=form, problems=unfit.problems)
+        except Rejected as error:
+            return await site.hypotheses(form=form, problems=[error.message])
+        return _see(f"/hypotheses/{hypothesis_id}")
+
+    @routes.post("/hypotheses/{hypothesis_id}/runs")
+    async def launch(
+        hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
+    ) -> Response:
+        try:
+            body = form.body()
+            submitted = await submitter.launch(
+                hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
+            )
+        except Unfit as unfit:
+            return await site.hypothesis(hypothesis_id, form=form, problems=unfit.problems)
+        except (Rejected, Conflict) as error:
+            code = status_of(error)
+            return await site.hypothesis(hypothesis_id, form=form, problems=[error.message], code=code)
+        return _see(_run(submitted.run_id))
+
+    @routes.post("/hypotheses/{hypothesis_id}/cancel")
+    async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
+        back = f"/hypotheses/{quote(hypothesis_id, safe='')}"
+        ideation = (await site.deps.reading.hypothesis(hypothesis_id))["ideation"]
+        if ideation is None:
+            return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
+        try:
+            await site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
+        except (Rejected, Conflict) as error:
+            return await site.problem(status_of(error), error.message, back=back)
+        return _see(back)
+
+
+def _add_orders(routes: APIRouter, site: Site) -> None:
+    decider = site.deps.decider
+
+    @routes.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, principal: MaySubmit) -> Response:
+        return await _order(site, run_id, decider.cancel(run_id, by=f"user:{principal.name}"))
+
+    @routes.post("/runs/{run_id}/pause")
+    async def pause(run_id: str, principal: MaySubmit) -> Response:
+        return await _order(site, run_id, decider.pause(run_id, by=f"user:{principal.name}"))
+
+    @routes.post("/runs/{run_id}/resume")
+    async def resume(run_id: str, principal: MaySubmit) -> Response:
+        return await _order(site, run_id, decider.resume(run_id, by=f"user:{principal.name}"))
+
+    @routes.post("/runs/{run_id}/notes")
+    async def note(run_id: str, principal: MaySubmit, text: Text = "") -> Response:
+        said = text.replace("\r\n", "\n")
+        return await _order(site, run_id, decider.note(run_id, said, by=f"user:{principal.name}"))
+
+    @routes.post("/pods/{pod_id:path}/drain")
+    async def drain(pod_id: str, _: MaySteer) -> Response:
+        await site.deps.reading.drain(pod_id)
+        return _see("/pods")
+
+
+def _add_retry(routes: APIRouter, site: Site) -> None:
+    @routes.post("/runs/{run_id}/retry")
+    async def retry(run_id: str, principal: MaySubmit, from_stage: Text = "") -> Response:
+        try:
+            again = await site.deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage or None)
+        except (Rejected, Conflict) as error:
+            return await site.problem(status_of(error), error.message, back=_run(run_id))
+        return _see(_run(again.run_id))
+
+
+def _add_review(routes: APIRouter, site: Site) -> None:
+    @routes.post("/runs/{run_id}/review")
+    async def review(run_id: str, principal: MayReview, form: Annotated[ReviewForm, Form()]) -> Response:
+        from_list = form.back == "reviews"
+        back = "/reviews" if from_list else _run(run_id)
+        try:
+            body = form.body()
+            # With a key, the name behind it is what the records hold.
+            reviewer = (form.judge() or principal.name) if site.is_keyless else principal.name
+            await site.deps.decider.review(run_id, Review(body.verdict, body.notes, reviewer))
+        except Unfit as unfit:
+            return await site.problem(422, str(unfit), back=back)
+        except Conflict as error:
+            said = await site.said(run_id)
+            return await site.problem(409, error.message if said is None else _once(said), back=back)
+        return _see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
+
+
+async def _order(site: Site, run_id: str, order: Awaitable[Any]) -> Response:
+    """Carry out what was asked of a run, and show it; where it cannot be, say why."""
+    try:
+        await order
+    except (Rejected, Conflict) as error:
+        return await site.problem(status_of(error), error.message, back=_run(run_id))
+    return _see(_run(run_id))
+
+
+def _once(said: Any) -> str:
+    verdict = "pass" if said["verdict"] == "pass" else "fail"
+    return f"A verdict is given once, and this run has one: {said['reviewer']} said {verdict}."
+
+
+def _run(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}"
+
+
+def _see(path: str) -> RedirectResponse:
+    return RedirectResponse(path, SEE_OTHER)

@@ -1,0 +1,41 @@
+"""What an attempt has cost its pod, pure.
+
+Law: a pod costs the same whether its pipeline works, waits for storage or is paused; the time
+of an attempt counts from its claim to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from events.catalog import Price, RunUsage
+
+PURPOSE: Final = "pod"
+EVERY_S: Final = 60.0
+HOUR_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What a pod has that costs money: its GPUs, and the price of an hour where somebody named it."""
+
+    gpus: int = 0
+    usd_per_hour: float | None = None
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether there is anything to report."""
+        return self.gpus > 0 or self.usd_per_hour is not None
+
+
+def usage_of(rate: Rate, seconds: float) -> RunUsage:
+    """Return what `seconds` of the pod were worth, with the price that was applied."""
+    price = None if rate.usd_per_hour is None else Price(pod_usd_per_hour=rate.usd_per_hour)
+    return RunUsage(
+        purpose=PURPOSE,
+        seconds=round(seconds, 3),
+        gpu_s=round(seconds * rate.gpus, 3),
+        cost_usd=None if rate.usd_per_hour is None else rate.usd_per_hour * seconds / HOUR_S,
+        price=price,
+    )

@@ -1,0 +1,1 @@
+"""What pipelines reach the world outside through: programs, models, indexes."""

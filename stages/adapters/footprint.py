@@ -1,0 +1,188 @@
+"""What a program and all that it started use at this moment.
+
+Law: a look is cheap and bounded, and what vanishes while it is looked at counts nothing.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+SMALLEST_BYTES: Final = 4096  # what an empty file counts: millions of them fill a disk too
+PATH_MAX: Final = 3_500  # the kernel opens no path that is much longer
+DEPTH_MAX: Final = 64  # whoever clears up goes down folder by folder, and has a stack
+FILES_OPEN_MAX: Final = 4_096  # looked at, of all processes together
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process, as its line in /proc tells."""
+
+    pid: int
+    parent: int
+    is_zombie: bool  # ended, and not yet buried
+    cpu_s: float  # with the children that it has waited for
+    resident_bytes: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """What lies below a folder, until it was too much to go on."""
+
+    used_bytes: int
+    is_hiding: bool = False  # a folder is nested too deeply, or may not be looked into
+
+
+def descendants(ancestor: int) -> list[Process]:
+    """Return every process below `ancestor`; one that is born meanwhile may be missed."""
+    children: dict[int, list[Process]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := _process(int(name))) is not None:
+            children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    waiting = [ancestor]
+    while waiting:
+        for process in children.pop(waiting.pop(), ()):
+            found.append(process)
+            waiting.append(process.pid)
+    return found
+
+
+def near_descendants(ancestor: int) -> list[Process]:
+    """Return the same at a tenth of the price, perhaps without some who just change their parent."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # not every kernel has these lists
+        return descendants(ancestor)
+    found: list[Process] = []
+    waiting = [ancestor]
+    while waiting:
+        for pid in _children(waiting.pop()):
+            if (process := _process(pid)) is not None:
+                found.append(process)
+                waiting.append(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                children += map(int, file.read().split())
+    return children
+
+
+def _process(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:  # it has ended
+        return None
+    fields = line[line.rindex(b")") + 2 :].split()
+    ticks = sum(int(field) for field in fields[11:15])
+    threads = max(1, int(fields[17]))
+    pages = int(fields[21])
+    has_ended = fields[0] in (b"Z", b"X")
+    if has_ended and threads > 1:  # only its first thread has, whose line says nothing of the others' memory
+        has_ended = False
+        pages = _pages_of_threads(pid)
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        is_zombie=has_ended,
+        cpu_s=ticks / _TICKS_PER_S,
+        resident_bytes=pages * _PAGE,
+        threads=threads,
+    )
+
+
+def _pages_of_threads(pid: int) -> int:
+    pages = 0
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/statm", "rb") as file:
+                pages = max(pages, int(file.read().split()[1]))
+    return pages
+
+
+def memory_bytes(processes: list[Process], limit_bytes: int) -> int:
+    """Return the memory of all together; what they share is counted once where that decides."""
+    resident = sum(process.resident_bytes for process in processes)
+    if resident <= limit_bytes:
+        return resident
+    return sum(_proportional_bytes(process) for process in processes)
+
+
+def _proportional_bytes(process: Process) -> int:
+    with suppress(OSError), open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
+        for line in file:
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return process.resident_bytes
+
+
+def disk_use(folder: str, limit_bytes: int) -> DiskUse:
+    """Return what lies below `folder`, without following links; more than the limit is not counted."""
+    used = 0
+    waiting = [folder]
+    depth_max = folder.count("/") + DEPTH_MAX
+    seen: set[int] = set()  # files with several names
+    while waiting:
+        path = waiting.pop()
+        if len(path) > PATH_MAX or path.count("/") > depth_max:
+            return DiskUse(used, is_hiding=True)
+        try:
+            for name, found in _entries(path):
+                if stat.S_ISDIR(found.st_mode):
+                    waiting.append(name)
+                elif found.st_nlink > 1:
+                    if found.st_ino in seen:
+                        continue
+                    seen.add(found.st_ino)
+                used += max(found.st_blocks * 512, SMALLEST_BYTES)
+                if used > limit_bytes:
+                    return DiskUse(used)
+        except PermissionError:
+            return DiskUse(used, is_hiding=True)
+        except OSError:  # it is gone
+            continue
+    return DiskUse(used)
+
+
+def _entries(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                yield entry.path, entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # it is gone
+                continue
+
+
+def free_bytes(folder: str) -> int:
+    """Return what is left of the disk on which `folder` lies."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def nameless_bytes(processes: list[Process]) -> int:
+    """Return what is kept in open files that no folder names any more, or never did."""
+    found: dict[tuple[int, int], int] = {}
+    looked_at = 0
+    for process in processes:
+        folder = f"/proc/{process.pid}/fd"
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                if (looked_at := looked_at + 1) > FILES_OPEN_MAX:
+                    return sum(found.values())
+                with suppress(OSError):
+                    each = os.stat(f"{folder}/{name}")
+                    if stat.S_ISREG(each.st_mode) and each.st_nlink == 0:
+                        found[each.st_dev, each.st_ino] = each.st_blocks * 512
+    return sum(found.values())

@@ -1,0 +1,48 @@
+"""Every figure of a run, one at a time: those over the whole run first, then each stage, then each node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import matplotlib as mpl
+
+from stages.experiment.plots.canvas import STYLE
+from stages.experiment.plots.nodes import draw_node
+from stages.experiment.plots.overview import (
+    draw_ablation,
+    draw_comparison,
+    draw_learning_curves,
+    draw_nodes,
+)
+from stages.experiment.plots.picture import Picture
+from stages.experiment.plots.search_tree import draw_tree
+from stages.experiment.plots.stages import draw_finalists, draw_stage
+from stages.experiment.record import Record
+
+OVERVIEWS = (draw_comparison, draw_learning_curves, draw_nodes, draw_finalists, draw_tree, draw_ablation)
+
+
+def draw_all(record: Record, folder: Path) -> Iterator[Picture]:
+    """Draw every figure of `record` into `folder`; one for which nothing was measured is left out."""
+    for drawer in _drawers(record, folder):
+        with mpl.rc_context(dict(STYLE)):  # type: ignore[arg-type]  # the stubs list every key as a literal
+            picture = drawer()
+        if picture is not None:
+            yield picture
+
+
+def pictures_at_most(record: Record) -> int:
+    """Return how many figures there can be, for progress."""
+    return sum(1 for _ in _drawers(record, Path()))
+
+
+def _drawers(record: Record, folder: Path) -> Iterator[Callable[[], Picture | None]]:
+    for overview in OVERVIEWS:
+        yield partial(overview, record, folder)
+    for stage in record.stages:
+        yield partial(draw_stage, record, stage, folder)
+    for stage in record.stages:
+        for place, _ in enumerate(stage.nodes, start=1):
+            yield partial(draw_node, record, stage, place, folder)

@@ -1,0 +1,64 @@
+"""The verdict on a claim: what was measured and what reviewers said, weighed; pure.
+
+Law: words cannot rescue a claim that the measurement refutes. A review may only refuse what was
+measured to hold, and the verdict names which of both decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from events.catalog import Verdict as Word
+from stages.experiment.paper.words import verdict_line
+from stages.experiment.record import Record
+from stages.experiment.reviews import Review, meta_review
+
+Decider = Literal["measurement", "review"]
+
+UNTRACED_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The word, one sentence for people, who decided, and everything that it rests on."""
+
+    verdict: Word
+    summary: str
+    decided_by: Decider
+    scores: dict[str, Any]
+
+
+def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequence[Review]) -> Verdict:
+    """Return the verdict; `untraced` are numbers in the paper that no event says, `traced` counts the others."""
+    judgement = record.verdicts.judgement
+    meta = meta_review(reviews) if reviews else None
+    said = verdict_line(record.claim, judgement)
+    word: Word = "fail"
+    decided_by: Decider = "measurement"
+    if judgement.verdict == "fail":
+        summary = said
+    elif untraced:
+        summary = f"{said} But the paper states {len(untraced)} numbers that no event says."
+    elif meta is not None and meta["decision"] == "reject":
+        decided_by = "review"
+        summary = (
+            f"{said} But {meta['reviews'] - meta['accepted']} of {meta['reviews']} reviews reject the paper."
+        )
+    else:
+        word, summary = "pass", said
+        if meta is not None:
+            summary = f"{said} {meta['accepted']} of {meta['reviews']} reviews accept the paper."
+    scores = {
+        **record.verdicts.scores(record.claim),
+        "decided_by": decided_by,
+        "measured": judgement.verdict,
+        "numbers_traced": traced,
+        "numbers_untraced": list(untraced[:UNTRACED_SHOWN]),
+        "reviews": [msgspec.to_builtins(each) for each in reviews],
+        "meta_review": meta,
+    }
+    return Verdict(word, summary, decided_by, scores)

@@ -1,0 +1,95 @@
+"""Where a program runs that nobody has looked at: what it may use, and how it ended.
+
+Law: the program sees its own folder, the files that the job names, and nothing else that is
+worth having; whatever it does, `run` returns after the job's limits with a named end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, Protocol
+
+LOG_TAIL_CHARS: Final = 4_000
+
+# What the operator asks for (PODFLEET_ISOLATION): the best that the machine allows, or no gap at all.
+Policy = Literal["best", "strict"]
+POLICIES: Final[tuple[Policy, ...]] = ("best", "strict")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimits:
+    """What a program may use before it is ended, its whole process tree counted together."""
+
+    wall_s: float = 600.0
+    cpu_s: float = 1_200.0
+    memory_mib: int = 4_096
+    processes: int = 64
+    output_bytes: int = 4 << 20  # printed, both streams together
+    disk_mib: int = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One Python program: `script` lies in `folder`, its working directory and the only place it may write.
+
+    `readable` are files and folders outside that it may read, at their own paths; `gpu` is the
+    index of the only device that it may use, None for none.
+    """
+
+    folder: Path
+    script: str
+    readable: tuple[Path, ...] = ()
+    limits: JobLimits = field(default_factory=JobLimits)
+    gpu: int | None = None
+
+
+How = Literal[
+    "finished", "exited", "killed", "timed_out", "out_of_memory", "too_many_processes", "too_much_output",
+    "disk_full", "not_started",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a program ended: `finished` is exit status 0, `message` says the rest in words for people.
+
+    `seconds` counts only time in which the program could run; `log_tail` is the end of what it
+    printed, at most `LOG_TAIL_CHARS`.
+    """
+
+    how: How
+    seconds: float
+    log_tail: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What holds a program in, found out by a probe that tried to get out.
+
+    `gaps` are what the probe could still do, in words; strict isolation has none.
+    """
+
+    name: str
+    gaps: tuple[str, ...] = ()
+
+    @property
+    def is_strict(self) -> bool:
+        """Return whether the probe found no way out."""
+        return not self.gaps
+
+
+class Sandbox(Protocol):
+    """Runs programs; every method may be called from several threads at once."""
+
+    def isolation(self) -> Isolation:
+        """Return the isolation in force; the first call finds it out.
+
+        Raises `PipelineError` with the code NO_ISOLATION where the operator asked for more than there is.
+        """
+        ...
+
+    def run(self, job: Job) -> Ended:
+        """Run a program to its end; nothing of its process tree is left afterwards."""
+        ...

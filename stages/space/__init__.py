@@ -1,0 +1,1 @@
+"""The declared space: what the built-in researcher can change, measure and measure it on; pure, no array library."""

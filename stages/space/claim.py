@@ -1,0 +1,40 @@
+"""A claim that can be measured: something is done, and a number moves in a direction; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stages.space.data_sets import DataSet
+from stages.space.metrics import QUALITY, Metric, Task
+
+Direction = Literal["increase", "decrease"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What will be measured: with `subject`, the metric's own number moves in `direction`."""
+
+    subject: str
+    metric: Metric
+    direction: Direction
+    data: DataSet
+    train_examples: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """Return whether classes or values are predicted."""
+        return self.data.task
+
+    @property
+    def selection(self) -> Metric:
+        """Return the metric that the search optimises: the claim's own, unless that can be cheated."""
+        return self.metric if self.metric.selects else QUALITY[self.task]
+
+    @property
+    def sentence(self) -> str:
+        """Return the claim as one plain sentence."""
+        move = "higher" if self.direction == "increase" else "lower"
+        few = f" ({self.train_examples} training examples)" if self.train_examples else ""
+        return f"With {self.subject}, the {self.metric.title} on {self.data.title}{few} becomes {move}."

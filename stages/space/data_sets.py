@@ -1,0 +1,55 @@
+"""What is known of a data set before its rows are read; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stages.space.metrics import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """A data set by its name: what is predicted, from how many features, and how many rows there are.
+
+    `location` is a file, `target` the column to predict and `digest` the file's SHA-256, all empty for a
+    set that ships with scikit-learn; `outputs` are classes, 1 where a value is predicted; `image_side` in
+    pixels.
+    """
+
+    name: str
+    task: Task
+    rows: int
+    features: int
+    outputs: int
+    image_side: int | None = None
+    location: str = ""
+    target: str = ""
+    digest: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the name as people read it."""
+        return self.name.replace("_", " ")
+
+
+def _classes(name: str, rows: int, features: int, outputs: int, image_side: int | None = None) -> DataSet:
+    return DataSet(
+        name=name, task="classification", rows=rows, features=features, outputs=outputs, image_side=image_side
+    )
+
+
+SHIPPED: Final[Mapping[str, DataSet]] = {
+    each.name: each
+    for each in (
+        _classes("digits", 1797, 64, 10, image_side=8),
+        _classes("wine", 178, 13, 3),
+        _classes("breast_cancer", 569, 30, 2),
+        _classes("iris", 150, 4, 3),
+        DataSet(name="diabetes", task="regression", rows=442, features=10, outputs=1),
+    )
+}
+# What each part of a data set gets of its rows.
+SHARES: Final[Mapping[str, float]] = {"train": 0.4, "test": 0.3, "validation": 0.2, "watch": 0.1}
+DEFAULT: Final = SHIPPED["digits"]

@@ -1,0 +1,65 @@
+"""The measures that a claim may be about, as declarations; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One measure. `selects` says whether a search may optimise it without a degenerate answer."""
+
+    name: str
+    title: str
+    higher_is_better: bool
+    tasks: frozenset[Task]
+    selects: bool = True
+    noisy: bool = False
+    decimals: int = 4
+
+
+_CLASSES: Final[frozenset[Task]] = frozenset({"classification"})
+_VALUES: Final[frozenset[Task]] = frozenset({"regression"})
+_BOTH: Final = _CLASSES | _VALUES
+
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.name: metric
+    for metric in (
+        Metric(name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES),
+        Metric(name="nll", title="negative log-likelihood", higher_is_better=False, tasks=_CLASSES),
+        Metric(name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES),
+        Metric(name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES),
+        Metric(
+            name="rmse", title="root mean squared error", higher_is_better=False, tasks=_VALUES, decimals=3
+        ),
+        Metric(
+            name="training_seconds",
+            title="training time in seconds",
+            higher_is_better=False,
+            tasks=_BOTH,
+            selects=False,
+            noisy=True,
+        ),
+        Metric(
+            name="parameters",
+            title="number of parameters",
+            higher_is_better=False,
+            tasks=_BOTH,
+            selects=False,
+            decimals=0,
+        ),
+    )
+}
+QUALITY: Final[Mapping[Task, Metric]] = {
+    "classification": METRICS["accuracy"],
+    "regression": METRICS["rmse"],
+}
+
+
+def is_better(metric: Metric, one: float, other: float) -> bool:
+    """Return whether `one` is strictly better than `other`."""
+    return one > other if metric.higher_is_better else one < other

@@ -1,0 +1,24 @@
+"""Files that a test puts into the storage as a worker does."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import httpx
+
+from events.catalog import ArtifactRegistered
+
+
+def keep(hand: Any, name: str, content: bytes, content_type: str = "image/png") -> None:
+    """Upload a file as a worker does, and register it."""
+    digest = hashlib.sha256(content).hexdigest()
+    described = {"name": name, "size": len(content), "sha256": digest, "content_type": content_type}
+    claim = hand.claim
+    headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+    url = f"/api/runs/{claim.run_id}/artifacts/presign"
+    signed = hand.client.post(url, json=described, headers=headers)
+    assert signed.status_code == 200, signed.text
+    stored = httpx.put(signed.json()["url"], content=content, trust_env=False)
+    assert stored.status_code == 200, stored.text
+    hand.say(ArtifactRegistered(key=signed.json()["key"], **described))

@@ -1,0 +1,134 @@
+"""Every page as a screen reader hears it: its tree of names and roles, in a real Chromium."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+pytestmark = pytest.mark.timeout(240)
+
+# What each page has to say, in this order; what else stands between is its own matter.
+TREES = {
+    "/": """
+        - banner:
+          - navigation "Main":
+            - link "podfleet"
+            - link "Runs"
+        - main:
+          - heading "Fleet" [level=1]
+          - heading "Today" [level=2]
+          - heading "Pods" [level=2]
+          - heading "Queue" [level=2]
+          - table:
+            - rowgroup:
+              - row "Class Waiting Oldest wait Why it waits"
+          - heading "Latest runs" [level=2]
+          - table
+    """,
+    "/runs": """
+        - main:
+          - heading "Runs" [level=1]
+          - combobox "Status"
+          - combobox "Kind"
+          - textbox "Pod"
+          - textbox "Label"
+          - searchbox "Text"
+          - button "Filter"
+          - table:
+            - rowgroup
+            - rowgroup:
+              - row:
+                - cell:
+                  - checkbox /Select/
+    """,
+    "/runs/{run}": """
+        - main:
+          - heading "Dropout improves accuracy on iris" [level=1]
+          - region "Now":
+            - button "Cancel"
+          - heading "Stages" [level=2]
+          - heading "Notes to the researcher" [level=2]
+          - textbox "Note"
+          - heading "Attempts" [level=2]
+          - heading "Artifacts" [level=2]
+    """,
+    "/runs/{run}/events": """
+        - main:
+          - heading /Events of/ [level=1]
+          - combobox "Type"
+          - combobox "Level"
+          - searchbox "Text"
+          - table
+    """,
+    "/hypotheses": """
+        - main:
+          - heading "Hypotheses" [level=1]
+    """,
+    "/pods": """
+        - main:
+          - heading "Pods" [level=1]
+    """,
+    "/reviews": """
+        - main:
+          - heading "Reviews" [level=1]
+    """,
+    "/schedules": """
+        - main:
+          - heading "Schedules" [level=1]
+          - textbox /Name/
+          - textbox /When/
+          - button "Preview"
+    """,
+    "/numbers": """
+        - main:
+          - heading "Numbers" [level=1]
+          - heading "Day by day" [level=2]
+          - table
+    """,
+}
+
+NAMELESS = """() => {
+  const name = (each) => each.ariaLabel || [...(each.labels || [])].map((label) => label.textContent).join("")
+    || each.textContent || each.title || each.alt || "";
+  const kinds = "a[href], button, input:not([type=hidden]), select, textarea";
+  const wanted = [...document.querySelectorAll(kinds)];
+  const mute = wanted.filter((each) => !name(each).trim()).map((each) => each.outerHTML.slice(0, 120));
+  const drawn = "img:not([alt]), svg:not([aria-label], [aria-hidden], :has(title))";
+  const pictures = [...document.querySelectorAll(drawn)];
+  const ids = [...document.querySelectorAll("[id]")].map((each) => each.id);
+  const twice = ids.filter((each, index) => ids.indexOf(each) !== index);
+  const levels = [...document.querySelectorAll("h1, h2, h3, h4")].map((each) => Number(each.tagName[1]));
+  const skipped = levels.filter((level, index) => level > (levels[index - 1] ?? 0) + 1);
+  return { mute, pictures: pictures.map((each) => each.outerHTML.slice(0, 120)), twice, skipped };
+}"""
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_a_page_can_be_heard(browser: Browser, fleet: Any, path: str) -> None:
+    run = fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
+    page = browser.new_page(base_url=fleet.url)
+    page.goto(path.format(run=run))
+    expect(page.locator("body")).to_match_aria_snapshot(TREES[path])
+    assert page.evaluate(NAMELESS) == {"mute": [], "pictures": [], "twice": [], "skipped": []}
+    assert page.locator("html").get_attribute("lang") == "en"
+    page.close()
+
+
+def test_a_filter_is_taken_back_by_back_and_kept_by_reload(browser: Browser, fleet: Any) -> None:
+    kept = fleet.submit("probe")
+    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
+    page = browser.new_page(base_url=fleet.url)
+    page.goto("/runs")
+    page.get_by_role("combobox", name="Kind").select_option("probe")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**kind=probe**")
+    assert page.locator("tbody tr").evaluate_all("(rows) => rows.map((each) => each.id)") == [f"r-{kept}"]
+    page.reload()
+    assert page.get_by_role("combobox", name="Kind").input_value() == "probe"
+    page.go_back()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.go_forward()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.close()

@@ -1,0 +1,167 @@
+"""The other nouns of the command line, each against a real fleet as a person would use it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events.catalog import RunCompleted, RunStarted
+from events.settlement import End
+from tests.integration.command_line import podfleet, within
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_files_are_fetched_whole_with_their_digest_and_only_into_the_folder(
+    fleet: Any, database: Any, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    fleet.start_worker(name="w1")
+    run_id = fleet.submit(spec={"seconds": 0, "artifact_bytes": 600_000})
+    (artifact,) = fleet.wait_for(run_id, "COMPLETED")["artifacts"]
+    listed = within(fleet.url, "artifacts", "list", run_id)
+    assert listed.stdout.splitlines()[1].split("\t")[:2] == ["probe.bin", "600000"]
+
+    fetched = within(fleet.url, "artifacts", "get", "@latest", cwd=here)
+    assert (fetched.returncode, fetched.stdout) == (0, f"{run_id}/probe.bin\n"), fetched.stderr
+    assert digest(here / run_id / "probe.bin") == artifact["sha256"]
+    again = within(fleet.url, "artifacts", "get", run_id, cwd=here)
+    assert again.stdout == f"{run_id}/probe.bin (unchanged)\n"
+
+    mine = here / "mine.bin"
+    mine.write_text("not to be lost")
+    kept = within(fleet.url, "artifacts", "get", run_id, "probe.bin", "-o", "mine.bin", cwd=here)
+    assert (kept.returncode, mine.read_text()) == (1, "not to be lost")
+    assert "--force" in kept.stderr
+    forced = podfleet(
+        fleet.url, "artifacts", "get", run_id, "probe.bin", "-o", "mine.bin", "--force", cwd=here
+    )
+    assert (forced.returncode, digest(mine)) == (0, artifact["sha256"])
+    unknown = within(fleet.url, "artifacts", "get", run_id, "*.pdf", cwd=here)
+    assert (unknown.returncode, "'*.pdf'" in unknown.stderr) == (1, True)
+
+    database.artifacts.update_one({"runId": run_id}, {"$set": {"sha256": "0" * 64}})
+    broken = within(fleet.url, "artifacts", "get", run_id, "-o", "out", cwd=tmp_path)
+    assert (broken.returncode, "other bytes than were registered" in broken.stderr) == (1, True)
+    assert list((tmp_path / "out").iterdir()) == [], "nothing half-written stays"
+    database.artifacts.update_one({"runId": run_id}, {"$set": {"name": "../escaped"}})
+    hostile = within(fleet.url, "artifacts", "get", run_id, "-o", "out", cwd=tmp_path)
+    assert (hostile.returncode, hostile.stdout) == (1, "")
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_a_hypothesis_finds_ideas_of_which_one_is_launched(fleet: Any) -> None:
+    fleet.start_worker(name="w1", mode="ideation")
+    order = ("hypotheses", "new", "Does dropout help?", "--idea", "Dropout improves accuracy on digits")
+    proposed = within(fleet.url, *order, "--ideation", "--ideas", "2", "--watch", "--exit-status")
+    assert proposed.returncode == 0, proposed.stderr
+    hypothesis_id, *lines = proposed.stdout.splitlines()
+    assert " COMPLETED after " in lines[-1]
+
+    listed = within(fleet.url, "hypotheses", "list").stdout.splitlines()
+    assert listed[1].split("\t")[:4] == [hypothesis_id, "Does dropout help?", "COMPLETED", "2"]
+    ideas = [
+        line.split("\t") for line in within(fleet.url, "hypotheses", "ideas", "@latest").stdout.splitlines()
+    ]
+    assert [row[:2] for row in ideas[1:]] == [["0", "true"], ["1", "false"]]
+    launched = podfleet(
+        fleet.url, "hypotheses", "launch", hypothesis_id[:-2], "--idea", "1", "-p", "preset=quick"
+    )
+    assert launched.returncode == 0, launched.stderr
+    run = fleet.run(launched.stdout.strip())
+    assert (run["hypothesisId"], run["spec"]["preset"]) == (hypothesis_id, "quick")
+    assert run["spec"]["idea"]["Short Hypothesis"] == ideas[2][3]
+    shown = within(fleet.url, "hypotheses", "show", "@latest").stdout
+    assert "chosen\t1" in shown
+    assert run["id"] in shown
+    late = within(fleet.url, "hypotheses", "launch", hypothesis_id, "--idea", "9")
+    assert (late.returncode, "no idea 9" in late.stderr) == (2, True)
+    assert within(fleet.url, "hypotheses", "new", "no idea").returncode == 2
+
+
+def test_a_verdict_is_given_in_the_terminal(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    hand = by_hand("runs", "probe/cpu/any")
+    hand.say(RunStarted(), RunCompleted(summary="done"))
+    hand.settle(End("completed"))
+    fleet.wait_for(run_id, "AWAITING_HUMAN")
+    assert within(fleet.url, "reviews", "list", "--ids").stdout == f"{run_id}\n"
+    failed = within(fleet.url, "reviews", "fail", "@latest", "-m", "the baseline was not tuned")
+    assert (failed.returncode, failed.stdout) == (0, f"{run_id} HUMAN_REJECTED\n")
+    assert fleet.run(run_id)["humanVerdict"]["notes"] == "the baseline was not tuned"
+    assert within(fleet.url, "runs", "watch", run_id, "--exit-status").returncode == 1
+    twice = within(fleet.url, "reviews", "pass", run_id)
+    assert (twice.returncode, "409" in twice.stderr) == (1, True)
+
+
+def test_a_schedule_is_previewed_made_paused_run_and_removed(fleet: Any) -> None:
+    preview = within(fleet.url, "schedules", "preview", "30 3 * * 1-5", "-z", "Europe/Berlin")
+    meaning, _, *slots = preview.stdout.splitlines()
+    assert "Monday to Friday" in meaning
+    assert len(slots) == 5
+    assert all("T03:30:00+0" in slot for slot in slots)
+    wrong = within(fleet.url, "schedules", "preview", "30 3 * *")
+    assert (wrong.returncode, "five fields" in wrong.stderr) == (2, True)
+
+    add = ("schedules", "add", "nightly", "@daily", "--kind", "probe", "-p", "seconds=0", "-l", "team=vision")
+    assert within(fleet.url, *add).stdout.startswith("nightly fires next 20")
+    assert within(fleet.url, *add).returncode == 1
+    assert within(fleet.url, "schedules", "pause", "nightly", "-m", "no budget").stdout == "nightly rests\n"
+    shown = within(fleet.url, "schedules", "show", "nightly").stdout
+    assert "no budget" in shown
+    assert within(fleet.url, "schedules", "resume", "nightly").stdout.startswith("nightly fires next 20")
+    run = fleet.run(within(fleet.url, "schedules", "run", "nightly").stdout.strip())
+    assert (run["kind"], run["labels"]["team"]) == ("probe", "vision")
+    queue = within(fleet.url, "queue").stdout.splitlines()
+    assert [line.split("\t")[:2] for line in queue] == [["CLASS", "WAITING"], ["probe/cpu/any", "1"]]
+    assert within(fleet.url, "schedules", "remove", "nightly").returncode == 0
+    gone = within(fleet.url, "schedules", "show", "nightly")
+    assert (gone.returncode, "`podfleet schedules list`" in gone.stderr) == (1, True)
+
+
+def test_runs_are_compared_and_opened(fleet: Any, tmp_path: Path) -> None:
+    first, second = (fleet.submit(spec={"seconds": seconds}) for seconds in (1, 2))
+    compared = within(fleet.url, "runs", "compare", first, second)
+    assert compared.stdout.splitlines() == [f"FIELD\t{first}\t{second}", "spec.seconds\t1\t2"]
+    assert within(fleet.url, "runs", "compare", first).returncode == 2
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    opened = podfleet(fleet.url, "runs", "open", "@latest", BROWSER=str(browser))
+    assert (opened.returncode, opened.stdout) == (0, f"{fleet.url}/runs/{second}\n"), opened.stderr
+    assert (tmp_path / "opened").read_text().strip() == f"{fleet.url}/runs/{second}"
+
+
+def test_the_doctor_says_what_is_well_and_what_to_do(fleet: Any, s3: Any, tmp_path: Path) -> None:
+    well = within(fleet.url, "doctor", "--json", MONGODB_URL=fleet.database_url, **s3.environment)
+    found = {each["check"]: each for each in json.loads(well.stdout)}
+    assert well.returncode == 0, well.stdout
+    asked = ("python", "mongodb", "storage", "control plane", "clock")
+    assert {name: found[name]["state"] for name in asked} == dict.fromkeys(asked, "ok")
+    (tmp_path / ".env").write_text("MONGODB_URL=mongodb://user:sesame@127.0.0.1:1/x\n")
+    ill = within("http://127.0.0.1:1", "doctor", cwd=tmp_path)
+    states = {line.split("\t")[0]: line.split("\t")[1:] for line in ill.stdout.splitlines()}
+    assert ill.returncode == 1
+    assert (states["mongodb"][0], states["control plane"][0]) == ("failed", "failed")
+    assert "podfleet up" in states["control plane"][2]
+    shown = within(fleet.url, "config", "show", cwd=tmp_path)
+    assert f"CONTROL_PLANE_URL\t{fleet.url}\tenvironment" in shown.stdout
+    assert f"MONGODB_URL\tmongodb://user:********@127.0.0.1:1/x\t{tmp_path}/.env" in shown.stdout
+    assert "sesame" not in shown.stdout + ill.stdout + ill.stderr
+    assert within(fleet.url, "version").stdout.strip() == "0.1.0"
+
+
+def test_a_key_that_is_missing_is_asked_for(keyed_url: str) -> None:
+    refused = within(keyed_url, "doctor", "--json")
+    failed = [each["check"] for each in json.loads(refused.stdout) if each["state"] == "failed"]
+    assert (refused.returncode, failed) == (1, ["key"])
+    assert within(keyed_url, "runs", "list", PODFLEET_API_KEY="a-key-of-the-test").returncode == 0

@@ -1,0 +1,258 @@
+"""Ideas of a hypothesis: found by an attempt that is driven by hand, chosen by a person, run as snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from control_plane.audit import Auditor, Finding
+from control_plane.store import database as store
+from control_plane.store.audit import AuditReads
+from events import catalog as c
+from events.settlement import End
+
+Json = dict[str, Any]
+
+
+def idea(name: str, **fields: Any) -> Json:
+    return {
+        "Name": name, "Title": f"On {name}", "Short Hypothesis": f"{name} improves accuracy on iris",
+        "Related Work": "none", "Abstract": "short", "Experiments": ["one", "two"],
+        "Risk Factors and Limitations": "small data", **fields,
+    }  # fmt: skip
+
+
+@dataclass
+class Ideation:
+    """An ideation request in the hands of a test."""
+
+    client: Any
+    database_url: str
+    claim: Callable[[], Any]
+    hypothesis_id: str
+    request_id: str
+
+    def look(self) -> Json:
+        found: Json = self.client.get(f"/api/hypotheses/{self.hypothesis_id}").json()
+        return found
+
+    def launch(self, **body: Any) -> Any:
+        return self.client.post(f"/api/hypotheses/{self.hypothesis_id}/runs", json=body)
+
+    def finish(self, *ideas: Json, unfinished: tuple[Json, ...] = ()) -> None:
+        """Drive the request to its end with these ideas."""
+        attempt = self.claim()
+        attempt.say(
+            c.RunStarted(),
+            c.IdeationStarted(),
+            c.IdeationGenerated(ideas=list(ideas), unfinished=list(unfinished)),
+            c.RunCompleted(),
+        )
+        attempt.settle(End("completed"))
+
+    def findings(self) -> list[Finding]:
+        """Return what an audit with a full replay finds."""
+
+        async def look() -> list[Finding]:
+            client = store.connect(self.database_url)
+            try:
+                reads = AuditReads(store.database(client, self.database_url))
+                return [finding async for finding in Auditor(reads, patience_s=10).audit(rebuilds=True)]
+            finally:
+                await client.close()
+
+        return asyncio.run(look())
+
+
+def begin(fleet: Any, by_hand: Callable[[str, str], Any]) -> Ideation:
+    """Propose a hypothesis whose ideas the test finds."""
+    body = {"title": "Calm", "idea": "Dropout improves accuracy on iris", "enable_ideation": True}
+    made = fleet.client.post("/api/hypotheses", json=body).json()
+    return Ideation(
+        fleet.client,
+        fleet.database_url,
+        lambda: by_hand("ideation_requests", "ideation/cpu/any"),
+        made["id"],
+        made["ideation_request_id"],
+    )
+
+
+@pytest.fixture
+def ideation(fleet: Any, by_hand: Callable[[str, str], Any]) -> Ideation:
+    return begin(fleet, by_hand)
+
+
+def test_ideas_are_shown_with_their_progress_and_the_first_is_the_choice(ideation: Ideation) -> None:
+    before = ideation.look()
+    assert (before["ideas"], before["ideaIndex"], before["ideaJson"]) == ([], None, None)
+    assert before["ideation"]["requestId"] == ideation.request_id
+    attempt = ideation.claim()
+    attempt.say(c.RunStarted(), c.StageStarted(stage="ideas", index=1, total=1))
+    attempt.say(c.StageProgress(stage="ideas", progress=0.5, activity="idea 1 of 2, reflection 2 of 3"))
+    under_way = ideation.look()["ideation"]
+    assert (under_way["status"], under_way["isOver"]) == ("RUNNING", False)
+    assert under_way["currentStage"]["activity"] == "idea 1 of 2, reflection 2 of 3"
+    attempt.say(
+        c.IdeationGenerated(ideas=[idea("dropout"), idea("mixup")], unfinished=[{"Name": "half"}]),
+        c.RunCompleted(),
+    )
+    attempt.settle(End("completed"))
+    found = ideation.look()
+    assert [each["Name"] for each in found["ideas"]] == ["dropout", "mixup"]
+    assert found["unfinishedIdeas"] == [{"Name": "half"}]
+    assert (found["ideaIndex"], found["ideaJson"]) == (0, idea("dropout"))
+    assert (found["ideation"]["status"], found["ideation"]["isOver"]) == ("COMPLETED", True)
+    (listed,) = ideation.client.get("/api/hypotheses").json()["items"]
+    assert (listed["ideation"]["status"], listed["ideaCount"]) == ("COMPLETED", 2)
+
+
+def test_each_run_keeps_its_own_idea_whatever_is_chosen_later(ideation: Ideation, database: Any) -> None:
+    ideation.finish(idea("dropout"), idea("mixup"), idea("width"))
+    runs = [ideation.launch(**body).json() for body in ({}, {"idea_index": 2}, {}, {"idea_index": 1})]
+    assert [run["spec"]["idea"]["Name"] for run in runs] == ["dropout", "width", "width", "mixup"]
+    assert [run["title"] for run in runs] == ["On dropout", "On width", "On width", "On mixup"]
+    assert ideation.look()["ideaIndex"] == 1
+    assert ideation.look()["ideaJson"]["Name"] == "mixup"
+    stored = [database.run_specs.find_one({"_id": run["id"]})["spec"]["idea"]["Name"] for run in runs]
+    assert stored == ["dropout", "width", "width", "mixup"]
+    assert {run["hypothesisId"] for run in ideation.look()["runs"]} == {ideation.hypothesis_id}
+
+
+def test_a_launch_that_cannot_be_is_refused_in_words_and_changes_nothing(
+    ideation: Ideation, database: Any
+) -> None:
+    early = ideation.launch()
+    assert (early.status_code, early.json()["code"]) == (409, "ideation_under_way")
+    ideation.finish(idea("dropout"), idea("mixup"), {"Name": "no hypothesis"}, idea("odd", Score=3))
+    refused = {
+        "has 4, numbered from 0 to 3": {"idea_index": 4},
+        "Short Hypothesis": {"idea_index": 2},
+        "Score": {"idea_index": 3},
+        "preset": {"idea_index": 1, "spec": {"preset": "endless"}},
+        "not both": {"idea_index": 1, "spec": {"idea": "another"}},
+        "idea_index": {"idea_index": -1},
+    }
+    for words, body in refused.items():
+        answer = ideation.launch(**body)
+        assert (answer.status_code, words in answer.json()["detail"]) == (422, True), answer.text
+    assert ideation.launch(idea_index="1").status_code == 422
+    assert ideation.launch(idea_index=True).status_code == 422
+    assert database.runs.count_documents({}) == 0
+    assert ideation.look()["ideaIndex"] == 0
+
+
+def test_after_a_failed_ideation_the_hypothesis_runs_its_own_idea(ideation: Ideation) -> None:
+    attempt = ideation.claim()
+    attempt.say(
+        c.RunStarted(),
+        c.IdeationFailed(code="NO_IDEA", message="none was finalised"),
+        c.RunFailed(code="NO_IDEA", message="none was finalised"),
+    )
+    attempt.settle(End("failed", "NO_IDEA", "none was finalised", None, retryable=False))
+    found = ideation.look()
+    assert (found["ideation"]["status"], found["ideation"]["error"]["code"]) == ("FAILED", "NO_IDEA")
+    refused = ideation.launch(idea_index=1)
+    assert (refused.status_code, "own idea only" in refused.json()["detail"]) == (422, True)
+    for body in ({}, {"idea_index": 0}):
+        assert ideation.launch(**body).json()["spec"]["idea"] == "Dropout improves accuracy on iris"
+    assert ideation.look()["ideaIndex"] is None
+
+
+def test_while_the_last_words_of_an_ideation_are_on_their_way_nothing_is_launched(ideation: Ideation) -> None:
+    attempt = ideation.claim()
+    attempt.say(c.RunStarted())
+    attempt.settle(End("completed"), unsaid=2)
+    assert ideation.look()["ideation"]["status"] == "COMPLETED"
+    assert ideation.launch().status_code == 409
+    attempt.say(c.IdeationGenerated(ideas=[idea("late")]), c.RunCompleted())
+    assert ideation.launch().json()["spec"]["idea"]["Name"] == "late"
+
+
+def test_the_latest_attempt_that_found_any_counts(ideation: Ideation) -> None:
+    attempt = ideation.claim()
+    attempt.say(c.RunStarted(), c.IdeationGenerated(ideas=[idea("first")]), c.RunPreempted())
+    attempt.settle(End("preempted"))
+    ideation.finish(unfinished=({"Name": "half"},))
+    assert [each["Name"] for each in ideation.look()["ideas"]] == ["first"]
+    (listed,) = ideation.client.get("/api/hypotheses").json()["items"]
+    assert listed["ideaCount"] == 1
+
+
+def test_what_a_failed_ideation_had_begun_is_shown(ideation: Ideation) -> None:
+    begun = {"number": 1, "why": "the model gave no answer", "idea": None}
+    attempt = ideation.claim()
+    attempt.say(
+        c.RunStarted(),
+        c.IdeationFailed(code="NO_IDEA", message="none", unfinished=[begun]),
+        c.RunFailed(code="NO_IDEA", message="none"),
+    )
+    attempt.settle(End("failed", "NO_IDEA", "none", None, retryable=False))
+    assert ideation.look()["unfinishedIdeas"] == [begun]
+    assert ideation.look()["ideas"] == []
+    assert ideation.findings() == []
+
+
+def test_a_new_request_knows_what_the_fleet_has_had_and_what_says_nothing_is_left_out(
+    ideation: Ideation, database: Any
+) -> None:
+    long = {"Short Hypothesis": "word " * 1000}
+    ideation.finish(
+        idea("dropout"), {"Name": "no hypothesis"}, {"Short Hypothesis": 7}, idea("dropout"), long
+    )
+    body = {"title": "t", "idea": "i", "enable_ideation": True}
+    made = ideation.client.post("/api/hypotheses", json=body).json()
+    spec = database.run_specs.find_one({"_id": made["ideation_request_id"]})["spec"]
+    assert [(each["Title"], len(each["Short Hypothesis"])) for each in spec["earlier"]] == [
+        ("Calm", 33), ("On dropout", 33), ("", 500),
+    ]  # fmt: skip
+
+
+def test_stored_ideas_equal_the_log_and_a_changed_one_is_found(ideation: Ideation, database: Any) -> None:
+    ideation.finish(idea("dropout", odd={"$gt": "", "a.b": 1}), idea("mixup"))
+    assert ideation.launch(idea_index=1).status_code == 201
+    assert ideation.findings() == []
+    document = database.ideas.find_one({"_id": f"{ideation.request_id}/a1/ideas"})
+    for change, word in (
+        ({"ideas": []}, "ideas is []"),
+        ({"unfinished": [{}]}, "unfinished"),
+        ({"seq": 9}, "seq"),
+        ({"color": "blue"}, "nobody writes color"),
+    ):
+        database.ideas.update_one({"_id": document["_id"]}, {"$set": change})
+        assert any(word in each.message for each in ideation.findings()), change
+        database.ideas.replace_one({"_id": document["_id"]}, document)
+    database.ideas.delete_one({"_id": document["_id"]})
+    assert any("is not stored" in each.message for each in ideation.findings())
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"reflections": 0}, {"reflections": 11}, {"max_num_generations": 0}, {"max_num_generations": 21}],
+)
+def test_more_or_less_ideation_than_there_is_is_refused(fleet: Any, database: Any, field: Json) -> None:
+    body = {"title": "t", "idea": "i", "enable_ideation": True, **field}
+    answer = fleet.client.post("/api/hypotheses", json=body)
+    assert (answer.status_code, next(iter(field)) in answer.json()["detail"]) == (422, True)
+    assert database.ideation_requests.count_documents({}) == 0
+
+
+def test_what_was_asked_of_ideation_is_what_its_worker_reads(fleet: Any, database: Any) -> None:
+    wishes = {"reflections": 10, "max_num_generations": 20, "additional_context": "small <b>data</b>"}
+    body = {"title": "t", "idea": "i", "enable_ideation": True, **wishes}
+    made = fleet.client.post("/api/hypotheses", json=body).json()
+    spec = database.run_specs.find_one({"_id": made["ideation_request_id"]})["spec"]
+    assert spec == {"title": "t", "idea": "i", **wishes}
+    lost = fleet.client.post("/api/hypotheses", json={**body, "spec": {"preset": "quick"}})
+    assert (lost.status_code, lost.json()["code"]) == (422, "spec_without_run")
+    dear = {**body, "max_cost_usd": 0.5, "max_tokens": 1000}
+    made = fleet.client.post("/api/hypotheses", json=dear).json()
+    spec = database.run_specs.find_one({"_id": made["ideation_request_id"]})["spec"]
+    assert (spec["max_cost_usd"], spec["max_tokens"]) == (0.5, 1000)
+    lost = fleet.client.post("/api/hypotheses", json={**dear, "enable_ideation": False})
+    assert (lost.status_code, lost.json()["code"]) == (422, "limits_without_ideation")
+    for field, value in (("max_cost_usd", -1), ("max_tokens", 0), ("max_tokens", 1.5)):
+        assert fleet.client.post("/api/hypotheses", json={**body, field: value}).status_code == 422

@@ -1,0 +1,117 @@
+"""Pages that stay current by themselves, in a real Chromium."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from events.catalog import RunLog, RunStarted
+from tests.integration.conftest import start_control_plane
+
+pytestmark = pytest.mark.timeout(240)
+Until = Callable[..., None]
+
+SOON_MS = 20_000
+
+
+def is_live(page: Any, state: str = "open") -> None:
+    page.locator(f"html[data-live={state}]").wait_for(timeout=SOON_MS)
+
+
+def lines_of(page: Any) -> list[str]:
+    found: list[str] = page.locator("tbody[data-tail] tr td:nth-child(5)").all_inner_texts()
+    return [each.split("\n")[0] for each in found if "line " in each]
+
+
+def test_rows_come_and_change_by_themselves_and_only_where_they_belong(browser: Browser, fleet: Any) -> None:
+    context = browser.new_context(base_url=fleet.url)
+    every, canceled = context.new_page(), context.new_page()
+    every.goto("/runs")
+    canceled.goto("/runs?status=CANCELED")
+    is_live(every)
+    is_live(canceled)
+    run_id = fleet.submit("probe", labels={"note": "<b>bold</b>"})
+    every.locator(f"#r-{run_id}", has_text="QUEUED").wait_for(timeout=SOON_MS)
+    assert canceled.locator(f"#r-{run_id}").count() == 0
+    fleet.client.post(f"/api/runs/{run_id}/cancel")
+    every.locator(f"#r-{run_id}", has_text="CANCELED").wait_for(timeout=SOON_MS)
+    canceled.locator(f"#r-{run_id}").wait_for(timeout=SOON_MS)
+    assert every.locator("tbody tr").count() == 1
+    later = fleet.submit("probe")
+    every.locator(f"#r-{later}").wait_for(timeout=SOON_MS)
+    assert every.locator("tbody tr").first.get_attribute("id") == f"r-{later}", "the newest comes first"
+    context.close()
+
+
+def test_a_log_is_followed_only_from_its_bottom(
+    browser: Browser, fleet: Any, by_hand: Callable[..., Any]
+) -> None:
+    run_id = fleet.submit("probe")
+    hand = by_hand("runs", "probe/cpu/any")
+    hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(100)))
+    page = browser.new_page(base_url=fleet.url, viewport={"width": 1000, "height": 600})
+    page.goto(f"/runs/{run_id}/events?type=ai.run.log")
+    is_live(page)
+    hand.say(RunLog(level="info", message="line 100"))
+    page.locator("tbody tr", has_text="line 100").wait_for(timeout=SOON_MS)
+    at_bottom = "() => document.documentElement.scrollHeight - scrollY - innerHeight < 80"
+    page.wait_for_function(at_bottom)
+    page.evaluate("scrollTo(0, 0)")
+    hand.say(RunLog(level="info", message="line 101"), RunLog(level="error", message="<script>x</script>"))
+    page.get_by_text("More has come below").wait_for(timeout=SOON_MS)
+    assert page.evaluate("scrollY") == 0
+    assert page.locator("tbody tr", has_text="<script>x</script>").count() == 1
+    link = page.locator("tbody tr", has_text="line 101").locator("a")
+    other = browser.new_page(base_url=fleet.url)
+    other.goto(str(link.get_attribute("href")))
+    assert "line 101" in other.locator("tbody tr:target").inner_text()
+    page.goto(f"/runs/{run_id}/events?text=LINE+7&level=info")
+    assert [each.split()[1] for each in lines_of(page)] == ["7", *(str(n) for n in range(70, 80))]
+    other.close()
+    page.close()
+
+
+def test_eight_tabs_at_once_all_stay_current(browser: Browser, fleet: Any) -> None:
+    context = browser.new_context(base_url=fleet.url)
+    tabs = [context.new_page() for _ in range(8)]
+    for tab in tabs:
+        tab.goto("/runs")
+    for tab in tabs:
+        is_live(tab)
+    run_id = fleet.submit("probe")
+    for tab in tabs:
+        tab.locator(f"#r-{run_id}").wait_for(timeout=SOON_MS)
+    context.close()
+
+
+def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
+    browser: Browser, fleet: Any, s3: Any, by_hand: Callable[..., Any], until: Until, tmp_path: Any
+) -> None:
+    run_id = fleet.submit("probe")
+    hand = by_hand("runs", "probe/cpu/any")
+    home = tmp_path / "other"
+    home.mkdir()
+    process, url = start_control_plane(home, fleet.database_url, s3)
+    try:
+        page = browser.new_page(base_url=url)
+        page.goto(f"/runs/{run_id}/events")
+        is_live(page)
+        hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(10)))
+        until(lambda: len(lines_of(page)) == 10, 20)
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+        is_live(page, "lost")
+        hand.say(*(RunLog(level="info", message=f"line {n}") for n in range(10, 20)))
+        process = start_control_plane(home, fleet.database_url, s3, port=int(url.rpartition(":")[2]))[0]
+        is_live(page)
+        hand.say(*(RunLog(level="info", message=f"line {n}") for n in range(20, 30)))
+        until(lambda: len(lines_of(page)) >= 30, 20)
+        assert lines_of(page) == [f"line {n}" for n in range(30)]
+        page.close()
+    finally:
+        process.kill()
+        process.wait()

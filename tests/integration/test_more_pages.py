@@ -1,0 +1,556 @@
+"""Schedules, single pods, bulk orders, comparisons and keys in a real Chromium."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from pymongo import MongoClient
+
+from control_plane.embedded.mongod import Mongod
+from events.catalog import RunStarted, StageMetric, StageStarted
+from events.clock import SystemIds
+from events.settlement import End
+from pod_worker.claim import WaitingClass
+from pod_worker.queue import MongoQueue, connect
+from tests.integration.conftest import Fleet, HandDriven, S3Server, fleet_on, own_database
+
+pytestmark = pytest.mark.timeout(240)
+
+POD = "<img src=x onerror=alert(1)>&'"
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe" + "W" * 200
+
+
+@pytest.fixture(scope="module")
+def fleet(mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One fleet for all tests here, each of which has things of its own."""
+    with own_database(mongod) as url, fleet_on(url, s3, tmp_path_factory.mktemp("fleet")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pod(fleet: Fleet) -> dict[str, Any]:
+    """A real pod with a hostile name, which has made one run and left."""
+    # before whatever another test has left in the queue, which the pod would take for its one run
+    run_id = fleet.submit("probe", spec={"seconds": 0}, priority=100)
+    worker = fleet.start_worker("--max-runs", "1", PODFLEET_POD_ID=POD, PODFLEET_REGION="EU & <b>north")
+    fleet.wait_for(run_id, "COMPLETED", limit_s=90)
+    worker.wait(60)
+    pods = fleet.client.get("/api/pods", params={"region": "EU & <b>north"}).json()["items"]
+    (found,) = [each for each in pods if each["id"].startswith(POD)]
+    return {**found, "run": run_id}
+
+
+@pytest.fixture(scope="module")
+def sweep(fleet: Fleet) -> list[str]:
+    """Three runs with measurements: two differ in the seed alone, the third in the preset."""
+    specs: list[dict[str, object]] = [{"seed": 1}, {"seed": 2}, {"seed": 1, "preset": "quick"}]
+    made = [fleet.submit("experiment", spec={"idea": HOSTILE, **each}, priority=100) for each in specs]
+    db = connect(fleet.database_url)
+    for offset in range(len(made)):
+        claim = MongoQueue(db).claim(
+            WaitingClass("runs", "experiment/cpu/any", 0), token=SystemIds().token(), pod="by/hand"
+        )
+        assert claim is not None
+        assert claim.run_id == made[offset]
+        hand = HandDriven(fleet.client, MongoQueue(db), claim)
+        hand.say(RunStarted(), StageStarted(stage="Stage_1"))
+        hand.say(
+            *(
+                StageMetric(stage="Stage_1", name="loss", value=10.0**-step + offset, step=step)
+                for step in range(5)
+            )
+        )
+        hand.say(StageMetric(stage="Stage_1", name="<b>accuracy", value=0.5 + offset / 10))
+        hand.settle(End("failed", "BROKEN", "it broke"))
+    db.client.close()
+    return made
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that nothing else in the fleet has."""
+    return f"n{SystemIds().ulid().lower()}"
+
+
+def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
+    """Store a schedule of probes, and return it."""
+    wanted = {"id": name, "cron": "0 2 * * 1-5", "run": {"kind": "probe"}, **body}
+    answer = fleet.client.post("/api/schedules", json=wanted)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, name: str) -> None:
+    page.goto("/schedules")
+    page.get_by_label("Name").fill("Nightly!")
+    page.get_by_label("When (cron)").fill("0 9 * *")
+    page.get_by_label("Time zone").fill("Europe/Berlin")
+    page.get_by_role("combobox", name="Kind").select_option("probe")
+    page.get_by_label("Specification").fill('{"seconds": 0')
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".preview")).to_contain_text("has to be five fields")
+    page.get_by_label("When (cron)").fill("0 9 * * 1-5")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".preview")).to_contain_text("At 09:00, Monday to Friday")
+    assert page.locator(".preview li").count() == 5
+    assert "09:00 UTC+0" in page.locator(".preview li").first.inner_text()
+    assert page.get_by_label("Specification").input_value() == '{"seconds": 0'
+
+    page.locator("form[data-cron]").evaluate("(form) => { form.noValidate = true }")
+    page.get_by_role("button", name="Add the schedule").click()
+    problems = page.get_by_role("alert")
+    expect(problems).to_contain_text("Name: lower-case letters, digits and dashes")
+    expect(problems).to_contain_text("Specification: no JSON at line 1, column 14")
+    assert fleet.client.get(f"/api/schedules/{name}").status_code == 404
+
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Specification").fill('{"seconds": 0, "colour": 1}')
+    page.get_by_role("button", name="Add the schedule").click()
+    expect(problems).to_contain_text("colour")
+    page.get_by_label("Specification").fill('{"seconds": 0}')
+    page.get_by_role("button", name="Add the schedule").click()
+    page.wait_for_url(f"**/schedules/{name}")
+    expect(page.locator(".lead")).to_have_text("At 09:00, Monday to Friday")
+    stored = fleet.client.get(f"/api/schedules/{name}").json()
+    assert (stored["cron"], stored["timeZone"]) == ("0 9 * * 1-5", "Europe/Berlin")
+    assert stored["run"]["spec"] == {"seconds": 0}
+    assert page.locator(".slots tbody tr").count() == 5
+
+
+def test_a_cron_text_is_explained_while_it_is_typed(browser: Browser, fleet: Any) -> None:
+    page = browser.new_page(base_url=fleet.url)
+    page.goto("/schedules")
+    page.get_by_label("When (cron)").press_sequentially("*/15 9-17 * *")
+    expect(page.locator(".preview")).to_contain_text("has to be five fields")
+    page.get_by_label("When (cron)").press_sequentially(" 1-5")
+    expect(page.locator(".preview strong")).to_have_text(
+        "Every 15 minutes from 09:00 to 17:45, Monday to Friday"
+    )
+    page.get_by_label("Time zone").fill("Mars/Olympus")
+    expect(page.locator(".preview")).to_contain_text("no time zone")
+    page.get_by_label("Time zone").fill("Asia/Kolkata")
+    expect(page.locator(".preview li").first).to_contain_text("09:00 UTC+05:30")
+    typed = page.locator(".preview").inner_text()
+    page.get_by_role("button", name="Preview").click()
+    page.wait_for_load_state()
+    assert page.locator(".preview").inner_text() == typed  # the server's words are the script's
+    page.get_by_label("Specification").fill("[1]")
+    expect(page.locator("#spec-problem")).to_contain_text("A JSON object")
+    page.close()
+
+
+def test_a_schedule_rests_with_a_note_runs_at_once_and_goes_when_confirmed(
+    page: Page, fleet: Any, name: str
+) -> None:
+    schedule(fleet, name)
+    page.goto(f"/schedules/{name}")
+    page.get_by_label("Why").fill(HOSTILE)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".warn")).to_contain_text("onerror=alert(1)")
+    paused = fleet.client.get(f"/api/schedules/{name}").json()
+    assert (paused["paused"], paused["nextAt"], paused["pausedBy"]) == (True, None, "loopback")
+    assert (paused["pauseNote"], paused["pausedAt"] is not None) == (HOSTILE, True)
+    assert page.get_by_role("heading", name="Times if it were not paused").is_visible()
+    page.goto("/schedules")
+    assert page.locator("script:text('alert')").count() == 0
+    page.goto(f"/schedules/{name}")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".facts")).to_contain_text("active")
+    resumed = fleet.client.get(f"/api/schedules/{name}").json()
+    assert [resumed[name] for name in ("paused", "pausedBy", "pausedAt", "pauseNote")] == [
+        False,
+        None,
+        None,
+        None,
+    ]
+
+    page.get_by_role("button", name="Run now").click()
+    page.wait_for_url("**/runs/*")
+    run = fleet.run(page.url.rpartition("/")[2])
+    assert (run["labels"], run["status"]) == ({"schedule": name}, "QUEUED")
+    page.goto(f"/schedules/{name}")
+    assert page.locator(f"a[href='/runs/{run['id']}']").count() == 1
+    page.locator("summary", has_text="Remove").click()
+    page.get_by_role("button", name=f"Remove {name}").click()
+    page.wait_for_url("**/schedules")
+    assert fleet.client.get(f"/api/schedules/{name}").status_code == 404
+    assert fleet.run(run["id"])["status"] == "QUEUED"
+
+
+def test_whoever_presses_run_now_twice_gets_one_run(fleet: Any, name: str) -> None:
+    schedule(fleet, name)
+    html = fleet.client.get(f"/schedules/{name}").text
+    key = html.partition('name="key" value="')[2].partition('"')[0]
+    answers = [fleet.client.post(f"/schedules/{name}/run", data={"key": key}) for _ in range(2)]
+    assert len({answer.headers["location"] for answer in answers}) == 1
+    assert len(fleet.client.get(f"/api/runs?label=schedule={name}").json()["items"]) == 1
+    for _ in range(2):
+        assert fleet.client.post(f"/api/schedules/{name}/run").status_code == 201
+    assert len(fleet.client.get(f"/api/runs?label=schedule={name}").json()["items"]) == 3
+
+
+def test_a_preview_tells_times_or_the_problem(fleet: Any) -> None:
+    def preview(**query: str) -> dict[str, Any]:
+        answer = fleet.client.get("/api/schedules/preview", params=query)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    found = preview(cron="0 9 * * 1-5", time_zone="Asia/Kolkata")
+    assert (found["meaning"], found["problem"]) == ("At 09:00, Monday to Friday", None)
+    assert [each["local"][10:] for each in found["next"]] == ["T09:00:00+05:30"] * 5
+    assert [each["at"][10:] for each in found["next"]] == ["T03:30:00.000Z"] * 5
+    for query, code in (
+        ({"cron": "0 9 * *"}, "bad_cron"),
+        ({"cron": HOSTILE[:150]}, "bad_cron"),
+        ({"cron": "0 9 * * *", "time_zone": "../etc/passwd"}, "unknown_zone"),
+        ({"cron": "0 0 31 2 *"}, "bad_cron"),
+    ):
+        found = preview(**query)
+        assert (found["meaning"], found["next"], found["problem"]["code"]) == (None, [], code)
+    taken = fleet.client.post(
+        "/api/schedules", json={"id": "preview", "cron": "@daily", "run": {"kind": "probe"}}
+    )
+    assert (taken.status_code, taken.json()["code"]) == (422, "reserved_id")
+
+
+def test_a_pod_has_a_page_with_what_it_has_used_and_done(page: Page, fleet: Any, pod: dict[str, Any]) -> None:
+    page.goto("/pods?region=nowhere")
+    expect(page.locator("td.empty")).to_have_text("No pod of this region has reported.")
+    page.get_by_label("Region").fill("EU & <b>north")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**region=EU**")
+    page.reload()
+    assert page.get_by_label("Region").input_value() == "EU & <b>north"
+    page.locator("tbody a", has_text=pod["id"]).click()
+    expect(page.locator("h1")).to_have_text(pod["id"])
+    expect(page.locator(".facts").first).to_contain_text("EU & <b>north")
+    history = page.locator("tbody tr", has=page.locator(f"a[href='/runs/{pod['run']}']"))
+    expect(history).to_contain_text("completed")
+    memory = page.get_by_role("img", name="Memory")
+    expect(memory).to_have_count(1)
+    assert memory.locator("path.line, circle.dot").count() >= 1
+    assert re.fullmatch(
+        r"Memory: [\d.]+ GiB last, [\d.]+ GiB to [\d.]+ GiB\.", memory.locator("desc").text_content() or ""
+    )
+    assert page.locator("figure", has_text="GPU").count() == 0
+    expect(page.locator("main")).to_contain_text("It has no GPU.")
+    page.get_by_role("link", name="24 h").click()
+    page.wait_for_url("**hours=24")
+    assert page.locator("[aria-current]").inner_text() == "24 h"
+    assert page.get_by_role("img", name="Memory").count() == 1
+
+
+def test_what_a_pod_uses_is_kept_by_the_stores_clock(fleet: Any, pod: dict[str, Any]) -> None:
+    path = f"/api/pods/{quote(pod['id'])}"
+    samples = fleet.client.get(f"{path}/telemetry").json()["items"]
+    assert samples[-1]["at"] == pod["reportedAt"]
+    assert [each["at"] for each in samples] == sorted(each["at"] for each in samples)
+    assert all(each["memoryMib"] > 0 and "gpuUtil" not in each for each in samples)
+    with MongoClient[dict[str, Any]](fleet.database_url) as client:
+        hours = list(client.get_default_database().pod_telemetry.find({"podId": pod["id"]}))
+    assert sum(len(hour["samples"]) for hour in hours) == len(samples)
+    assert {hour["expiresAt"] - hour["from"] for hour in hours} == {timedelta(days=14)}
+    (attempt,) = fleet.client.get(f"{path}/attempts").json()["items"]
+    assert [attempt[name] for name in ("runId", "attempt", "outcome")] == [pod["run"], 1, "completed"]
+    for path in ("/api/pods/nobody/telemetry", "/pods/nobody"):
+        assert fleet.client.get(path).status_code == 404
+    assert fleet.client.get(f"/api/pods/{quote(pod['id'])}/telemetry?hours=25").status_code == 422
+
+
+def submit_many(fleet: Any, count: int, name: str, **body: object) -> list[str]:
+    """Queue probes under a label of their own."""
+    return [fleet.submit("probe", labels={"batch": name}, **body) for _ in range(count)]
+
+
+def statuses(fleet: Any, name: str) -> list[str]:
+    items = fleet.client.get("/api/runs", params={"label": f"batch={name}"}).json()["items"]
+    return [str(run["status"]) for run in items]
+
+
+def test_ticked_runs_are_canceled_and_retried_after_a_question(page: Page, fleet: Any, name: str) -> None:
+    first, second, third = submit_many(fleet, 3, name)
+    page.goto(f"/runs?label=batch={name}")
+    page.locator(f"#r-{first} .pick input").check()
+    page.locator(f"#r-{third} .pick input").check()
+    page.get_by_role("button", name="Cancel…").click()
+    expect(page.locator("h1")).to_have_text("Cancel 2 runs?")
+    assert statuses(fleet, name) == ["QUEUED"] * 3, "nothing happens before the answer"
+    page.get_by_role("button", name="Cancel 2 runs").click()
+    expect(page.locator("h1")).to_have_text("2 cancelled")
+    assert statuses(fleet, name) == ["CANCELED", "QUEUED", "CANCELED"]
+
+    page.goto(f"/runs?label=batch={name}")
+    for run_id in (first, second):
+        page.locator(f"#r-{run_id} .pick input").check()
+    page.get_by_role("button", name="Run again…").click()
+    page.get_by_role("button", name="Retry 2 runs").click()
+    expect(page.locator("h1")).to_have_text("1 retried")
+    expect(page.locator("main")).to_contain_text("only a finished run can be retried")
+    link = page.locator("tbody tr", has_text=first).get_by_role("link").last
+    again = fleet.run(link.inner_text())
+    assert (again["parentRunId"], again["labels"], again["status"]) == (first, {"batch": name}, "QUEUED")
+
+
+def test_all_that_match_are_canceled_and_no_other(page: Page, fleet: Any, name: str) -> None:
+    submit_many(fleet, 3, name)
+    (other,) = submit_many(fleet, 1, f"{name}-other")
+    page.goto("/runs")
+    page.get_by_role("textbox", name="Label").fill(f"batch={name}")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_label("All that match the filters").check()
+    page.get_by_role("button", name="Cancel…").click()
+    expect(page.locator("h1")).to_have_text("Cancel 3 runs?")
+    expect(page.locator("main")).to_contain_text(f"label batch={name}")
+    (late,) = submit_many(fleet, 1, name)  # after the question
+    page.get_by_role("button", name="Cancel 3 runs").click()
+    expect(page.locator("h1")).to_have_text("3 cancelled")
+    assert fleet.run(late)["status"] == fleet.run(other)["status"] == "QUEUED"
+    page.goto("/runs/bulk?action=cancel")
+    expect(page.locator("main")).to_contain_text("No run is ticked")
+
+
+def test_a_tick_stays_while_the_rows_change(browser: Browser, fleet: Any, name: str) -> None:
+    first, second = submit_many(fleet, 2, name)
+    page = browser.new_page(base_url=fleet.url)
+    page.goto(f"/runs?label=batch={name}")
+    page.locator(f"#r-{first} .pick input").check()
+    page.locator(f"#r-{second} .pick input").check()
+    fleet.client.post(f"/api/runs/{first}/cancel")
+    expect(page.locator(f"#r-{first}")).to_contain_text("CANCELED")
+    assert page.locator(f"#r-{first} .pick input").is_checked()
+    page.close()
+
+
+def test_a_bulk_over_http_goes_on_where_it_was_and_repeats_nothing(fleet: Any, name: str) -> None:
+    def bulk(**body: object) -> dict[str, Any]:
+        answer = fleet.client.post("/api/runs/bulk", json=body)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    made = submit_many(fleet, 4, name)
+    asked = bulk(action="cancel", ids=[made[0], made[0], "nobody"])
+    assert [(each["id"], each["outcome"]) for each in asked["results"]] == [
+        (made[0], "done"),
+        ("nobody", "unknown"),
+    ]
+    told = bulk(action="cancel", filters={"label": f"batch={name}"})
+    assert (told["counts"], told["next"]) == ({"done": 3, "already": 1, "refused": 0, "unknown": 0}, None)
+    assert told["results"][0]["id"] == made[3], "the newest first"
+
+    again = bulk(action="retry", filters={"label": f"batch={name}", "status": "CANCELED"})
+    assert again["counts"]["done"] == 4
+    order = {"name": again["name"], "asked_at": again["askedAt"]}
+    repeated = bulk(action="retry", filters={"label": f"batch={name}"}, **order)
+    assert repeated["counts"] == {"done": 0, "already": 4, "refused": 0, "unknown": 0}
+    assert [each["run_id"] for each in repeated["results"]] == [each["run_id"] for each in again["results"]]
+    assert len(statuses(fleet, name)) == 8
+
+    for wrong in (
+        {"action": "cancel"},
+        {"action": "cancel", "ids": [], "filters": None},
+        {"action": "cancel", "ids": ["x"], "filters": {}},
+        {"action": "erase", "ids": ["x"]},
+        {"action": "cancel", "ids": ["x"] * 1001},
+        {"action": "cancel", "filters": {"status": "LOST"}},
+        {"action": "retry", "filters": {"colour": "red"}},
+    ):
+        assert fleet.client.post("/api/runs/bulk", json=wrong).status_code == 422, wrong
+
+
+def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]) -> None:
+    page.goto("/runs?kind=experiment")
+    for run_id in sweep:
+        page.locator(f"#r-{run_id} .pick input").check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/runs/compare?**")
+    expect(page.locator("h1")).to_have_text("Compare 3 runs")
+    page.goto(f"/runs/compare?ids={','.join(sweep)}")
+    differing = page.locator("section", has=page.get_by_role("heading", name="Parameters that differ"))
+    rows = differing.locator("> .scroll tbody tr")
+    assert [row.inner_text().split() for row in rows.all()] == [
+        ["seed", "1", "2", "1"],
+        ["preset", "–", "–", "quick"],
+    ]
+    expect(differing.locator("summary")).to_have_text("1 equal parameter")
+    expect(page.locator("main")).to_contain_text("A, B differ in the seed alone.")
+
+    chart = page.get_by_role("img", name="Stage_1: loss")
+    assert chart.locator("path.line").count() == 2
+    assert chart.locator("path.band").count() == 1
+    assert [each.text_content() for each in chart.locator("text.name").all()] == ["A+B", "C"]
+    values = page.locator("tr", has_text="<b>accuracy")
+    expect(values).to_contain_text("0.55 ± 0.05")
+    linear = chart.locator("path.line").first.get_attribute("d")
+
+    page.get_by_label("Logarithmic axis").check()
+    page.get_by_label("Smoothing").fill("0.5")
+    page.locator("select[name=seeds]").select_option("each")
+    page.get_by_role("button", name="Draw").click()
+    page.wait_for_url("**log=on**")
+    expect(chart.locator("path.line")).to_have_count(3)
+    assert chart.locator("path.band").count() == 0
+    assert "on a logarithmic axis" in (chart.locator("desc").text_content() or "")
+    assert chart.locator("path.line").first.get_attribute("d") != linear
+    page.reload()
+    assert page.get_by_label("Smoothing").input_value() == "0.5"
+    for wrong in (sweep[0], ",".join(sweep * 1 + [str(number) for number in range(10)])):
+        answer = page.goto(f"/runs/compare?ids={wrong}")
+        assert answer is not None
+        assert answer.status == 422
+        expect(page.locator("main")).to_contain_text("2 to 12 runs can be compared")
+    page.goto(f"/runs/compare?ids={sweep[0]},nobody")
+    expect(page.locator(".warn")).to_contain_text("nobody")
+
+
+def test_a_theme_is_chosen_and_holds_from_the_first_paint_on(browser: Browser, fleet: Any) -> None:
+    context = browser.new_context(base_url=fleet.url, color_scheme="light")
+    context.add_init_script(
+        """new MutationObserver((_, watch) => {
+             if (!document.body) return;
+             window.atFirst = getComputedStyle(document.body).backgroundColor;
+             watch.disconnect();
+           }).observe(document, { childList: true, subtree: true })"""
+    )
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto("/schedules")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    button = page.locator("button.theme")
+    expect(button).to_have_attribute("aria-label", "Theme: system")
+    light = page.evaluate(ground)
+    button.click()
+    expect(button).to_have_attribute("aria-label", "Theme: light")
+    assert page.evaluate(ground) == light
+    button.click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.goto("/pods")
+    assert page.evaluate("window.atFirst") == dark
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    page.locator("button.theme").click()
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    assert page.evaluate(ground) == dark, "the system's own choice again"
+    assert errors == []
+    context.close()
+
+
+def test_the_keyboard_alone_is_enough(browser: Browser, fleet: Any, name: str) -> None:
+    first, second, third = submit_many(fleet, 3, name)
+    page = browser.new_page(base_url=fleet.url)
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(f"/runs?label=batch={name}")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+    page.keyboard.press("j")
+    expect(page.locator("tr.current")).to_have_attribute("id", f"r-{third}")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.locator("tr.current")).to_have_attribute("id", f"r-{first}")
+    page.keyboard.press("k")
+    page.keyboard.press("x")
+    assert page.locator(f"#r-{second} .pick input").is_checked()
+    fleet.client.post(f"/api/runs/{second}/cancel")
+    expect(page.locator(f"#r-{second}")).to_contain_text("CANCELED")
+    expect(page.locator("tr.current")).to_have_attribute("id", f"r-{second}")
+    assert page.locator(f"#r-{second} .pick input").is_checked()
+    page.keyboard.press("Escape")
+    expect(page.locator("tr.current")).to_have_count(0)
+
+    page.keyboard.press("/")
+    page.keyboard.type("jk?x/")
+    assert page.get_by_label("Text").input_value() == "jk?x/"
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/runs/{third}")
+    page.keyboard.press("/")
+    page.wait_for_url("**/runs#search")
+    expect(page.get_by_label("Text")).to_be_focused()
+    assert errors == []
+    page.close()
+
+
+def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
+    browser: Browser, fleet: Any, sweep: list[str], name: str
+) -> None:
+    schedule(fleet, name, run={"kind": "experiment", "spec": {"idea": HOSTILE}})
+    fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": HOSTILE})
+    paths = (
+        "/runs",
+        "/schedules",
+        f"/schedules/{name}",
+        "/pods",
+        f"/runs/compare?ids={','.join(sweep)}",
+        "/runs/bulk?" + urlencode({"action": "retry", "all": "on", "q": HOSTILE[:150]}),
+        "/runs/bulk?" + urlencode({"action": "retry", "ids": [*sweep, HOSTILE[:150]]}, doseq=True),
+    )
+    for theme in ("light", "dark"):
+        context = browser.new_context(
+            base_url=fleet.url, color_scheme=theme, viewport={"width": 400, "height": 800}
+        )
+        page = context.new_page()
+        complaints: list[str] = []
+        page.on(
+            "console",
+            lambda message, said=complaints: said.append(message.text) if message.type == "error" else None,
+        )
+        page.on("pageerror", lambda error, said=complaints: said.append(str(error)))
+        page.on("dialog", lambda dialog, said=complaints: said.append(dialog.message))
+        for path in paths:
+            answer = page.goto(path)
+            assert answer is not None
+            assert answer.status == 200, path
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        assert complaints == []
+        context.close()
+
+
+def test_a_schedules_page_hears_of_its_runs_and_of_its_pause(browser: Browser, fleet: Any, name: str) -> None:
+    schedule(fleet, name)
+    run_id = fleet.client.post(f"/api/schedules/{name}/run").json()["id"]
+    page = browser.new_page(base_url=fleet.url)
+    page.goto(f"/schedules/{name}")
+    expect(page.locator("html")).to_have_attribute("data-live", "open")
+    fleet.client.post(f"/api/runs/{run_id}/cancel")
+    expect(page.locator(f"#r-{run_id}")).to_contain_text("CANCELED")
+    fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": "for now"})
+    expect(page.locator(".warn")).to_contain_text("for now")
+    page.close()
+
+
+def test_the_list_has_the_region_and_the_columns_of_its_address(page: Page, fleet: Any) -> None:
+    region = f"eu-{SystemIds().ulid()}"
+    there = fleet.submit("probe", requires={"region": region}, labels={"owner": "maria"})
+    fleet.submit("probe", requires={"region": "us-east"})
+    fleet.submit("probe")
+    page.goto(f"/runs?region={region}&columns=labels,queued")
+    assert page.locator("tbody tr").evaluate_all("(rows) => rows.map((each) => each.id)") == [f"r-{there}"]
+    titles = page.locator("thead th:visible").all_inner_texts()
+    assert titles == ["Select", "Status", "Run", "Labels", "Queued"]
+    assert page.locator("tbody .c-labels").inner_text() == "owner=maria"
+    page.locator("#columns summary").click()
+    page.get_by_label("Labels").uncheck()
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url(f"**region={region}**")
+    assert page.locator("thead th:visible").all_inner_texts() == ["Select", "Status", "Run", "Queued"]
+    answer = page.goto("/runs?columns=colour")
+    assert answer is not None
+    assert answer.status == 422
+    assert "known: kind, labels" in page.locator("main").inner_text()

@@ -1,0 +1,79 @@
+"""`/metrics` and `/numbers` over real HTTP: they count what happened, and what they say has a unit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from events.catalog import RunLog, RunStarted, RunUsage
+from events.envelope import wire
+
+LONG_AGO = "2026-01-01T00:00:00Z"
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+def scrape(fleet: Any) -> dict[str, float]:
+    answer = fleet.client.get("/metrics")
+    assert answer.status_code == 200
+    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_what_ended_what_it_cost_and_what_was_refused_is_counted(fleet: Any) -> None:
+    run = fleet.submit(spec={"seconds": 0, "events": 1})
+    bad = fleet.submit(spec={"seconds": 0, "events": 1, "end": "exception"})
+    fleet.start_worker()
+    fleet.wait_for(run, "COMPLETED")
+    fleet.wait_for(bad, "FAILED")
+    common = {
+        "source": "//test",
+        "run_id": run,
+        "attempt": 1,
+        "sequence": None,
+        "time": "2026-01-01T00:00:00Z",
+    }
+    spent = wire(RunUsage(gpu_s=5_400.0, cost_usd=2.5), event_id="u1", **common)
+    line = wire(RunLog(message="m"), event_id="u2", **{**common, "run_id": "nobody"})
+    answer = fleet.client.post("/api/ingest/events", content=b"\n".join([spent, b"{", line]), headers=NDJSON)
+    assert answer.status_code == 207, answer.text
+    found = scrape(fleet)
+    assert found["podfleet_gpu_today_hours"] == 1.5
+    assert found["podfleet_spent_today_usd"] == 2.5
+    assert found['podfleet_runs_ended_today{end="good"}'] == 1
+    assert found['podfleet_runs_ended_today{end="failed"}'] == 1
+    assert found['podfleet_events_refused_total{code="bad_json"}'] == 1
+    assert found['podfleet_dead_letters_today{code="bad_json"}'] == 1
+    assert found['podfleet_http_answers_total{status="2xx"}'] > 3
+    assert found["podfleet_projection_lag_events"] == 0
+    page = fleet.client.get("/numbers")
+    assert page.status_code == 200
+    assert "$2.50" in page.text
+    assert re.search(r"<strong>1</strong>failed today", page.text)
+    assert "<code>bad_json</code>" in page.text
+    assert page.text.count("<svg") == 28
+    assert "style=" not in page.text
+
+
+def test_what_waits_behind_a_gap_is_a_lag(fleet: Any, by_hand: Any) -> None:
+    fleet.submit()
+    one = by_hand("runs", "probe/cpu/any")
+    one.say(RunStarted(), RunLog(message="second"))
+    assert scrape(fleet)["podfleet_projection_lag_runs"] == 0
+    one.sequence += 1  # the third is on its way
+    one.say(RunLog(message="fourth"))
+    found = scrape(fleet)
+    assert found["podfleet_projection_lag_runs"] == 1
+    assert found["podfleet_projection_lag_events"] == 2
+    assert found['podfleet_ingest_lag_seconds{stat="max"}'] > 0
+    assert "2 events of 1 run not applied yet" in fleet.client.get("/numbers").text
+
+
+def test_every_number_has_help_and_the_queue_is_gone_when_it_is_empty(fleet: Any) -> None:
+    run = fleet.submit()
+    assert scrape(fleet)['podfleet_queue_depth{class_key="probe/cpu/any"}'] == 1
+    fleet.client.post(f"/api/runs/{run}/cancel")
+    text = fleet.client.get("/metrics").text
+    assert "podfleet_queue_depth{" not in text
+    helps = re.findall(r"^# HELP (podfleet_\w+) (.+)$", text, flags=re.M)
+    assert len(helps) > 12
+    assert all(len(says) > 10 for _, says in helps)

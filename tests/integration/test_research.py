@@ -1,0 +1,258 @@
+"""The whole research pipeline over the fleet, without a key: from a hypothesis to a person's verdict."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sklearn.datasets import load_iris
+
+from tests.integration.research import (
+    NODES,
+    SPEC,
+    STAGES,
+    Experiment,
+    must_be_computed_from_single_measurements,
+    must_state_what_was_said,
+)
+from tests.integration.test_fleet import child_of
+from tests.integration.test_steering import is_stopped, must_agree_with_its_log
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.xdist_group("research")]
+Until = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def judged(undisturbed: Experiment) -> Experiment:
+    """The undisturbed experiment, after a person has said the last word."""
+    verdict = {"verdict": "pass", "notes": "The refutation is sound."}
+    answer = undisturbed.fleet.client.post(f"/api/runs/{undisturbed}/review", json=verdict)
+    assert (answer.status_code, answer.json()["status"]) == (200, "HUMAN_VALIDATED")
+    return undisturbed
+
+
+def submitted(fleet: Any, idea: str, **spec: Any) -> Experiment:
+    return Experiment(fleet, fleet.submit("experiment", spec={**SPEC, "idea": idea, **spec}))
+
+
+# --- from a hypothesis to a verdict ----------------------------------------------------------
+
+
+def test_a_hypothesis_becomes_a_run_that_waits_for_a_person(undisturbed: Experiment) -> None:
+    wanted = ["QUEUED", "RUNNING", "AUTO_VALIDATING", "AWAITING_HUMAN"]
+    assert [each for each in undisturbed.seen if each in wanted][:4] == wanted
+    run = undisturbed.run
+    assert run["hypothesisId"]
+    hypothesis = undisturbed.fleet.client.get(f"/api/hypotheses/{run['hypothesisId']}").json()
+    assert [each["id"] for each in hypothesis["runs"] if each["parentRunId"] is None] == [str(undisturbed)]
+    assert undisturbed.of("ai.run.stage_started", "stage") == STAGES
+    assert undisturbed.of("ai.run.stage_completed", "stage") == STAGES
+    assert {each["status"] for each in run["stages"]} == {"COMPLETED"}
+    assert (run["attempt"], run["error"], run["failures"]["app"]) == (1, None, 0)
+    assert any("programs run isolated by" in each for each in undisturbed.of("ai.run.log", "message"))
+
+
+def test_every_node_is_shown_whole(undisturbed: Experiment) -> None:
+    nodes = undisturbed.nodes()
+    assert [each["id"] for each in nodes] == [f"{stage}/{number}" for stage in NODES for number in (1, 2)]
+    written = {
+        each["data"]["node"]: each["data"]["code"] for each in undisturbed.events("ai.node.code_generated")
+    }
+    for node in nodes:
+        assert node["code"] == written[node["id"]]
+        assert "def run(task" in node["code"]
+        assert node["plan"]
+        assert node["status"] == "good"
+        assert 0.0 <= node["metric"] == node["scores"]["accuracy"] <= 1.0
+        assert node["seconds"] > 0
+        assert "loss" in node["logTail"]
+    best = [each for each in nodes if each["best"]]
+    assert [each["stage"] for each in best] == list(NODES)
+    for node in best:
+        assert "mean" in node["reason"]
+        assert len(node["seeds"]) == 3
+    kept = undisturbed.json("tree.json")
+    assert [each["stage"] for each in kept] == list(NODES)
+    assert {each["id"]: each["code"] for stage in kept for each in stage["nodes"]} == written
+
+
+def test_every_artifact_of_a_run_can_be_had(undisturbed: Experiment) -> None:
+    names = set(undisturbed.latest())
+    assert {"paper/paper.tex", "paper/paper.pdf", "paper/numbers.json", "paper/results.json"} <= names
+    figures = {each.removesuffix(".png") for each in names if re.match(r"plots/.*\.png$", each)}
+    kinds = {"comparison", "finalists", "learning_curves", "nodes", "search_tree", "ablation"}
+    assert {f"plots/{each}" for each in kinds} <= figures
+    assert {f"plots/stages/{stage}" for stage in NODES} <= figures
+    for figure in figures:
+        assert {f"{figure}.{kind}" for kind in ("csv", "svg", "pdf", "png")} <= names
+    assert undisturbed.content("paper/paper.pdf").startswith(b"%PDF-")
+    assert undisturbed.content("plots/comparison.png").startswith(b"\x89PNG")
+    drawn = list(csv.DictReader(io.StringIO(undisturbed.content("plots/nodes.csv").decode())))
+    metrics = {each["id"]: each["metric"] for each in undisturbed.nodes()}
+    assert {each["node"]: float(each["metric"]) for each in drawn} == pytest.approx(metrics)
+    results = undisturbed.json("paper/results.json")
+    assert [each["name"] for each in results["stages"]] == list(NODES)
+    assert results["setting"]["run_id"] == str(undisturbed)
+
+
+def test_a_person_has_the_last_word_on_a_run_once(judged: Experiment) -> None:
+    again = judged.fleet.client.post(f"/api/runs/{judged}/review", json={"verdict": "fail"})
+    assert again.status_code == 409
+    assert "HUMAN_VALIDATED" in again.json()["detail"]
+    run = judged.run
+    assert run["status"] == "HUMAN_VALIDATED"
+    auto, human = sorted(run["validations"], key=lambda each: each["by"])
+    assert (auto["by"], auto["verdict"], auto["scores"]["decided_by"]) == ("auto", "fail", "measurement")
+    assert auto["scores"]["numbers_untraced"] == []
+    assert auto["scores"]["numbers_traced"] > 100
+    assert (human["by"], human["verdict"], human["reviewer"]) == ("human", "pass", "loopback")
+    assert human["summary"] == "The refutation is sound."
+
+
+# --- the numbers of the paper ----------------------------------------------------------------
+
+
+def test_every_number_of_the_paper_is_what_events_said(undisturbed: Experiment) -> None:
+    must_state_what_was_said(undisturbed)
+    must_be_computed_from_single_measurements(undisturbed)
+
+
+def test_an_intervention_without_effect_is_refuted_and_the_paper_says_so(undisturbed: Experiment) -> None:
+    (auto,) = [each for each in undisturbed.run["validations"] if each["by"] == "auto"]
+    assert auto["scores"]["ci_low"] < 0 < auto["scores"]["ci_high"]
+    assert (auto["verdict"], auto["scores"]["measured"]) == ("fail", "fail")
+    words = " ".join(undisturbed.pdf().split())
+    assert "Refuted." in words
+    assert "includes zero" in words
+    assert "The claim is refuted" in words
+    assert "Supported." not in words
+
+
+# --- parts again -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["paper", "validation"])
+def test_a_part_of_a_finished_run_is_made_again_without_its_experiments(
+    judged: Experiment, stage: str
+) -> None:
+    answer = judged.fleet.client.post(f"/api/runs/{judged}/retry", json={"from_stage": stage})
+    assert answer.status_code == 201, answer.text
+    again = Experiment(judged.fleet, answer.json()["id"])
+    run = again.wait_for("AWAITING_HUMAN")
+    assert (run["parentRunId"], run["fromStage"]) == (str(judged), stage)
+    assert again.events("ai.node.executing", "ai.node.completed") == []
+    assert again.of("ai.run.stage_started", "stage") == STAGES[STAGES.index(stage) :]
+    assert len(again.events("ai.paper.generated")) == 1
+    assert again.latest()["paper/paper.pdf"]["attempt"] == 1
+    assert f"Run {again}" in again.pdf()
+    must_state_what_was_said(again)
+    must_be_computed_from_single_measurements(again)
+    assert verdict_of(again) == verdict_of(judged), "equal seeds measure the same"
+    assert [each["metric"] for each in again.nodes()] == [each["metric"] for each in judged.nodes()]
+
+
+def verdict_of(experiment: Experiment) -> Any:
+    (auto,) = [each for each in experiment.run["validations"] if each["by"] == "auto"]
+    return auto["verdict"], auto["summary"], auto["scores"]["baseline"], auto["scores"]["intervention"]
+
+
+# --- what cannot begin, ends before anything is spent ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        ("flwers", ["'flwers' is unknown", "iris", "files that end in .csv"]),
+        ("missing.csv#kind", ["'missing.csv' was not found", "put it there"]),
+        ("/etc/passwd.csv", ["outside of the folders", "PODFLEET_DATASETS"]),
+        ("flowers.csv#price", ["price", "kind"]),
+    ],
+)
+def test_a_run_without_its_data_fails_before_it_begins(
+    shared_fleet: Any, undisturbed: Experiment, flowers: str, dataset: str, words: list[str]
+) -> None:
+    failed = submitted(shared_fleet, "Dropout improves accuracy", dataset=dataset)
+    error = shared_fleet.wait_for(str(failed), "FAILED", limit_s=120)["error"]
+    assert (error["code"], error["retryable"]) == ("CONFIG", False)
+    for each in words:
+        assert each in error["message"]
+    assert failed.events("ai.run.stage_started", "ai.node.created", "ai.run.usage") == []
+    refused = shared_fleet.client.post(f"/api/runs/{failed}/retry", json={"from_stage": "paper"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "no_checkpoint")
+    assert "retry the whole run" in refused.json()["detail"]
+
+
+# --- files, seeds, people --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flowers(shared_fleet: Any) -> str:
+    """A table of people's making: gaps, a column of words, a column of constants, and names as classes."""
+    loaded = load_iris()
+    rows = [["length", "width", "petal", "colour", "herbarium", "kind"]]
+    for place, (values, label) in enumerate(zip(loaded.data, loaded.target, strict=True)):
+        length, width, petal, _ = (
+            "" if (place + column) % 11 == 0 else f"{v}" for column, v in enumerate(values)
+        )
+        colour = ["blue", "violet", "", "white"][place % 4]
+        rows.append([length, width, petal, colour, "Kew", str(loaded.target_names[label])])
+    with (shared_fleet.data_sets / "flowers.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return "flowers.csv#kind"
+
+
+def test_a_claim_about_a_file_of_ones_own_is_tested_on_it(
+    shared_fleet: Any, undisturbed: Experiment, flowers: str
+) -> None:
+    idea = "A wider network increases the number of parameters"
+    own = submitted(shared_fleet, idea, dataset=flowers, nodes={**NODES, "Stage_1": 1, "Stage_2": 1})
+    run = own.wait_for("COMPLETED")
+    (auto,) = run["validations"]
+    assert (auto["verdict"], auto["scores"]["metric"]) == ("pass", "parameters")
+    assert all(each > 0 for each in auto["scores"]["differences"])
+    words = " ".join(own.pdf().split())
+    assert "Supported." in words
+    assert "flowers" in words
+    log = " ".join(own.of("ai.run.log", "message"))
+    for each in ("'herbarium'", "Missing values"):
+        assert each in log
+    must_state_what_was_said(own)
+    must_be_computed_from_single_measurements(own)
+
+
+def test_a_person_pauses_a_search_and_gives_it_a_hint(
+    shared_fleet: Any, undisturbed: Experiment, until: Until
+) -> None:
+    steered = submitted(shared_fleet, undisturbed.run["spec"]["idea"], seed=6)
+    client = shared_fleet.client
+    path = f"/api/runs/{steered}"
+    assert client.post(f"{path}/notes", json={"text": "please try width 48"}).status_code == 200
+    until(lambda: steered.events("ai.node.executing"), 300)
+    assert client.post(f"{path}/pause").json()["paused"] is True
+    child = child_of(shared_fleet.workers[0])
+    until(lambda: is_stopped(child), 30)
+    said_before = [each for each in steered.events() if each["sequence"] is not None]
+    beat = steered.run["lastHeartbeat"]
+    until(lambda: steered.run["lastHeartbeat"] != beat, 60)
+    assert [each for each in steered.events() if each["sequence"] is not None] == said_before
+    assert client.post(f"{path}/resume").json()["paused"] is False
+    run = steered.wait_for("COMPLETED")
+    assert (run["attempt"], run["error"]) == (1, None)
+    assert [each["text"] for each in run["notes"]] == ["please try width 48"]
+    log = steered.of("ai.run.log", "message")
+    assert [each for each in log if each.startswith("note 1")] == [
+        "note 1 by user:loopback was read; the built-in researcher tries width 48"
+    ]
+    (advised,) = [
+        each for each in steered.nodes() if each["params"]["width"] == 48 and each["stage"] == "Stage_2"
+    ]
+    assert advised["plan"] == "tune the baseline: width 48"
+    # another seed: other splits, other initial weights, other fresh seeds
+    assert verdict_of(steered)[2] != verdict_of(undisturbed)[2]
+    first, other = (each.nodes()[0]["scores"]["nll"] for each in (steered, undisturbed))
+    assert first != other
+    must_agree_with_its_log(shared_fleet)

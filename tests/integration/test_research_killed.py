@@ -1,0 +1,104 @@
+"""A run whose pods are killed in each of its stages ends as if nothing had been, and does nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.integration.research import (
+    IDEA,
+    NODES,
+    SPEC,
+    STAGES,
+    Experiment,
+    measured,
+    must_be_computed_from_single_measurements,
+    must_have_done_nothing_twice,
+    must_state_what_was_said,
+)
+from tests.integration.test_fleet import child_of
+from tests.integration.test_leaving import PROGRAM, rescue
+from tests.integration.test_steering import must_agree_with_its_log
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600), pytest.mark.xdist_group("research, disturbed")]
+Until = Callable[..., None]
+
+PAPER = ("paper/paper.pdf", "paper/paper.tex", "paper/numbers.json", "paper/results.json")
+
+
+def is_inside(run: Experiment, stage: str, pod: str) -> bool:
+    """Return whether the pod's attempt is in the middle of a stage, as its events or its own disk show."""
+    if stage in NODES:
+        return any(each["data"]["stage"] == stage for each in run.events("ai.node.completed"))
+    if stage in ("validation", "plots"):
+        progress = [each["data"] for each in run.events("ai.run.stage_progress")]
+        return any(each["stage"] == stage and each["progress"] > 0 for each in progress)
+    disk = run.fleet.home / pod / "work"
+    if stage == "paper":
+        return any(disk.glob("*/experiment/paper/paper.tex"))
+    return any(is_of(manifest, stage) for manifest in disk.glob("*/manifests/*.json"))
+
+
+def is_of(manifest: Any, stage: str) -> bool:
+    """Return whether a file is a checkpoint of the stage that its attempt has written, and not sent yet."""
+    with suppress(ValueError):  # it is being written at this moment
+        return bool(json.loads(manifest.read_bytes())["name"] == stage)
+    return False
+
+
+def kill(worker: Any, until: Until) -> None:
+    """Kill a worker and its pipeline at once; whatever ran for them has to go too."""
+    child = child_of(worker)
+    family = psutil.Process(worker.pid).children(recursive=True)
+    worker.kill()
+    with suppress(psutil.NoSuchProcess):
+        child.kill()
+    worker.wait()
+    until(lambda: not any(each.is_running() for each in family), 30)
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [("Stage_1", "Stage_3", "validation", "paper"), ("Stage_2", "Stage_4", "plots", "review")],
+    ids=["odd", "even"],
+)
+def test_a_run_killed_in_every_stage_ends_as_if_nothing_had_been(
+    fleet: Any, s3: Any, undisturbed: Experiment, until: Until, stages: tuple[str, ...]
+) -> None:
+    run = Experiment(fleet, fleet.submit("experiment", spec={**SPEC, "idea": IDEA}))
+    for stage in stages:
+        pod = f"killed-in-{stage}"
+        worker = fleet.start(str(PROGRAM), "--lease", "6", name=pod)
+        until(lambda stage=stage, pod=pod: is_inside(run, stage, pod), 600)
+        kill(worker, until)
+        assert stage not in run.of("ai.run.stage_completed", "stage"), "the kill came in time"
+        asyncio.run(rescue(fleet.database_url, str(run)))
+    fleet.start_worker(mode="experiment", name="last")
+    found = run.wait_for("COMPLETED")
+
+    assert found["failures"] == {"app": 0, "infra": len(stages), "preempted": 0}
+    pods = [each["pod"].partition("/")[0] for each in found["attempts"]]
+    assert pods == [*(f"killed-in-{stage}" for stage in stages), "last"]
+    must_have_done_nothing_twice(run)
+    tried = run.of("ai.node.completed", "node") + run.of("ai.node.restored", "node")
+    assert set(tried) == {f"{stage}/{number}" for stage in NODES for number in (1, 2)}
+    assert set(run.of("ai.run.stage_started", "stage")) <= set(STAGES)
+    if "validation" in stages:
+        fourth = [each for each in run.events("ai.run.stage_progress") if each["attempt"] == 4]
+        shares = [each["data"]["progress"] for each in fourth if each["data"]["stage"] == "validation"]
+        assert shares[0] > 0, "it goes on behind the fresh seeds that were measured"
+
+    assert measured(run) == measured(undisturbed)
+    must_state_what_was_said(run)
+    must_be_computed_from_single_measurements(run)
+    latest = run.latest()
+    assert len({latest[name]["attempt"] for name in PAPER}) == 1, "the shown paper is of one piece"
+    assert set(run.of("ai.paper.generated", "name")) == {"paper/paper.pdf"}
+    assert {each["status"] for each in found["stages"]} == {"COMPLETED", "INTERRUPTED"}
+    must_agree_with_its_log(fleet, **s3.environment)

@@ -1,0 +1,39 @@
+"""What a pod writes of itself, on a real MongoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pod_worker.gpu import Capabilities, Telemetry
+from pod_worker.queue import MongoQueue, connect
+from pod_worker.roster import PodReport
+
+REPORT = PodReport(
+    id="p/1", pod="p", mode="hybrid", region=None, kinds=("probe",), state="idle", run_id=None, attempt=None,
+    device="cpu", capabilities=Capabilities(2, 1024.0), telemetry=Telemetry(0.5, 512.0), version="0",
+    started_at=datetime(2026, 1, 1, tzinfo=UTC),
+)  # fmt: skip
+
+
+@pytest.fixture
+def queue(database_url: str) -> Iterator[MongoQueue]:
+    db = connect(database_url)
+    with db.client:
+        yield MongoQueue(db)
+
+
+def test_a_report_keeps_a_sample_of_what_is_in_use(database: Any, queue: MongoQueue) -> None:
+    assert not queue.report(REPORT).drain
+    (hour,) = database.pod_telemetry.find()
+    assert [each["cpuUtil"] for each in hour["samples"]] == [0.5]
+
+
+def test_a_sample_that_cannot_be_stored_keeps_no_order_from_the_pod(database: Any, queue: MongoQueue) -> None:
+    database.command("create", "pod_telemetry", viewOn="pods", pipeline=[])  # a view takes no writes
+    queue.report(REPORT)
+    database.pods.update_one({"_id": "p/1"}, {"$set": {"orders.drain": True}})
+    assert queue.report(REPORT).drain

@@ -1,0 +1,94 @@
+"""What the page of a run shows of its stages, its tree and its files, in a real Chromium."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from events.catalog import (
+    NodeCompleted,
+    NodeCreated,
+    NodeSelectedBest,
+    RunStarted,
+    StageProgress,
+    StageStarted,
+)
+from tests.integration.files import keep
+
+pytestmark = pytest.mark.timeout(240)
+
+SCRIPT = b"<!doctype html><script>document.title = 'ran'; parent.document.title = 'ran'</script>"
+PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\n"
+    b"trailer<</Root 1 0 R>>\n"
+)
+
+
+@pytest.fixture
+def hand(fleet: Any, by_hand: Callable[[str, str], Any]) -> Any:
+    """A worker that is in the middle of an experiment."""
+    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
+    worker = by_hand("runs", "experiment/cpu/any")
+    worker.say(
+        RunStarted(),
+        StageStarted(stage="Stage_1"),
+        NodeCreated(stage="Stage_1", node="Stage_1/1", plan="the first"),
+        NodeCreated(stage="Stage_1", node="Stage_1/2", parent="Stage_1/1", plan="<b>the second</b>"),
+        NodeCompleted(stage="Stage_1", node="Stage_1/1", metric=0.9, seconds=1.0, buggy=False),
+        NodeCompleted(stage="Stage_1", node="Stage_1/2", metric=0.8, seconds=1.0, buggy=False),
+        NodeSelectedBest(stage="Stage_1", node="Stage_1/1", metric=0.9, reason="the higher one"),
+        StageProgress(stage="Stage_1", progress=0.0, activity="training"),
+    )
+    return worker
+
+
+def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(page: Page, hand: Any) -> None:
+    page.goto(f"/runs/{hand.claim.run_id}")
+    assert (
+        "no step of this stage is finished yet"
+        in page.locator("section[aria-label=Now]").inner_text().lower()
+    )
+    assert page.locator("svg .bar.b-RUNNING").count() == 1
+    assert page.locator("svg .node").count() == 2
+    assert page.locator("svg .node.best title").text_content() == "Stage_1/1, good, metric 0.9: the first"
+    page.locator("svg.tree a circle").nth(1).click()
+    page.locator("tr:target").wait_for(timeout=10_000)
+    assert page.url.endswith("#n-Stage_1/2")
+    assert "<b>the second</b>" in page.locator("tr:target").inner_text()
+
+
+def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: Any) -> None:
+    keep(hand, "data.csv", b'name,score\n"<i>x</i>",0.5\n', "text/csv")
+    keep(hand, "page.html", SCRIPT, "text/html")
+    keep(
+        hand,
+        "drawing.svg",
+        b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+        "image/svg+xml",
+    )
+    keep(hand, "paper.pdf", PDF, "application/pdf")
+    run_path = f"/runs/{hand.claim.run_id}"
+    page.goto(run_path)
+    page.get_by_role("link", name="data.csv").click()
+    assert page.locator("table.cells th").all_inner_texts() == ["name", "score"]
+    assert page.locator("table.cells td").all_inner_texts() == ["<i>x</i>", "0.5"]
+    page.goto(run_path)
+    page.get_by_role("link", name="page.html").click()
+    assert "document.title = 'ran'" in page.locator("pre").inner_text()
+    assert page.title() == "page.html · podfleet"
+    page.goto(run_path)
+    page.get_by_role("link", name="drawing.svg").click()
+    assert page.get_by_text("not shown in place").is_visible()
+    page.goto(run_path)
+    page.locator("#paper summary").click()
+    assert re.fullmatch(r"/api/artifacts/.+", page.locator("iframe.paper").get_attribute("src") or "")
+    answers = [hand.client.get(f"/api/runs/{hand.claim.run_id}/artifacts").json()["items"]]
+    for each in answers[0]:
+        sent = hand.client.get(f"/api/artifacts/{each['id']}", follow_redirects=True)
+        is_safe = each["contentType"] == "application/pdf"
+        kind = "inline" if is_safe else "attachment"
+        assert sent.headers["content-disposition"].startswith(kind), each["name"]

@@ -1,0 +1,42 @@
+"""Settings are shown with their source and without their secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from control_plane.cli.config import settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("PODFLEET_API_KEY", "sesame", "********"),
+        ("HF_TOKEN", "sesame", "********"),
+        ("MINIO_SECRET_KEY", "sesame", "********"),
+        ("MONGODB_URL", "mongodb://user:se%40same@h1,h2/db?replicaSet=rs", "mongodb://user:********@h1,h2/db?replicaSet=rs"),
+        ("MONGODB_URL", "mongodb://user:sesame@sesame@h/db", "mongodb://user:********@h/db"),
+        ("HTTPS_PROXY", "http://sesame@proxy:1", "http://********@proxy:1"),
+        ("OPENAI_BASE_URL", "https://h/v1?api_key=sesame&x=1", "https://h/v1?api_key=********&x=1"),
+        ("CONTROL_PLANE_URL", "http://h:8700", "http://h:8700"),
+    ],
+)  # fmt: skip
+def test_no_secret_is_shown(name: str, value: str, shown: str) -> None:
+    (row,) = [each for each in settings({name: value}, {}, ".env") if each["name"] == name]
+    assert row["value"] == shown
+    assert "same" not in str(row["value"])
+
+
+def test_the_environment_wins_over_the_file_and_that_over_the_default() -> None:
+    rows = {
+        row["name"]: (row["value"], row["from"])
+        for row in settings(
+            {"MINIO_BUCKET": "from-outside", "MINIO_REGION": ""},
+            {"MINIO_BUCKET": "x", "MINIO_REGION": "eu", "PODFLEET_REIGON": "typo"},
+            "the file",
+        )
+    }
+    assert rows["MINIO_BUCKET"] == ("from-outside", "environment")
+    assert rows["MINIO_REGION"] == ("eu", "the file")
+    assert rows["WORKER_MODE"] == ("experiment", "default")
+    assert rows["MONGODB_URL"] == (None, "–")
+    assert rows["PODFLEET_REIGON"] == ("typo", "the file (nobody reads this name)")

@@ -1,0 +1,35 @@
+"""Which run the beginning of an id means."""
+
+from __future__ import annotations
+
+import pytest
+
+from control_plane.cli.naming import HYPOTHESIS, RUN, Unknown, meant
+
+KNOWN = [{"id": f"01ABC{letter}", "status": "QUEUED", "title": f"\x1b[31mrun {letter}"} for letter in "DEF"]
+
+
+def test_a_beginning_that_one_id_has_means_it() -> None:
+    assert meant(KNOWN, RUN, "01ABCE") == "01ABCE"
+    assert meant(KNOWN[:1], RUN, "01") == "01ABCD"
+
+
+def test_a_beginning_that_several_share_lists_them_without_their_colours() -> None:
+    with pytest.raises(Unknown) as several:
+        meant(KNOWN, RUN, "01AB")
+    assert [line.strip() for line in str(several.value).splitlines()[1:]] == [
+        "01ABCD  QUEUED run D",
+        "01ABCE  QUEUED run E",
+        "01ABCF  QUEUED run F",
+    ]
+    many = [{"id": f"01{number:04}", "title": "x"} for number in range(100)]
+    with pytest.raises(Unknown) as several:
+        meant(many, HYPOTHESIS, "01")
+    assert len(str(several.value).splitlines()) == 12
+
+
+def test_a_beginning_that_nobody_has_says_where_to_look() -> None:
+    with pytest.raises(Unknown, match="`podfleet runs list`"):
+        meant(KNOWN, RUN, "02")
+    with pytest.raises(Unknown, match="`podfleet hypotheses list`"):
+        meant([], HYPOTHESIS, "02")

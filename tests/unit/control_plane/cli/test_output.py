@@ -1,0 +1,96 @@
+"""What is printed, in each of its forms, and that nothing of it steers a terminal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.cli import output
+from control_plane.cli.output import Column, clean, clean_lines, field, print_items
+
+COLUMNS = (
+    Column("ID", field("id"), is_whole=True),
+    Column("TITLE", field("title")),
+    Column("SHARE", field("deep", "share"), lambda share: f"{share:.0%}", is_whole=True, is_right=True),
+    Column("SPARE", field("spare"), is_spare=True),
+)
+ITEMS: list[dict[str, Any]] = [
+    {
+        "id": "A" * 26,
+        "title": "[red]one[/red]\ttwo\nthree",
+        "deep": {"share": 0.5},
+        "spare": {"a": [1, True]},
+    },
+    {"id": "B" * 26, "title": "\x1b[2Jgone", "deep": None, "spare": "x" * 60},
+]
+
+
+@given(st.text())
+def test_no_character_that_steers_survives(text: str) -> None:
+    said = clean(text)
+    assert not output.UNPRINTABLE.search(said)
+    assert not output.UNPRINTABLE.search(clean_lines(text).replace("\n", ""))
+    said.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x9b2Jclear", "clear"),
+        ("\x1bPq#0\x1b\\picture", "picture"),
+        ("never ended \x1b]0;title", "never ended 0;title"),
+        ("over\rwritten\bback", "over written back"),
+        ("right \u202eto left", "right  to left"),
+        ("lone \ud800", "lone  "),
+        ("Grüße ✓ 名前", "Grüße ✓ 名前"),
+    ],
+)
+def test_sequences_go_whole_and_words_stay(text: str, expected: str) -> None:
+    assert clean(text) == expected
+
+
+def test_a_pipe_gets_one_row_a_line_with_values_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    print_items(ITEMS, COLUMNS)
+    assert capsys.readouterr().out.split("\n") == [
+        "ID\tTITLE\tSHARE\tSPARE",
+        f'{"A" * 26}\t[red]one[/red] two three\t0.5\t{{"a": [1, true]}}',
+        f"{'B' * 26}\tgone\t\t{'x' * 60}",
+        "",
+    ]
+    print_items([], COLUMNS)
+    assert capsys.readouterr().out == "ID\tTITLE\tSHARE\tSPARE\n"
+
+
+def test_ids_and_json_are_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_items(ITEMS, COLUMNS, ids_only=True)
+    assert capsys.readouterr().out.split() == ["A" * 26, "B" * 26]
+    print_items([{"id": "\x1b[2J\x7f\u202e"}], COLUMNS, as_json=True)
+    printed = capsys.readouterr().out
+    assert printed.isascii()
+    assert "\x1b" not in printed
+    assert "\x7f" not in printed
+    assert json.loads(printed) == [{"id": "\x1b[2J\x7f\u202e"}]
+
+
+@pytest.mark.parametrize("width", [50, 80, 200])
+def test_a_terminal_gets_a_table_whose_ids_are_whole(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_items(ITEMS, COLUMNS)
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert ("SPARE" in header) == (width > 50), "spare columns go before anything is cut"
+    assert [line[:26] for line in lines if line[:1].strip()] == ["A" * 26, "B" * 26]
+    assert "[red]one[/red]" in "".join(lines), "nothing of it is markup"
+    assert width < 200 or "a 1; yes" in lines[0], "a person reads no brackets"
+    print_items([], COLUMNS, none="nothing yet")
+    assert capsys.readouterr().out == "nothing yet\n"

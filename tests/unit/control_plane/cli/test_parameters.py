@@ -1,0 +1,83 @@
+"""What people say about a run becomes JSON, or is refused with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from control_plane.cli.parameters import Unreadable, put, read_file, value_of
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("5", 5), ("1e-3", 0.001), ("true", True), ("null", None), ("[1, 2]", [1, 2]), ('"5"', "5"),
+        ("plain words", "plain words"), ("", ""), ("NaN", "NaN"), ("a=b", "a=b"), ("01", "01"),
+    ],
+)  # fmt: skip
+def test_a_value_is_json_or_text(said: str, expected: object) -> None:
+    assert value_of(said) == expected
+
+
+def test_dots_lead_into_mappings_and_the_last_word_wins() -> None:
+    fields: dict[str, Any] = {"nodes": {"Stage_1": 1}}
+    for pair in ("nodes.Stage_2=3", "nodes.Stage_1=2", "idea=a=b", "seed=7"):
+        put(fields, pair)
+    assert fields == {"nodes": {"Stage_1": 2, "Stage_2": 3}, "idea": "a=b", "seed": 7}
+
+
+@pytest.mark.parametrize("pair", ["seconds", "=5", "a..b=1", "seed.deeper=1"])
+def test_what_is_no_pair_is_refused(pair: str) -> None:
+    with pytest.raises(Unreadable, match="-p "):
+        put({"seed": 7}, pair)
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    yaml, json = tmp_path / "spec.yaml", tmp_path / "spec.JSON"
+    yaml.write_text(
+        "rate: 1e-3\nlabel: '1e-3'\nnodes: {Stage_1: 2}\nidea: |\n  Dropout\n  helps\nno_limit: null\n"
+    )
+    json.write_text(
+        '\ufeff{"rate": 1e-3, "label": "1e-3", "nodes": {"Stage_1": 2},'
+        ' "idea": "Dropout\\nhelps\\n", "no_limit": null}'
+    )
+    assert read_file(yaml) == read_file(json)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.yaml", "idea: [1,\n", r"a\.yaml: line 2, column 1: .*YAML"),
+        ("a.yaml", "a: b: c", r"line 1, column 5: mapping values"),
+        ("a.yaml", "a: !!python/object/apply:os.system [ls]", r"line 1"),
+        ("a.yaml", "when: 2026-11-22", r"when is a date; put it in quotes"),
+        ("a.yaml", "on: 1", r"True is no name of a field; put it in quotes"),
+        ("a.yaml", "a: {b: .nan}", r"a\.b is nan"),
+        ("a.yaml", "a: &x [*x]", r"deeper than 64"),
+        ("a.yaml", "", r"it holds nothing; a spec is a mapping"),
+        ("a.yaml", "- 1", r"it holds list"),
+        ("a.json", '{"a": 1,}', r"a\.json: line 1, column \d+: .*JSON"),
+        ("a.json", '{"a": NaN}', r"NaN is no number"),
+        ("a.json", "[" * 100_000, r"a\.json: "),
+        ("a.txt", "a: 1", r"\.yaml, \.yml, \.json"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_place_and_what_would_do(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(Unreadable, match=says):
+        read_file(tmp_path / name)
+
+
+def test_what_is_no_file_of_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="there is no such file"):
+        read_file(tmp_path / "none.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(Unreadable, match="directory"):
+        read_file(tmp_path / "folder.yaml")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Unreadable, match="UTF-8"):
+        read_file(tmp_path / "bytes.yaml")

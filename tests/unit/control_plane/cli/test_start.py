@@ -1,0 +1,61 @@
+"""The command line is there at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from typer.testing import CliRunner
+
+from control_plane.cli.main import app
+from control_plane.cli.nouns import NOUNS
+
+HEAVY = (
+    "httpx",
+    "pymongo",
+    "fastapi",
+    "pydantic",
+    "rich",
+    "yaml",
+    "minio",
+    "uvicorn",
+    "dotenv",
+    "markupsafe",
+)
+PROGRAM = """
+import json, sys
+sys.argv = ["podfleet", "--help"]
+from control_plane.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    status = end.code
+print(json.dumps({"status": status, "modules": sorted(sys.modules)}))
+"""
+
+
+def test_help_loads_nothing_that_only_a_command_needs() -> None:
+    answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    *help_text, last = answer.stdout.splitlines()
+    told = json.loads(last)
+    assert told["status"] == 0
+    assert any(line.split()[:1] == ["submit"] for line in help_text)
+    loaded = {name.partition(".")[0] for name in told["modules"]}
+    assert loaded & set(HEAVY) == set()
+
+
+def test_each_noun_is_there_and_says_the_same_of_itself_as_where_all_are_listed() -> None:
+    for name, (_, says) in NOUNS.items():
+        answer = CliRunner().invoke(app, [name, "--help"])
+        assert answer.exit_code == 0, answer.output
+        assert f" {name} [OPTIONS]" in answer.output.splitlines()[0]
+        if "COMMAND [ARGS]" in answer.output:
+            assert says in answer.output
+            assert f" {name} [OPTIONS] COMMAND" in CliRunner().invoke(app, [name]).output
+
+
+def test_a_noun_or_verb_that_is_not_there_is_answered_with_its_like() -> None:
+    for wrong, like in ((["rusn"], "'runs'"), (["runs", "lits"], "'list'"), (["events", "tial"], "'tail'")):
+        answer = CliRunner().invoke(app, wrong)
+        assert (answer.exit_code, f"Did you mean {like}" in answer.output) == (2, True)

@@ -1,0 +1,68 @@
+"""Which stages a run has finished, as far as another one can begin behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from control_plane.checkpoints import candidates, finished
+from events.checkpoints import file_artifact, manifest_artifact
+from events.runs import STAGES, stages_before
+
+KIND = "experiment"
+
+
+def artifact(name: str, attempt: int = 1) -> dict[str, Any]:
+    return {"runId": "r", "attempt": attempt, "name": name}
+
+
+def stage(name: str, status: str) -> dict[str, Any]:
+    return {"name": name, "status": status}
+
+
+def kept(*names: str) -> list[Any]:
+    return candidates([artifact(manifest_artifact(name)) for name in names])
+
+
+def test_a_checkpoint_is_a_manifest_with_the_files_of_its_attempt() -> None:
+    found = candidates(
+        [
+            artifact(manifest_artifact("Stage_1"), 1),
+            artifact(manifest_artifact("Stage_1"), 2),
+            artifact(file_artifact("Stage_1", 1, "weights"), 2),
+            artifact(file_artifact("Stage_2", 1, "weights"), 2),
+        ]
+    )
+    assert [(each.run_id, each.name, each.attempt, len(each.files)) for each in found] == [
+        ("r", "Stage_1", 2, 1),
+        ("r", "Stage_1", 1, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("documents", "names", "expected"),
+    [
+        ([], ["Stage_1"], set()),
+        ([stage("Stage_1", "RUNNING")], ["Stage_1"], set()),
+        ([stage("Stage_1", "COMPLETED")], [], set()),
+        ([stage("Stage_1", "COMPLETED")], ["Stage_1", "spending"], {"Stage_1"}),
+        # Its end was not told before the pod was lost, but somebody went on behind it.
+        ([stage("Stage_1", "RUNNING"), stage("Stage_2", "RUNNING")], ["Stage_1", "Stage_2"], {"Stage_1"}),
+        ([stage("spending", "COMPLETED")], ["spending"], set()),
+    ],
+)
+def test_a_stage_is_finished_where_it_is_over_and_left_a_checkpoint(
+    documents: list[dict[str, Any]], names: list[str], expected: set[str]
+) -> None:
+    assert finished(KIND, documents, kept(*names)) == expected
+
+
+def test_a_kind_without_stages_finishes_none() -> None:
+    assert finished("probe", [stage("probe", "COMPLETED")], kept("probe")) == set()
+
+
+def test_the_stages_before_the_first_are_none() -> None:
+    first, second, *_ = STAGES[KIND]
+    assert stages_before(KIND, first) == ()
+    assert stages_before(KIND, second) == (first,)

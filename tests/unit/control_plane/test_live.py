@@ -1,0 +1,127 @@
+"""The ring of changes: places in it, slow readers, and what is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from control_plane import live
+from control_plane.live import READERS_MAX, Hub, News, topics
+from control_plane.store.changes import Change, Step
+from events.errors import Transient
+
+ALL = frozenset({"runs"})
+PAUSE_S, IDLE_S = 0.0, 60.0
+
+
+def token(number: int) -> str:
+    return f"82{number:08X}"
+
+
+def step(number: int, collection: str = "runs", identity: str = "") -> Step:
+    return Step(token(number - 1), token(number), Change(token(number), collection, identity or f"R{number}"))
+
+
+def played(story: Callable[[Hub], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(story(Hub()))
+
+
+async def next_news(reader: Any) -> News:
+    return await asyncio.wait_for(anext(reader), 5)
+
+
+def ids(news: News) -> list[str]:
+    return [each.id for each in news.changes]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (Change("t", "events", "R1/abc"), ("log/R1",)),
+        (Change("t", "runs", "R1"), ("runs", "run/R1")),
+        (Change("t", "ideation_requests", "I1"), ("runs", "run/I1")),
+        (Change("t", "pods", "p/1"), ("pods", "pod/p/1")),
+        (Change("t", "hypotheses", "H1"), ("hypotheses", "hypothesis/H1")),
+    ],
+)
+def test_a_change_belongs_to_its_list_and_to_itself(change: Change, expected: tuple[str, ...]) -> None:
+    assert topics(change) == expected
+
+
+def test_a_reader_hears_at_once_where_it_is_and_then_only_of_its_topics() -> None:
+    async def story(hub: Hub) -> None:
+        hub.publish(step(1))
+        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        first = await next_news(reader)
+        assert (ids(first), first.token, first.is_reset) == ([], token(1), False)
+        for number in (2, 3, 4):
+            hub.publish(step(number, "pods" if number == 3 else "runs"))
+        assert ids(await next_news(reader)) == ["R2", "R4"]
+
+    played(story)
+
+
+def test_a_reader_that_comes_back_hears_what_it_missed_once() -> None:
+    async def story(hub: Hub) -> None:
+        for number in range(1, 8):
+            hub.publish(step(number))
+        reader = hub.follow(ALL, token(4), pause_s=PAUSE_S, idle_s=IDLE_S)
+        assert ids(await next_news(reader)) == ["R5", "R6", "R7"]
+        hub.publish(step(8))
+        assert ids(await next_news(reader)) == ["R8"]
+
+    played(story)
+
+
+def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "KEPT_MAX", 10)
+
+    async def story(hub: Hub) -> None:
+        slow = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        hub.publish(step(1))
+        assert not (await next_news(slow)).is_reset
+        for number in range(2, 40):
+            hub.publish(step(number))
+        assert (await next_news(slow)).is_reset, "the ring went past it"
+        late = hub.follow(ALL, token(5), pause_s=PAUSE_S, idle_s=IDLE_S)
+        assert (await next_news(late)).is_reset
+        known = hub.follow(ALL, token(37), pause_s=PAUSE_S, idle_s=IDLE_S)
+        assert ids(await next_news(known)) == ["R38", "R39"]
+        hub.forget()
+        hub.publish(step(90))
+        again = await next_news(known)
+        assert again.is_reset
+        assert again.token == token(90)
+
+    played(story)
+
+
+def test_a_burst_wakes_readers_once_and_the_end_of_the_server_ends_them() -> None:
+    async def story(hub: Hub) -> None:
+        hub.publish(step(1))
+        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        await next_news(reader)
+        heard = asyncio.ensure_future(next_news(reader))
+        await asyncio.sleep(0)
+        for number in range(2, 102):
+            hub.publish(step(number))
+        assert len((await heard).changes) == 100
+        ending = asyncio.ensure_future(next_news(reader))
+        await asyncio.sleep(0)
+        hub.close()
+        with pytest.raises(StopAsyncIteration):
+            await ending
+
+    played(story)
+
+
+def test_one_reader_too_many_is_refused_for_now() -> None:
+    hub = Hub(readers=READERS_MAX)
+    with pytest.raises(Transient) as refused:
+        hub.require_room()
+    assert refused.value.code == "too_many_readers"

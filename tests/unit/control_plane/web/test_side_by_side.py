@@ -1,0 +1,87 @@
+"""Runs beside each other: what differs, which differ in the seed alone, and means over those."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from control_plane.web.side_by_side import Metric, Row, flat, lines, mean, metrics, parameters, seed_groups
+
+
+def measured(name: str, value: Any, step: int | None = None, stage: str = "train") -> dict[str, Any]:
+    return {"data": {"stage": stage, "name": name, "value": value, "step": step}}
+
+
+def test_leaves_have_dotted_names() -> None:
+    spec = {"idea": "x", "nodes": {"Stage_1": 3, "none": {}}, "list": [1, "a"], "null": None, "yes": True}
+    assert dict(flat(spec)) == {
+        "idea": "x",
+        "nodes.Stage_1": "3",
+        "nodes.none": "{}",
+        "list": '[1, "a"]',
+        "null": "null",
+        "yes": "true",
+    }
+    assert dict(flat({})) == {}
+
+
+def test_parameters_are_sorted_by_whether_the_runs_agree() -> None:
+    found = parameters([{"lr": 0.1, "size": 8}, {"lr": 0.2, "size": 8, "late": None}])
+    assert found.differing == [Row("lr", ["0.1", "0.2"]), Row("late", ["–", "null"])]
+    assert found.equal == [Row("size", ["8", "8"])]
+
+
+def test_runs_that_differ_in_the_seed_alone_belong_together() -> None:
+    runs: list[tuple[str, dict[str, Any]]] = [
+        ("experiment", {"lr": 0.1, "seed": 1}),
+        ("experiment", {"lr": 0.2, "seed": 1}),
+        ("experiment", {"lr": 0.1, "seed": 2}),
+        ("probe", {"lr": 0.1, "seed": 3}),
+        ("experiment", {"lr": 0.1}),
+        ("experiment", {"lr": 0.3, "seed": 1}),
+        ("experiment", {"lr": 0.3, "seed": 1}),
+    ]
+    assert seed_groups(runs) == [[0, 2, 4]], "the same seed twice is no other seed"
+
+
+def test_the_latest_value_of_a_step_counts() -> None:
+    first = [measured("loss", 3.0, 1), measured("loss", 2.0, 2), measured("loss", 2.5, 1)]
+    second = [measured("loss", 1.0, 1), measured("accuracy", 0.5), measured("accuracy", 0.7)]
+    broken = [measured("loss", math.nan, 1), measured("loss", "many", 2), measured("loss", None)]
+    loss, accuracy = metrics([first, second, broken])
+    assert (loss.name, loss.points) == ("train: loss", [[(1, 2.5), (2, 2.0)], [(1, 1.0)], []])
+    assert loss.last == [2.0, 1.0, None]
+    assert accuracy.points == [[], [(0, 0.5), (1, 0.7)], []]
+    assert loss.is_curve
+    assert not metrics([[measured("score", 1.0)]])[0].is_curve
+
+
+def test_a_mean_has_its_standard_error() -> None:
+    found = mean([1.0, 2.0, None, 3.0])
+    assert found is not None
+    assert (found.mean, found.count) == (2.0, 3)
+    assert found.error == pytest.approx(1 / math.sqrt(3))
+    alone = mean([4.0, None])
+    assert alone is not None
+    assert (alone.mean, alone.error, alone.count) == (4.0, None, 1)
+    assert mean([None]) is None
+
+
+def test_a_group_is_drawn_as_its_mean_with_a_band_and_the_others_alone() -> None:
+    metric = Metric("loss", [[(0, 1.0), (1, 3.0)], [(0, 9.0)], [(0, 3.0), (1, 5.0), (2, 7.0)], []])
+    group, alone, empty = lines(metric, ["a", "b", "c", "d"], ["A", "B", "C", "D"], [[0, 2]], 0.0)
+    assert (group.name, group.letter, group.points) == ("mean of 2 seeds", "A+C", [(0, 2.0), (1, 4.0)])
+    assert group.band == [(0, 1.0, 3.0), (1, 3.0, 5.0)]
+    assert (alone.letter, alone.points, alone.band) == ("B", [(0, 9.0)], ())
+    assert empty.points == []
+    assert [line.letter for line in lines(metric, list("abcd"), list("ABCD"), [], 0.5)] == list("ABCD")
+
+
+def test_numbers_of_single_seeds_are_no_curve() -> None:
+    def said(*steps: int) -> list[dict[str, object]]:
+        return [{"data": {"stage": "s", "name": "n", "value": 0.5, "step": step}} for step in steps]
+
+    assert [each.is_curve for each in metrics([said(911_245_001, 20_117, 1_734_000_111)])] == [False]
+    assert [each.is_curve for each in metrics([said(0, 50_000, 100_000)])] == [True]

@@ -1,0 +1,82 @@
+"""What a worker is told about the tools of its pipelines is checked at its start, all at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from events.errors import ConfigError
+from pod_worker.child import allowed
+from pod_worker.config import Settings, Wishes, read_settings
+
+ENVIRON = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}
+
+
+def read(**values: str) -> Settings:
+    return read_settings({**ENVIRON, **values}, Wishes(), dotenv=Path("none"))
+
+
+def problems_of(**values: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        read(**values)
+    return raised.value.message
+
+
+@pytest.mark.parametrize(("text", "price"), [("0", 0.0), ("2.5", 2.5), ("1e2", 100.0)])
+def test_a_price_is_a_number(text: str, price: float) -> None:
+    assert read(PODFLEET_GPU_USD_PER_HOUR=text).gpu_usd_per_hour == price
+
+
+def test_a_pod_without_a_price_has_none() -> None:
+    assert read().gpu_usd_per_hour is None
+    assert read(PODFLEET_GPU_USD_PER_HOUR="").gpu_usd_per_hour is None
+
+
+@pytest.mark.parametrize("text", ["free", "-1", "nan", "inf", "1,5", "2.50 $"])
+def test_a_price_that_is_no_amount_is_refused(text: str) -> None:
+    assert f"PODFLEET_GPU_USD_PER_HOUR is {text!r}" in problems_of(PODFLEET_GPU_USD_PER_HOUR=text)
+
+
+def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    said = problems_of(
+        PODFLEET_GPU_USD_PER_HOUR="much",
+        PODFLEET_PRICES=str(tmp_path),
+        PODFLEET_DATASETS=os.pathsep.join([str(tmp_path), str(missing)]),
+        PODFLEET_ISOLATION="none",
+        PODFLEET_LITERATURE_URL="index.example",
+        WORKER_MODE="both",
+    )
+    names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "LITERATURE_URL")
+    assert [name for name in names if f"PODFLEET_{name}" not in said] == []
+    assert "accepted values: best, strict" in said
+    assert "accepted values: experiment, ideation, hybrid" in said
+    assert str(missing) in said
+    assert said.count("\n") == 5
+
+
+def test_what_exists_is_accepted(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.touch()
+    folders = os.pathsep.join([str(tmp_path), str(tmp_path)])
+    for isolation in ("best", "strict"):
+        read(PODFLEET_PRICES=str(prices), PODFLEET_DATASETS=folders, PODFLEET_ISOLATION=isolation)
+    for address in ("", "http://127.0.0.1:9/graph/v1", "https://index.example"):
+        read(PODFLEET_LITERATURE_URL=address)
+
+
+@pytest.mark.parametrize("address", ["index.example", "ftp://index.example", "http://", "http://[::1"])
+def test_an_index_without_an_address_is_refused(address: str) -> None:
+    assert f"PODFLEET_LITERATURE_URL is {address!r}" in problems_of(PODFLEET_LITERATURE_URL=address)
+
+
+def test_a_pipeline_sees_the_settings_of_its_tools_and_no_key_of_the_fleet() -> None:
+    names = (
+        "PODFLEET_PRICES", "PODFLEET_DATASETS", "PODFLEET_ISOLATION", "PODFLEET_GPU_USD_PER_HOUR",
+        "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL",
+    )  # fmt: skip
+    secrets = ("PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "PODFLEET_REGION")
+    passed = allowed(dict.fromkeys([*names, *secrets], "x"))
+    assert sorted(passed) == sorted(names)

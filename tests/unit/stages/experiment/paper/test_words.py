@@ -1,0 +1,154 @@
+"""The words of the built-in author, and what is refused of anybody's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stages.experiment.paper.numbers import Numbers, numbers_of
+from stages.experiment.paper.words import problems_of, verdict_line, write_words
+from stages.experiment.prose import SECTIONS, Prose
+from stages.experiment.record import Record, Verdicts
+from stages.experiment.testing import HOSTILE, make_record
+from stages.experiment.validation import Pair, judge
+
+RECORDS: dict[str, dict[str, Any]] = {
+    "supported": {"effect": 0.02}, "opposite": {"effect": -0.02}, "nothing there": {"effect": 0.0},
+    "lost": {"lost": 2}, "poor": {"curves": False, "finalists": 0, "sizes": (1, 1, 1, 1)},
+    "seconds": {"metric": "training_seconds"}, "values": {"metric": "rmse"}, "works": {"works": 3},
+    "hostile": {"text": HOSTILE, "works": 2},
+}  # fmt: skip
+
+
+def said(record: Record) -> tuple[Prose, Numbers]:
+    numbers = numbers_of(record)
+    return write_words(record, numbers), numbers
+
+
+def resolved(record: Record, section: str) -> str:
+    prose, numbers = said(record)
+    return numbers.resolved(" ".join(prose.sections[section]))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_built_in_words_are_complete_and_would_be_accepted_from_anybody(name: str) -> None:
+    record = make_record(**RECORDS[name])
+    prose, numbers = said(record)
+    assert set(prose.sections) == set(SECTIONS)
+    assert problems_of(prose, numbers, len(record.works)) == []
+
+
+@pytest.mark.parametrize(
+    ("effect", "word", "reading"),
+    [
+        (0.02, "supported", "wholly on the claimed side of zero"),
+        (-0.02, "refuted", "wholly on the side opposite to the claim"),
+        (0.0, "refuted", "includes zero, so no effect was shown"),
+    ],
+)
+def test_every_place_where_a_reader_looks_for_the_verdict_says_the_same(
+    effect: float, word: str, reading: str
+) -> None:
+    record = make_record(effect=effect)
+    other = {"supported": "refuted", "refuted": "supported"}[word]
+    for section in ("abstract", "validation", "conclusion"):
+        text = resolved(record, section)
+        assert f"the claim is {word}" in text.lower()
+        assert f"the claim is {other}" not in text.lower()
+    assert reading in resolved(record, "validation")
+
+
+def test_an_effect_in_the_wrong_direction_and_none_at_all_are_not_told_alike() -> None:
+    assert "moved the other way" in resolved(make_record(effect=-0.02), "conclusion")
+    chance = resolved(make_record(effect=0.0), "conclusion")
+    assert "could tell from chance" in chance
+    assert "does not show that it has no effect" in chance
+
+
+def test_lost_pairs_are_not_counted_as_measured() -> None:
+    text = resolved(make_record(lost=2), "abstract")
+    assert "Over 5 fresh seeds" in text
+    assert "2 of 7 pairs of trainings gave no result" in text
+    assert "the claim is refuted" in text.lower()
+    line = verdict_line(make_record(lost=2).claim, make_record(lost=2).verdicts.judgement)
+    assert line.startswith("Over 5 fresh seeds")
+
+
+def test_too_few_pairs_give_a_paper_without_an_interval() -> None:
+    record = make_record()
+    pairs = [Pair(1, 0.9, 0.95), Pair(2, None, 0.9), Pair(3, 0.9, None), Pair(4, None, None)]
+    record = replace(record, verdicts=Verdicts(judge(pairs, "increase"), {}))
+    prose, numbers = said(record)
+    assert problems_of(prose, numbers) == []
+    text = resolved(record, "validation")
+    assert "3 of 4 pairs of trainings gave no result" in text
+    assert "{effect" not in text
+
+
+def test_an_amount_that_the_idea_names_is_said_to_be_untested() -> None:
+    record = make_record(effect=0.004)
+    assert "by 2 points" in record.idea.short_hypothesis
+    assert "the amount is no part of the verdict" in resolved(record, "introduction")
+
+
+def test_a_measure_that_cannot_be_searched_for_is_told_apart_from_what_selected() -> None:
+    text = resolved(make_record(metric="training_seconds", effect=-0.02), "introduction")
+    assert "programs are selected by validation accuracy" in text
+    assert "do not repeat exactly" in resolved(make_record(metric="training_seconds"), "validation")
+
+
+def test_only_works_that_a_look_up_found_are_cited() -> None:
+    none, some = make_record(), make_record(works=2)
+    assert said(none)[0].cited == ()
+    assert "nothing is cited" in resolved(none, "related_work")
+    assert said(some)[0].cited == (0, 1)
+    assert problems_of(said(some)[0], said(some)[1], works=1) == [
+        "`cited` names the work 1, and there are 1, counted from 0",
+        "related_work, paragraph 1: nothing is called {work.1}",
+    ]
+
+
+def with_section(prose: Prose, name: str, *paragraphs: str) -> Prose:
+    return replace(prose, sections={**prose.sections, name: paragraphs})
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "complaint"),
+    [
+        ("The accuracy was 0.97.", "the number '0.97.' is typed"),
+        ("It rose by ninety percent.", "the number 'ninety percent' is typed"),
+        ("It was {effect.maen}.", "nothing is called {effect.maen}"),
+        ("As {work.0} says.", "nothing is called {work.0}"),
+        ("word " * 600, "2999 characters; at most"),
+        ("  ", "the section is empty"),
+    ],
+)
+def test_words_that_type_numbers_or_refer_to_nothing_are_refused(paragraph: str, complaint: str) -> None:
+    prose, numbers = said(make_record())
+    problems = problems_of(with_section(prose, "results", paragraph.rstrip() or paragraph), numbers)
+    assert len(problems) == 1
+    assert complaint in problems[0]
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["", "Dropout gains 3 points", "On {effect.mean}", "Very " * 50 + "long", "Gains of twelve percent"],
+)
+def test_a_title_with_numbers_references_or_no_end_is_refused(title: str) -> None:
+    prose, numbers = said(make_record())
+    assert len(problems_of(replace(prose, title=title), numbers)) == 1
+
+
+def test_a_flood_of_mistakes_is_told_up_to_a_bound() -> None:
+    prose, numbers = said(make_record())
+    problems = problems_of(with_section(prose, "results", " ".join(map(str, range(10, 400)))), numbers)
+    assert len(problems) == 40
+
+
+def test_an_unknown_section_is_refused() -> None:
+    prose, numbers = said(make_record())
+    assert (
+        "there is no section 'appendix'" in problems_of(with_section(prose, "appendix", "More."), numbers)[0]
+    )

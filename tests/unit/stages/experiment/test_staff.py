@@ -1,0 +1,122 @@
+"""Who does the research of a run, and what becomes of its budget; with a model in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from events import catalog as c
+from events.runs import ExperimentSpec, read_spec
+from events.testing import ManualClock
+from stages.checkpoints import Restored
+from stages.experiment import pipeline
+from stages.experiment.ledger import Past
+from stages.experiment.staff import SPENDING, hire
+from stages.model import Answer, ModelError, Question, Usage
+from stages.pipeline import run_pipeline
+from stages.ports import Tools
+from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
+
+CHOICE = {
+    "is_testable": True, "reading": "As it stands.", "subject": "momentum", "metric": "nll",
+    "direction": "decrease", "data_set": "iris",
+}  # fmt: skip
+USAGE = Usage(prompt_tokens=90, completion_tokens=10, seconds=0.1)
+
+
+@dataclass
+class Oracle:
+    """A model that says what is measured, and then what the test wants."""
+
+    then: Callable[[Question], Answer]
+    name: str = "oracle-1"
+    asked: list[str] = field(default_factory=list)
+
+    def ask(self, question: Question) -> Answer:
+        self.asked.append(question.purpose)
+        if question.purpose == "choose":
+            return Answer(text=f"```json\n{json.dumps(CHOICE)}\n```", usage=USAGE)
+        return self.then(question)
+
+
+def away(question: Question) -> Answer:
+    raise ModelError("unreachable", "no connection to the model")
+
+
+def prose(question: Question) -> Answer:
+    return Answer(text="I would rather not.", usage=USAGE)
+
+
+def experiment(folder: Path, tools: Tools, checkpoints: MemoryCheckpoints, **spec: Any) -> RecordingReporter:
+    raw = {"idea": "Momentum lowers the nll on iris", "dataset": "iris", "preset": "quick"} | spec
+    reporter = RecordingReporter()
+    context = make_context(
+        read_spec("experiment", raw), folder, reporter=reporter, checkpoints=checkpoints, tools=tools,
+        attempt=checkpoints.attempt,
+    )  # fmt: skip
+    run_pipeline(pipeline.run, context)
+    return reporter
+
+
+def test_a_model_that_goes_away_ends_the_run_by_its_name_and_another_attempt_may_find_it(
+    tools: Tools, tmp_path: Path
+) -> None:
+    oracle = Oracle(away)
+    reporter = experiment(tmp_path, replace(tools, model=oracle), MemoryCheckpoints())
+    failure = reporter.facts[-1]
+    assert isinstance(failure, c.RunFailed)
+    assert (failure.code, failure.stage, failure.retryable) == ("MODEL_UNREACHABLE", "Stage_1", True)
+    assert "no connection to the model" in failure.message
+    assert oracle.asked == ["choose", "draft", "draft", "draft"]
+
+
+def test_a_model_that_writes_no_programs_ends_the_run_by_another_name(tools: Tools, tmp_path: Path) -> None:
+    oracle = Oracle(prose)
+    failure = experiment(tmp_path, replace(tools, model=oracle), MemoryCheckpoints()).facts[-1]
+    assert isinstance(failure, c.RunFailed)
+    assert (failure.code, failure.retryable) == ("NO_PROPOSAL", True)
+    assert len(oracle.asked) == 1 + 3 * 3, "three answers to each of three questions"
+
+
+def test_what_an_attempt_spent_to_its_last_answer_counts_in_the_next(tools: Tools, tmp_path: Path) -> None:
+    first, second = Oracle(prose), Oracle(prose)
+    checkpoints = MemoryCheckpoints()
+    reporter = experiment(tmp_path / "1", replace(tools, model=first), checkpoints, max_tokens=250)
+    failure = reporter.facts[-1]
+    assert isinstance(failure, c.RunFailed)
+    assert (failure.code, first.asked) == ("BUDGET_EXCEEDED", ["choose", "draft", "draft"])
+    assert checkpoints.kept[SPENDING].state["tokens"] == 300
+    again = MemoryCheckpoints(attempt=2, found=checkpoints.kept)
+    reporter = experiment(tmp_path / "2", replace(tools, model=second), again, max_tokens=250)
+    failure = reporter.facts[-1]
+    assert isinstance(failure, c.RunFailed)
+    assert (failure.code, second.asked) == ("BUDGET_EXCEEDED", [])
+    assert "300 of 250 tokens" in failure.message
+
+
+def spending(
+    folder: Path, found: Mapping[str, Restored], clock: ManualClock, **spec: Any
+) -> MemoryCheckpoints:
+    """Let ten minutes of a pod pass that costs 6 USD an hour; return what is kept of it."""
+    checkpoints = MemoryCheckpoints(found=found)
+    raw = {"idea": "Dropout improves accuracy on iris", "preset": "quick"} | spec
+    context = make_context(
+        read_spec("experiment", raw), folder, checkpoints=checkpoints, clock=clock,
+        tools=make_tools(pod_usd_per_hour=6.0),
+    )  # fmt: skip
+    assert isinstance(context.spec, ExperimentSpec)
+    staff = hire(context, context.spec, None, 20, Past(context))
+    clock.advance(600.0)
+    staff.check()
+    return checkpoints
+
+
+def test_the_pods_time_is_remembered_without_a_model_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+    first = spending(tmp_path, {}, clock, max_cost_usd=10.0)
+    second = spending(tmp_path, first.kept, clock, max_cost_usd=10.0)
+    assert [each.kept[SPENDING].state["pod_usd"] for each in (first, second)] == [1.0, 2.0]
+    assert spending(tmp_path, {}, clock).kept == {}, "without a limit nothing is held against it"

@@ -1,0 +1,160 @@
+"""What a program may answer, and what is believed of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.experiment.data import prepare
+from stages.experiment.template import program_for
+from stages.experiment.trial import Bench, Judges, Trials, write_data, write_judges
+from stages.ports import Tools
+from stages.sandbox import JobLimits
+from stages.space.data_sets import SHIPPED
+from stages.space.interventions import INTERVENTIONS
+from stages.space.recipe import Recipe
+
+GOOD = """
+import numpy as np
+def run(task):
+    task.point(1, 0.5, 0.4)
+    task.size(7)
+    return np.full((len(task.judge), task.outputs), 1.0 / task.outputs)
+"""
+
+
+class Workplace:
+    """A bench over one data set, and a new folder for each program."""
+
+    def __init__(self, home: Path, tools: Tools, name: str = "iris", *, wall_s: float = 30.0) -> None:
+        data = prepare(SHIPPED[name], seed=0)
+        self.home, self.count = home, 0
+        self.bench = Bench(
+            facts=data.facts,
+            data=write_data(home / "data", data.visible),
+            sandbox=tools.sandbox,
+            limits=JobLimits(wall_s=wall_s),
+            measured=frozenset({"accuracy"} if data.facts.task == "classification" else {"rmse"}),
+            epochs=2,
+            device="cpu",
+        )
+        self.judges: Judges = write_judges(home / "data", "validation", data.visible.validation)
+
+    def run(self, code: str, *seeds: int) -> Trials:
+        self.count += 1
+        folder = self.home / str(self.count)
+        return self.bench.run(code, seeds=seeds or (1,), judges=self.judges, folder=folder)
+
+
+def test_answers_are_scored_outside_and_reports_are_kept(tools: Tools, tmp_path: Path) -> None:
+    trials = Workplace(tmp_path, tools).run(GOOD, 1, 2)
+    assert trials.error is None
+    assert [each.seed for each in trials.trials] == [1, 2]
+    scores = trials.trials[0].scores
+    assert scores is not None
+    assert scores["parameters"] == 7
+    assert 0.2 < scores["accuracy"] < 0.5
+    assert [point.watch_loss for point in trials.trials[0].curve] == [0.4]
+
+
+# what the program does, and a part of what is said of it
+BAD = [
+    ("def run(task): raise KeyError('no such column')", "no such column"),
+    ("import sys\ndef run(task): sys.exit(3)", "exited"),
+    ("def walk(task): return 1", "no function run"),
+    ("def run(task) return 1", "exited"),
+    ("import numpy as np\ndef run(task): return np.ones((3, 2))", "shape"),
+    (
+        "import numpy as np\ndef run(task): return np.full((len(task.judge), task.outputs), np.nan)",
+        "not finite",
+    ),
+    ("import numpy as np\ndef run(task): return np.ones((len(task.judge), task.outputs))", "add up to 1"),
+    (
+        "import numpy as np\ndef run(task): return np.eye(task.outputs)[[0] * len(task.judge)] * 2 - 0.5",
+        "add up",
+    ),
+    ("def run(task): return 'everything is right'", "could not convert"),
+    ("def run(task): return None", "could not convert|not finite|shape"),
+    (GOOD.replace("task.size(7)", "task.trained(1e9)"), "longer than it ran"),
+    (GOOD.replace("task.size(7)", "task.trained(float('nan'))"), "report"),
+    (GOOD.replace("task.size(7)", "import os; os.symlink('/etc/passwd', 'answers-1.npy')"), ""),
+]
+
+
+@pytest.mark.parametrize(("code", "said"), BAD)
+def test_a_program_that_does_wrong_has_no_scores_and_a_reason(
+    tools: Tools, tmp_path: Path, code: str, said: str
+) -> None:
+    trials = Workplace(tmp_path, tools).run(code)
+    (trial,) = trials.trials
+    if said:
+        assert trial.scores is None
+        assert any(each in (trial.error or "") for each in said.split("|")), trial.error
+    else:
+        assert trial.error is not None or trial.scores is not None
+
+
+def test_a_seed_that_fails_does_not_take_the_others_along(tools: Tools, tmp_path: Path) -> None:
+    code = GOOD.replace("task.point", "assert task.seed != 2, 'an odd seed'\n    task.point")
+    trials = Workplace(tmp_path, tools).run(code, 1, 2, 3)
+    assert [each.scores is None for each in trials.trials] == [False, True, False]
+    assert "an odd seed" in (trials.error or "")
+
+
+def test_a_program_that_hangs_is_ended_and_says_so(tools: Tools, tmp_path: Path) -> None:
+    trials = Workplace(tmp_path, tools, wall_s=1.0).run("def run(task):\n    while True: pass")
+    assert "timed out" in (trials.error or "")
+
+
+def test_what_judges_a_program_is_not_told_to_it(tools: Tools, tmp_path: Path) -> None:
+    code = (
+        "def run(task):\n    assert task.judge.targets is None\n    print(task.__dict__)\n"
+        "    raise ValueError('seen')"
+    )
+    place = Workplace(tmp_path, tools)
+    assert "seen" in (place.run(code).error or "")
+    for file in (tmp_path / "data").iterdir():
+        with np.load(file) if file.suffix == ".npz" else _one(file) as arrays:
+            lengths = {name: len(arrays[name]) for name in arrays}
+        assert len(place.judges.targets) not in {n for name, n in lengths.items() if name.endswith("targets")}
+
+
+class _one(dict[str, np.ndarray]):
+    def __init__(self, file: Path) -> None:
+        super().__init__(features=np.load(file))
+
+    def __enter__(self) -> _one:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def test_a_folder_is_used_once(tools: Tools, tmp_path: Path) -> None:
+    place = Workplace(tmp_path, tools)
+    place.run(GOOD)
+    place.count = 0
+    with pytest.raises(FileExistsError):
+        place.run(GOOD)
+
+
+@pytest.mark.parametrize("name", sorted(INTERVENTIONS))
+def test_every_intervention_is_a_program_that_runs(tools: Tools, tmp_path: Path, name: str) -> None:
+    intervention = INTERVENTIONS[name]
+    place = Workplace(tmp_path, tools, "digits" if "images" in intervention.needs else "iris")
+    plain = Recipe(epochs=2).changed(intervention.off)
+    for changes in (intervention.off, *intervention.strengths):
+        trials = place.run(program_for(plain.changed(changes)))
+        assert trials.error is None, (changes, trials.error, trials.log_tail)
+
+
+def test_the_same_program_and_seed_answer_the_same(tools: Tools, tmp_path: Path) -> None:
+    place = Workplace(tmp_path, tools, "diabetes")
+    code = program_for(Recipe(epochs=2, dropout=0.2, noise=0.1, mix_up=0.2, members=2))
+    one, two = (place.run(code, 5).trials[0] for _ in range(2))
+    assert one.scores is not None
+    assert two.scores is not None
+    assert {**one.scores, "training_seconds": 0} == {**two.scores, "training_seconds": 0}
+    assert one.curve == two.curve

@@ -1,0 +1,61 @@
+"""Who decides on a claim: the measurement, and reviewers only where it holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from stages.experiment.record import Record
+from stages.experiment.reviews import Review
+from stages.experiment.testing import make_record
+from stages.experiment.verdict import Verdict, weigh
+
+HOLDS = make_record(effect=0.05)
+DOES_NOT = make_record(effect=-0.05)
+NOTHING_THERE = make_record(effect=0.0)
+
+
+def review(decision: str, overall: int) -> Review:
+    return Review(
+        summary="A summary.", strengths=["clear"], weaknesses=["small"], questions=[], limitations=[],
+        originality=2, quality=2, clarity=3, significance=2, soundness=2, presentation=3, contribution=2,
+        overall=overall, confidence=4, decision=decision,
+    )  # fmt: skip
+
+
+ACCEPT, REJECT = review("accept", 7), review("reject", 3)
+
+
+def weighed(record: Record, *reviews: Review, untraced: tuple[str, ...] = ()) -> Verdict:
+    return weigh(record, untraced, 10, reviews)
+
+
+def test_a_measured_effect_on_the_claimed_side_passes_without_reviewers() -> None:
+    verdict = weighed(HOLDS)
+    assert (verdict.verdict, verdict.decided_by) == ("pass", "measurement")
+    assert verdict.scores["meta_review"] is None
+
+
+@pytest.mark.parametrize("record", [DOES_NOT, NOTHING_THERE])
+def test_no_review_rescues_a_claim_that_the_measurement_refutes(record: Record) -> None:
+    verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
+    assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
+    assert verdict.scores["measured"] == "fail"
+
+
+def test_reviewers_can_refuse_what_was_measured_to_hold_and_the_verdict_says_that_they_did() -> None:
+    verdict = weighed(HOLDS, REJECT, REJECT, ACCEPT)
+    assert (verdict.verdict, verdict.decided_by) == ("fail", "review")
+    assert "2 of 3 reviews reject" in verdict.summary
+    assert verdict.scores["measured"] == "pass"
+
+
+def test_a_paper_that_states_what_nobody_measured_fails_whatever_reviewers_say() -> None:
+    verdict = weighed(HOLDS, ACCEPT, untraced=("'0.99' is printed",))
+    assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
+    assert verdict.scores["numbers_untraced"] == ["'0.99' is printed"]
+
+
+def test_reviewers_that_agree_are_counted_in_the_summary() -> None:
+    verdict = weighed(HOLDS, ACCEPT, ACCEPT, REJECT)
+    assert verdict.verdict == "pass"
+    assert "2 of 3 reviews accept" in verdict.summary
