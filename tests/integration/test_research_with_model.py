@@ -142,7 +142,7 @@ def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(
         "Supported.",
         f"{abs(scores['mean_difference']):.4f}",
     ):
-        assert shown in paper.replace("\n", " ")
+        assert shown in paper.replace("\n", " ").replace("\N{ZERO WIDTH SPACE}", "")
     tree = json.loads(artifact(fleet, run, "tree.json"))
     assert [len(stage["nodes"]) for stage in tree] == [2, 2, 2, 2]
     assert {node["code"] for node in tree[0]["nodes"]} == {
