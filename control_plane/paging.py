@@ -13,6 +13,7 @@ from events.errors import Rejected
 LIMIT_MAX: Final = 200
 LIMIT_DEFAULT: Final = 50
 CURSOR_CHARS_MAX: Final = 2_000
+STORED_INTEGERS: Final = range(-(2**63), 2**63)
 
 
 def encode(name: str, *key: str | int) -> str:
@@ -32,6 +33,8 @@ def decode(name: str, cursor: str, *types: type) -> list[str | int]:
     except (ValueError, binascii.Error, msgspec.MsgspecError):
         raise _bad(name) from None
     if found != name or [type(part) for part in key] != list(types):
+        raise _bad(name)
+    if any(isinstance(part, int) and part not in STORED_INTEGERS for part in key):
         raise _bad(name)
     return key
 

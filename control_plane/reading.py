@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from control_plane import paging, tree
@@ -61,13 +61,14 @@ class RunFilters:
         """Return the stored field and condition of each filter but the search, the narrowest first."""
         if self.status is not None and self.status not in Status.__members__:
             raise Rejected("bad_status", f"unknown status {self.status!r}; known: {', '.join(Status)}")
+        region = _pattern(self.region, "region")
         fields = {
             "hypothesisId": self.hypothesis,
             "labelList": self.label,
             "claimedBy": self.pod,
             "status": self.status,
             "kind": self.kind,
-            "classKey": None if self.region is None else {"$regex": f"/{re.escape(self.region)}$"},
+            "classKey": None if region is None else {"$regex": f"/{re.escape(region)}$"},
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -246,7 +247,7 @@ class Reading:
             run_id,
             event_type=type,
             levels=_levels(level),
-            text=_search(text, "text"),
+            text=_pattern(_search(text, "text"), "text"),
             after=None if after is None else paging.decode(name, after, str),
             limit=paging.limited(limit),
             newest_first=newest_first,
@@ -411,6 +412,13 @@ def _search(text: str | None, name: str) -> str | None:
     return wanted or None
 
 
+def _pattern(text: str | None, name: str) -> str | None:
+    """Return what the store is to look for. Raises `Rejected` for what its patterns cannot hold."""
+    if text is not None and "\0" in text:
+        raise Rejected("bad_search", f"`{name}` holds the character NUL, which cannot be looked for")
+    return text
+
+
 def _levels(level: str | None) -> Sequence[str]:
     if level is None:
         return ()
@@ -425,8 +433,9 @@ def _since(name: str, after: str | None) -> list[Any] | None:
         return None
     moment, identity = paging.decode(name, after, str, str)
     try:
-        return [datetime.fromisoformat(str(moment)), identity]
-    except ValueError:
+        # in UTC, where also the first and the last hours of the calendar have to have a place
+        return [datetime.fromisoformat(str(moment)).astimezone(UTC), identity]
+    except (ValueError, OverflowError):
         raise Rejected("bad_cursor", f"`after` is not a cursor of this list ({name})") from None
 
 

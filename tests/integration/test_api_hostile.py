@@ -143,9 +143,16 @@ def test_lists_refuse_bad_limits_and_cursors_with_400(fleet: Any) -> None:
         for after in ("", "!", "x" * 10_000, "\x00", foreign, *wrong_types, "é", "eyIkZ3QiOiIifQ"):
             answer = fleet.client.get(path, params={"after": after})
             assert is_problem(answer, 400), (path, after, answer.status_code)
-    for query in ({"q": "x" * 300}, {"status": '{"$ne": 1}'}, {"status": "queued"}):
+    beyond = {
+        f"/api/runs/{run_id}/artifacts": paging.encode("artifacts", 2**63, "x"),
+        "/api/pods": paging.encode("pods", "0001-01-01T00:00:00+23:59", "x"),
+    }
+    for path, after in beyond.items():
+        assert is_problem(fleet.client.get(path, params={"after": after}), 400), path
+    for query in ({"q": "x" * 300}, {"status": '{"$ne": 1}'}, {"status": "queued"}, {"region": "\x00"}):
         assert is_problem(fleet.client.get("/api/runs", params=query), 422), query
-    assert is_problem(fleet.client.get(f"/api/runs/{run_id}/events", params={"level": "loud"}), 422)
+    for query in ({"level": "loud"}, {"text": "a\x00b"}):
+        assert is_problem(fleet.client.get(f"/api/runs/{run_id}/events", params=query), 422), query
     for query in ({"q": '{"$gt": ""}'}, {"q": "\x00"}, {"q": ".*"}, {"label": "$where"}, {"pod": "\x00"}):
         assert fleet.client.get("/api/runs", params=query).json()["items"] == [], query
 
