@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -44,6 +45,13 @@ def plain(value: Any) -> Any:
             return str(value)
 
 
+def finite(total: float) -> float:
+    """Return a sum as JSON can say it, however absurd what was reported: pages count with it."""
+    if math.isnan(total):
+        return 0.0
+    return max(-sys.float_info.max, min(total, sys.float_info.max))
+
+
 def stage(document: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stage of a run; one that was under way when its attempt was lost is no longer RUNNING."""
     found = shown(document)
@@ -75,12 +83,12 @@ def event(document: Mapping[str, Any]) -> dict[str, Any]:
 def usage(groups: Sequence[Mapping[str, Any]], events_max: int) -> dict[str, Any]:
     """Return what a run has spent, in all and by model; `isPartial` where more was said than was read."""
     by_model = [
-        {"model": each["_id"], **{name: plain(each[name]) for name in SPENT}}
+        {"model": each["_id"], **{name: finite(each[name]) for name in SPENT}}
         for each in groups
         if each["calls"]
     ]
     return {
-        **{name: sum(each[name] for each in groups) for name in SPENT},
+        **{name: finite(sum(each[name] for each in groups)) for name in SPENT},
         "models": by_model[:MODELS_SHOWN],
         "isPartial": sum(each["events"] for each in groups) >= events_max,
     }

@@ -15,6 +15,7 @@ SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 SIZE_STEP: Final = 1024
 CENTS_SHOWN_MIN: Final = 0.0001
 TEXT_SHOWN_CHARS: Final = 20_000
+LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, and the API all
 UNNAMED_CHARS_MAX: Final = 80
 # An idea's fields in the order in which people read them; the name stands above.
 IDEA_FIELDS: Final = (
@@ -162,10 +163,10 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = TEXT_SHOWN_CHARS) -> str:
     """Return the beginning of a long text, and how much is left out."""
-    left = len(text) - TEXT_SHOWN_CHARS
-    return text if left <= 0 else f"{text[:TEXT_SHOWN_CHARS]}\n… {left:,} more characters"
+    left = len(text) - most
+    return text if left <= 0 else f"{text[:most]}\n… {left:,} more characters"
 
 
 def idea_name(idea: Mapping[str, Any]) -> str:

@@ -56,6 +56,7 @@ class Pages:
             "all_columns": columns.COLUMNS,
             "usual_columns": columns.USUAL,
             "between": formatting.between,
+            "line_chars_max": formatting.LINE_SHOWN_CHARS,
             "next_steps": formatting.NEXT_STEPS,
             "note_chars_max": NOTE_CHARS_MAX,
             "reviewer_chars_max": REVIEWER_CHARS_MAX,

@@ -301,7 +301,7 @@ class HandDriven:
     claim: Claim
     sequence: int = 0
 
-    def say(self, *facts: Fact) -> None:
+    def say(self, *facts: Fact, time: str = "2026-11-21T10:00:00.000Z") -> None:
         """Send the next events of the attempt; all are taken."""
         lines = []
         for fact in facts:
@@ -309,7 +309,7 @@ class HandDriven:
             line = wire(
                 fact, event_id=f"{self.claim.attempt}-{self.sequence}", source="//by/hand",
                 run_id=self.claim.run_id, attempt=self.claim.attempt, sequence=self.sequence,
-                time="2026-11-21T10:00:00.000Z",
+                time=time,
             )  # fmt: skip
             lines.append(line)
         answer = self.client.post("/api/ingest/events", content=b"\n".join(lines), headers=NDJSON)

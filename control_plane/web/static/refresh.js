@@ -3,6 +3,7 @@ const main = document.querySelector("main");
 
 function relative(element) {
   const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
+  if (Number.isNaN(seconds)) return; // a leap second is a moment, and no browser can read it
   const size = Math.abs(seconds);
   const steps = [[60, 1, "second"], [3600, 60, "minute"], [86400, 3600, "hour"], [Infinity, 86400, "day"]];
   const [, unit, name] = steps.find(([below]) => size < below);

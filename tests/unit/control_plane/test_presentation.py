@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -78,3 +80,5 @@ def test_what_was_spent_is_summed_and_told_by_model() -> None:
     assert [(each["model"], each["unpricedCalls"]) for each in told["models"]] == [("m", 3)]
     assert (told["isPartial"], usage(groups, 5)["isPartial"]) == (False, True)
     assert usage([], 5)["costUsd"] == 0
+    absurd = usage([{**spent, "_id": "m", "events": 1, "calls": 1, "costUsd": math.inf}] * 2, 5)
+    assert {absurd["costUsd"], absurd["models"][0]["costUsd"]} == {sys.float_info.max}, "pages count with it"

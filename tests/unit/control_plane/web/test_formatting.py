@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from control_plane.web import formatting
+from control_plane.web.site import Pages
 from events.lifecycle import Status
 
 
@@ -39,6 +40,15 @@ def test_every_event_has_a_line() -> None:
     assert formatting.says({"type": "ai.run.status_changed", "data": entry}) == "new → QUEUED (submit, by me)"
     assert formatting.says({"type": "ai.artifact.registered", "data": {"name": "a", "stage": "b"}}) == "a"
     assert formatting.says({"type": "ai.future.thing", "data": {}}) == ""
+
+
+def test_one_event_cannot_make_a_page_heavy() -> None:
+    data = {"message": "<&" * 60_000, "level": "info"}
+    event = {"runId": "r", "position": "p", "type": "ai.run.log", "attempt": 1, "sequence": 1,
+             "revision": None, "time": "2026-11-21T10:00:00.000Z", "data": data}  # fmt: skip
+    row = Pages("http://storage").piece("event_row", event)
+    assert "118,000 more characters" in row
+    assert len(row) < 200_000
 
 
 def test_a_count_that_reached_its_limit_says_that_there_may_be_more() -> None:
