@@ -10,14 +10,14 @@ import sys
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import uvicorn
 
 from control_plane.app import create_app
 from control_plane.blobs import Blobs
-from control_plane.config import Settings, environment, read_settings
-from control_plane.deps import wire
+from control_plane.config import Settings, Trust, environment, key_needed, read_settings
+from control_plane.deps import Deps, wire
 from control_plane.live import Hub
 from control_plane.store import database, schema
 from events.clock import SystemClock, SystemIds
@@ -30,6 +30,7 @@ RETRY_S: Final = 2.0
 GRACE_S: Final = 5
 EXIT_CONFIG: Final = 2
 EXIT_UNREACHABLE: Final = 3
+TRUST_HELP: Final = "who may do everything without a key, though there is one: none, this machine, everybody"
 
 
 class Server(uvicorn.Server):
@@ -52,12 +53,13 @@ def main() -> int:
     command = commands.add_parser("serve", help="serve the API, the pages and the loops")
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8700)
+    command.add_argument("--trust", choices=get_args(Trust), default="none", help=TRUST_HELP)
     command.add_argument("--migrate", action="store_true", help="migrate first, as on a machine of one's own")
     commands.add_parser("migrate", help="create the indexes that are missing")
     arguments = parser.parse_args()
     if arguments.command == "migrate":
         return migrate()
-    return serve(host=arguments.host, port=arguments.port, migrates=arguments.migrate)
+    return serve(host=arguments.host, port=arguments.port, trust=arguments.trust, migrates=arguments.migrate)
 
 
 def migrate() -> int:
@@ -87,10 +89,10 @@ async def _migrate(url: str) -> None:
         await client.close()
 
 
-def serve(*, host: str, port: int, migrates: bool = False) -> int:
+def serve(*, host: str, port: int, trust: Trust = "none", migrates: bool = False) -> int:
     """Serve until told to stop; return 2 for a configuration that cannot work."""
     try:
-        settings = read_settings(environment(Path.cwd()), host=host, port=port)
+        settings = read_settings(environment(Path.cwd()), host=host, port=port, trust=trust)
         configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
         with _bound(settings) as listener:
             asyncio.run(_serve(settings, listener, migrates=migrates))
@@ -112,7 +114,9 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
                 if migrates:
                     await database.require_guarantees(client)
                     await schema.migrate(db)
-                await _require(database.require_guarantees(client), schema.verify(db))
+                await _require(
+                    database.require_guarantees(client), schema.verify(db), _require_key(settings, deps)
+                )
                 break
             except Transient as error:
                 log.warning("start.waits", extra={"code": error.code, "why": error.message})
@@ -149,6 +153,12 @@ async def _prepare_storage(blobs: Blobs, server: uvicorn.Server) -> None:
         except ConfigError:
             server.should_exit = True
             raise
+
+
+async def _require_key(settings: Settings, deps: Deps) -> None:
+    """Refuse to be reached from elsewhere while nobody can be told apart. Raises `ConfigError`."""
+    if settings.needs_stored_key and not await deps.key_ring.has_admin():
+        raise ConfigError([key_needed(settings.host)])
 
 
 async def _require(*checks: Awaitable[None]) -> None:

@@ -20,6 +20,7 @@ from control_plane.api import (
     fleet,
     hypotheses,
     ingest,
+    keys,
     nodes,
     problems,
     runs,
@@ -86,7 +87,7 @@ def create_app(deps: Deps) -> FastAPI:
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor))
-    for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, stream):
+    for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, keys, stream):
         app.include_router(noun.router(deps))
     site = Site(deps, pages)
     app.include_router(bulk_pages.router(site))

@@ -1,6 +1,6 @@
 """Who asks, and what they may do. Every route takes a principal; only the two health routes take none.
 
-Without a key only loopback is served, and even there a request must name this machine as its
+Without any key only loopback is served, and even there a request must name this machine as its
 host and come from no foreign page: else any web page could steer the fleet through a browser.
 """
 
@@ -10,22 +10,18 @@ import base64
 import binascii
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol, get_args
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from fastapi import Request
 
 from control_plane.config import LOOPBACK
+from control_plane.key_ring import KeyRing, Unauthorized
+from control_plane.keys import ALL, Scope
 from events.errors import Rejected
 
-Scope = Literal["ingest", "claim", "submit", "read", "review", "admin"]
-ALL: Final[frozenset[Scope]] = frozenset(get_args(Scope))
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-class Unauthorized(Rejected):
-    """The key is missing or wrong."""
 
 
 class Forbidden(Rejected):
@@ -34,10 +30,15 @@ class Forbidden(Rejected):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A name for the records, and what it may do."""
+    """A name for the records, what it may do, and the id of the key that says so, where it is a stored one.
+
+    Behind one that `is_shared` may be anybody: who acts has to say their name.
+    """
 
     name: str
     scopes: frozenset[Scope]
+    key_id: str | None = None
+    is_shared: bool = False
 
 
 class Authenticator(Protocol):
@@ -47,38 +48,63 @@ class Authenticator(Protocol):
         """Return the sender. Raises `Unauthorized`, `Forbidden`."""
         ...
 
+    async def is_open(self) -> bool:
+        """Say whether somebody without a key may do anything."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Keyless:
-    """Trusts this machine: for a control plane that listens on loopback only."""
+    """Trusts whoever reaches it: this machine, unless it was told in words to trust every one."""
+
+    anywhere: bool = False
 
     async def identify(self, method: str, headers: Mapping[str, str]) -> Principal:
-        if _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
+        if not self.anywhere and _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
             message = "without a key this server answers to 127.0.0.1 and localhost only"
             raise Forbidden("foreign_host", message)
         _refuse_foreign_pages(method, headers)
-        return Principal("loopback", ALL)
+        return Principal("anybody" if self.anywhere else "loopback", ALL, is_shared=True)
+
+    async def is_open(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
-class OneKey:
-    """One key that may do everything, as a bearer token, or as the password of a browser's sign-in."""
+class Keyed:
+    """Knows the stored keys, and the one of the environment, which may do everything.
 
-    key: str
+    A key is a bearer token, or the password of a browser's sign-in. Who offers none is judged by `keyless`,
+    as long as there is one and, unless it `stays`, no key that may do everything.
+    """
+
+    ring: KeyRing
+    root: str | None = field(default=None, repr=False)
+    keyless: Keyless | None = None
+    stays: bool = False
 
     async def identify(self, method: str, headers: Mapping[str, str]) -> Principal:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         match scheme.lower():
             case "bearer":
-                offered = credentials.strip()
+                return await self._owner(credentials.strip())
             case "basic":
-                offered = _password(credentials)
                 _refuse_foreign_pages(method, headers)
-            case _:
-                raise Unauthorized("no_key", "send the key as `Authorization: Bearer <PODFLEET_API_KEY>`")
-        if not hmac.compare_digest(offered.encode(), self.key.encode()):
-            raise Unauthorized("bad_key", "this key is not valid here")
-        return Principal("key", ALL)
+                return await self._owner(_password(credentials))
+            case "" if self.keyless is not None and await self.is_open():
+                return await self.keyless.identify(method, headers)
+        raise Unauthorized("no_key", "send a key as `Authorization: Bearer <PODFLEET_API_KEY>`")
+
+    async def is_open(self) -> bool:
+        if self.keyless is None:
+            return False
+        return self.stays or (self.root is None and not await self.ring.has_admin())
+
+    async def _owner(self, offered: str) -> Principal:
+        if self.root is not None and hmac.compare_digest(offered.encode(), self.root.encode()):
+            return Principal("root", ALL)
+        key = await self.ring.whose(offered)
+        return Principal(key.name, key.scopes, key.id)
 
 
 def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
@@ -87,6 +113,7 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     async def principal(request: Request) -> Principal:
         authenticator: Authenticator = request.app.state.authenticator
         found = await authenticator.identify(request.method, request.headers)
+        request.state.principal = found
         if scope not in found.scopes:
             raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
         return found

@@ -6,13 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from dotenv import dotenv_values
 
 from events.errors import ConfigError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+# Who may do everything without a key, though there is one: nobody, this machine, whoever reaches us.
+Trust = Literal["none", "loopback", "everybody"]
 TRUE: Final = frozenset({"1", "true", "yes", "on"})
 FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 PORT_MAX: Final = 65_535
@@ -44,10 +46,16 @@ class Settings:
     storage: Storage
     host: str
     port: int
+    trust: Trust = "none"
 
     @property
     def is_loopback(self) -> bool:
         return self.host in LOOPBACK
+
+    @property
+    def needs_stored_key(self) -> bool:
+        """Say whether others could reach us, and only a stored key could tell who they are."""
+        return not (self.is_loopback or self.api_key or self.trust == "everybody")
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -74,8 +82,11 @@ def read_storage(values: Mapping[str, str]) -> Storage:
     )
 
 
-def read_settings(values: Mapping[str, str], *, host: str, port: int) -> Settings:
-    """Return the settings. Raises `ConfigError` that lists every problem."""
+def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Trust = "none") -> Settings:
+    """Return the settings. Raises `ConfigError` that lists every problem.
+
+    Whether a bind beyond loopback has a key is not known before the stored ones can be read: `key_needed`.
+    """
     required = {
         "MONGODB_URL": "the connection string of a MongoDB replica set",
         "MINIO_ENDPOINT": "host:port of the object storage",
@@ -92,11 +103,8 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int) -> Setting
         problems.append("MINIO_ENDPOINT is host:port without a scheme; MINIO_SECURE chooses https")
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
-    if host not in LOOPBACK and not values.get("PODFLEET_API_KEY"):
-        problems.append(
-            f"--host {host} can be reached from other machines, so PODFLEET_API_KEY must be set; "
-            "without a key only 127.0.0.1 is served"
-        )
+    if problems and host not in LOOPBACK and not values.get("PODFLEET_API_KEY") and trust != "everybody":
+        problems.append(key_needed(host))
     if problems:
         raise ConfigError(problems)
     return Settings(
@@ -105,4 +113,14 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int) -> Setting
         storage=read_storage(values),
         host=host,
         port=port,
+        trust=trust,
+    )
+
+
+def key_needed(host: str) -> str:
+    """Return why nobody may listen there as long as there is no key that may do everything."""
+    return (
+        f"--host {host} can be reached from other machines, and there is no key yet: make one with "
+        "`podfleet keys create --kind admin --direct`, or set PODFLEET_API_KEY; to let everybody who "
+        "reaches it do everything, say --trust everybody"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from control_plane.agenda import Agenda
-from control_plane.auth import Authenticator, Keyless, OneKey
+from control_plane.auth import Authenticator, Keyed, Keyless
 from control_plane.blobs import Blobs, open_blobs
 from control_plane.bulk import Bulk
 from control_plane.catch_up import CatchUp
@@ -14,6 +14,7 @@ from control_plane.config import Settings
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
 from control_plane.ingest import Ingestor
+from control_plane.key_ring import KeyRing
 from control_plane.live import Hub
 from control_plane.numbers import Accounts
 from control_plane.projector import Projector
@@ -27,6 +28,7 @@ from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.keys import Keys
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.reads import RunReads
@@ -48,6 +50,7 @@ class Deps:
     runs: Runs
     blobs: Blobs
     authenticator: Authenticator
+    key_ring: KeyRing
     reading: Reading
     accounts: Accounts
     submitter: Submitter
@@ -75,13 +78,15 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     direct = DirectEvents(runs, events, clock, ids)
     hub = Hub()
     decider = Decider(runs, documents, ids, clock)
+    ring = KeyRing(Keys(db), clock, ids)
     return Deps(
         settings=settings,
         db=db,
         runs=runs,
         blobs=open_blobs(settings.storage),
-        authenticator=OneKey(settings.api_key) if settings.api_key else Keyless(),
-        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, clock),
+        authenticator=authenticator(settings, ring),
+        key_ring=ring,
+        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, Keys(db), clock),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,
@@ -97,3 +102,11 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         watcher=Watcher(Changes(db), hub),
         reporter=Reporter(RunReads(db)),
     )
+
+
+def authenticator(settings: Settings, ring: KeyRing) -> Authenticator:
+    """Return who tells senders apart: keys, and without one the trust that the settings give."""
+    if settings.trust == "everybody":
+        return Keyed(ring, settings.api_key, Keyless(anywhere=True), stays=True)
+    keyless = Keyless() if settings.is_loopback else None
+    return Keyed(ring, settings.api_key, keyless, stays=settings.trust == "loopback")

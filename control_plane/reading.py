@@ -15,6 +15,7 @@ from control_plane.lineage import Lineage
 from control_plane.pace import Pace, pace
 from control_plane.presentation import event, plain, shown, stage, usage
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.reads import COUNT_MAX, METRICS_MAX, USAGE_EVENTS_MAX, RunReads
@@ -85,6 +86,7 @@ class Reading:
     hypothesis_reads: Hypotheses
     pod_reads: Pods
     schedule_reads: Schedules
+    key_reads: Keys
     clock: Clock
 
     async def overview(self) -> Json:
@@ -360,6 +362,11 @@ class Reading:
     async def schedule(self, schedule_id: str) -> Json:
         """Return one schedule. Raises `NotFound`."""
         return shown(_found(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
+
+    async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+        """Return a page of keys, the newest first, as they may be seen."""
+        found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
+        return _page("keys", found, shown)
 
     async def _run(self, run_id: str) -> Json:
         return shown(_found(await self.run_reads.find(run_id), "run", run_id))

@@ -11,8 +11,9 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from control_plane.api.ingest import UnsupportedMedia
-from control_plane.auth import Forbidden, Unauthorized
+from control_plane.auth import Forbidden
 from control_plane.bodies import BadEncoding, SlowBody, UnsupportedEncoding
+from control_plane.key_ring import Unauthorized
 from events.codec import TooLarge
 from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 

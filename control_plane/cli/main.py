@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,11 +38,15 @@ def up(
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8700,
+    trust: Annotated[
+        Literal["none", "loopback", "everybody"],
+        typer.Option(help="Who may do everything without a key, though there is one."),
+    ] = "none",
 ) -> None:
     """Run one control plane; MongoDB and storage come from the environment."""
     from control_plane.__main__ import serve as run_server
 
-    raise typer.Exit(run_server(host=host, port=port))
+    raise typer.Exit(run_server(host=host, port=port, trust=trust))
 
 
 @app.command()

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from control_plane.embedded.private_file import FILE_MODE, private_directory, replace_private
+from control_plane.keys import written
 from events.clock import Ids
 from events.errors import ConfigError
 
@@ -24,6 +25,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     mongo_key: str
     s3_access_key: str
     s3_secret_key: str
+    api_key: str = ""  # data directories from before there were keys lack it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Credentials:
     mongo_key: str = field(repr=False)
     s3_access_key: str
     s3_secret_key: str = field(repr=False)
+    api_key: str = field(repr=False)
 
 
 def credentials(path: Path, ids: Ids) -> Credentials:
@@ -44,6 +47,9 @@ def credentials(path: Path, ids: Ids) -> Credentials:
     path.chmod(FILE_MODE)  # a copied data directory may have lost the mode
     try:
         stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+        if not stored.api_key:
+            stored = msgspec.structs.replace(stored, api_key=written("admin", ids.token()))
+            replace_private(path, msgspec.json.encode(stored).decode())
     except msgspec.DecodeError as error:
         raise ConfigError(
             [f"{path} cannot be read ({error}): restore it, or remove the data directory {path.parent}"]
@@ -53,6 +59,7 @@ def credentials(path: Path, ids: Ids) -> Credentials:
         mongo_key=stored.mongo_key,
         s3_access_key=stored.s3_access_key,
         s3_secret_key=stored.s3_secret_key,
+        api_key=stored.api_key,
     )
 
 

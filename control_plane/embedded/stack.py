@@ -180,6 +180,7 @@ class Stack:
         servers: list[Part] = []
         control = _for_python(self._world.environment)
         control["CONTROL_PLANE_URL"] = self.url
+        control.setdefault("PODFLEET_API_KEY", secrets.api_key)
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
         worker = {name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)}
@@ -209,6 +210,8 @@ class Stack:
 
     def _control_plane(self, environment: Mapping[str, str]) -> Part:
         argv = (*self._options.programs.control_plane, "--port", str(self.port), "--migrate")
+        if "PODFLEET_API_KEY" not in self._world.environment:  # the key that we made ourselves is for workers
+            argv += ("--trust", "loopback")
         return Part(
             name="control-plane",
             command=Command(argv, environment),

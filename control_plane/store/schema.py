@@ -105,6 +105,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_report", ("reportedAt", _DOWN)),
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
     ),
+    "api_keys": (_index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),),
     "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
 }  # fmt: skip
 

@@ -176,7 +176,7 @@ class Site:
             stages=STAGES.get(found["kind"], ()),
             is_held=status in HELD,
             is_over=status in FINAL,
-            is_keyless=self.is_keyless,
+            is_keyless=await self.deps.authenticator.is_open(),
         )
 
     async def _with_code(self, run_id: str, nodes: Sequence[Json]) -> list[Json]:
@@ -275,7 +275,11 @@ class Site:
             run["papers"] = papers(visible)
             run["figures"] = figures(visible, [])
         return await self.show(
-            "reviews.html", live=live, page=page, done=await self._verdict(done), is_keyless=self.is_keyless
+            "reviews.html",
+            live=live,
+            page=page,
+            done=await self._verdict(done),
+            is_keyless=await self.deps.authenticator.is_open(),
         )
 
     async def problem(self, code: int, detail: str, *, back: str) -> HTMLResponse:
@@ -287,11 +291,6 @@ class Site:
         run = await self.deps.reading.run(run_id)
         said: Mapping[str, Any] | None = run.get("humanVerdict")
         return said
-
-    @property
-    def is_keyless(self) -> bool:
-        """Say whether everybody here has the same name, so that a person has to say which is theirs."""
-        return not self.deps.settings.api_key
 
     async def _verdict(self, run_id: str | None) -> Json | None:
         """Return the run on which a verdict was just given, None for any other."""

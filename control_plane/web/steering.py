@@ -121,7 +121,7 @@ def _add_review(routes: APIRouter, site: Site) -> None:
         try:
             body = form.body()
             # With a key, the name behind it is what the records hold.
-            reviewer = (form.judge() or principal.name) if site.is_keyless else principal.name
+            reviewer = (form.judge() or principal.name) if principal.is_shared else principal.name
             await site.deps.decider.review(run_id, Review(body.verdict, body.notes, reviewer))
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=back)

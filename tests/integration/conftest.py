@@ -198,13 +198,23 @@ class Fleet:
 
 
 def start_control_plane(
-    home: Path, database_url: str, s3: S3Server, *, port: int | None = None, **environment: str
+    home: Path,
+    database_url: str,
+    s3: S3Server,
+    *,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    trust: str = "none",
+    **environment: str,
 ) -> tuple[subprocess.Popen[bytes], str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
-        command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(chosen)]
+        command = [
+            sys.executable, "-m", "control_plane", "serve", "--migrate",
+            "--host", host, "--port", str(chosen), "--trust", trust,
+        ]  # fmt: skip
         with (home / "control-plane.log").open("ab") as log:
             process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
         if is_ready(process, f"http://127.0.0.1:{chosen}"):

@@ -29,9 +29,10 @@ def test_all_problems_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.5", "example.org", ""])
 def test_a_bind_beyond_loopback_needs_a_key(host: str) -> None:
-    with pytest.raises(ConfigError, match="PODFLEET_API_KEY"):
-        read_settings(GOOD, host=host, port=8700)
-    assert read_settings({**GOOD, "PODFLEET_API_KEY": "k"}, host=host, port=8700).api_key == "k"
+    assert read_settings(GOOD, host=host, port=8700).needs_stored_key
+    assert not read_settings({**GOOD, "PODFLEET_API_KEY": "k"}, host=host, port=8700).needs_stored_key
+    assert not read_settings(GOOD, host=host, port=8700, trust="everybody").needs_stored_key
+    assert not read_settings(GOOD, host="127.0.0.1", port=8700).needs_stored_key
 
 
 def test_no_secret_is_in_the_repr() -> None:
