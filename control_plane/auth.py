@@ -111,14 +111,27 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     """Return the dependency that gives a route its principal, which must have `scope`."""
 
     async def principal(request: Request) -> Principal:
-        authenticator: Authenticator = request.app.state.authenticator
-        found = await authenticator.identify(request.method, request.headers)
-        request.state.principal = found
-        if scope not in found.scopes:
-            raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
-        return found
+        return await _admitted(request, scope)
 
     return principal
+
+
+async def is_still_admitted(request: Request, scope: Scope) -> bool:
+    """Say whether the sender might ask again: an answer that goes on for hours has to end with its key."""
+    try:
+        await _admitted(request, scope)
+    except Rejected:
+        return False
+    return True
+
+
+async def _admitted(request: Request, scope: Scope) -> Principal:
+    authenticator: Authenticator = request.app.state.authenticator
+    found = await authenticator.identify(request.method, request.headers)
+    request.state.principal = found
+    if scope not in found.scopes:
+        raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
+    return found
 
 
 def _refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from control_plane.api.runs import MayRead
+from control_plane.auth import is_still_admitted
 from control_plane.deps import Deps
 from control_plane.live import LISTS
 from control_plane.reporter import Report
@@ -31,24 +32,33 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(room)])
     async def stream(
-        _: MayRead, run: Run = None, last_event_id: Since = None
+        request: Request, _: MayRead, run: Run = None, last_event_id: Since = None
     ) -> AsyncIterator[ServerSentEvent]:
         """Yield `run` and `event` of the runs asked for, else every `run` and hints of what else changed.
 
         A `reset` where changes were lost: whoever reads has to look anew. `at` carries the place to resume.
         """
         wanted = LISTS if not run else frozenset(f"{kind}/{each}" for each in run for kind in ("run", "log"))
-        async for said in told(deps, wanted, last_event_id, lambda report: report.data):
+        async for said in told(deps, request, wanted, last_event_id, lambda report: report.data):
             yield said
 
     return routes
 
 
 async def told(
-    deps: Deps, wanted: frozenset[str], since: str | None, show: Callable[[Report], Mapping[str, Any]]
+    deps: Deps,
+    request: Request,
+    wanted: frozenset[str],
+    since: str | None,
+    show: Callable[[Report], Mapping[str, Any]],
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield what a reader of these topics is sent: each report as `show` gives it, and its new place."""
+    """Yield what a reader of these topics is sent: each report as `show` gives it, and its new place.
+
+    Ends as soon as the reader may read no more.
+    """
     async for news in deps.hub.follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
+        if not await is_still_admitted(request, "read"):
+            return
         for report in await deps.reporter.say(news):
             yield ServerSentEvent(event=report.name, data=show(report))
         yield ServerSentEvent(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from control_plane.api.runs import MayRead
@@ -70,9 +70,9 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/live", response_class=EventSourceResponse, dependencies=[Depends(room)])
     async def live(
-        _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
+        request: Request, _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
     ) -> AsyncIterator[ServerSentEvent]:
-        async for said in told(site.deps, frozenset(topic), last_event_id or since, pieces.piece):
+        async for said in told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece):
             yield said
 
     return routes

@@ -80,12 +80,16 @@ def test_a_revoked_key_opens_nothing_at_any_replica_within_seconds(
         stack.callback(process.wait, 15)
         stack.callback(process.terminate)
         assert [status(url, key) for url in (keyed_url, other)] == [200, 200]
+        told = stack.enter_context(httpx.Client(base_url=other, headers={"authorization": f"Bearer {key}"}))
+        stream = stack.enter_context(told.stream("GET", "/api/stream", timeout=20))
+        assert stream.status_code == 200
         assert root.post(f"/api/keys/{id_of(key)}/revoke").json()["revokedBy"] == "root"
         assert status(keyed_url, key) == 401, "at once where it was revoked"
         until(lambda: status(other, key) == 401, 5)
         assert httpx.get(f"{other}/api/runs", headers={"authorization": f"Bearer {key}"}).json()["code"] == (
             "key_over"
         )
+        assert [line for line in stream.iter_lines() if line], "what it was told before; and then the end"
 
 
 def test_a_rotated_key_opens_beside_its_successor_until_the_overlap_is_over(
