@@ -111,11 +111,13 @@ class Agenda:
         schedule = await self._find(schedule_id)
         return await self._next(read_timetable(schedule["cron"], schedule["timeZone"]), count)
 
-    async def preview(self, cron: str, time_zone: str) -> tuple[Timetable, list[Slot]]:
+    async def preview(
+        self, cron: str, time_zone: str, count: int = PREVIEW_SLOTS
+    ) -> tuple[Timetable, list[Slot]]:
         """Return the timetable that the texts describe, and its next slots. Raises `Rejected`."""
         table = read_timetable(cron, time_zone)
         first_slot(table, await self.schedules.now())
-        return table, await self._next(table, PREVIEW_SLOTS)
+        return table, await self._next(table, count)
 
     async def _next(self, table: Timetable, count: int) -> list[Slot]:
         slots = islice(table.slots(await self.schedules.now()), count)

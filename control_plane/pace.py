@@ -36,6 +36,8 @@ def pace(steps: Sequence[Mapping[str, Any]], started_at: datetime | None, now: d
         waited = None if started_at is None else (now - started_at).total_seconds()
         return Pace(None, _nothing_yet(waited))
     (first_at, first), (last_at, last) = recent[0], recent[-1]
+    if last >= 1.0:
+        return Pace(None, "its steps are done; how long the rest takes is not known")
     took_s = (last_at - first_at).total_seconds()
     stood_s = (now - last_at).total_seconds()
     if took_s <= 0:

@@ -379,7 +379,7 @@ class Reading:
         silent_since = now - SILENT_AFTER
         gone = await self.pod_reads.silent(silent_since, now - FORGOTTEN_AFTER)
         live = await self.pod_reads.live_by_state(silent_since)
-        return {"busy": 0, "idle": 0, **live, "gone": gone}
+        return {"busy": 0, "idle": 0, "suspended": 0, **live, "gone": gone}
 
     def _pod(self, document: Mapping[str, Any]) -> Json:
         """Return a pod whose state tells when nobody has heard of it for long."""

@@ -152,7 +152,7 @@ def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
     try:
         spec = msgspec.convert(dict(raw), KINDS[kind])
     except msgspec.ValidationError as error:
-        raise Rejected("invalid_spec", f"spec: {error}") from error
+        raise Rejected("invalid_spec", f"spec: {error}{_known(error, KINDS[kind])}") from error
     if isinstance(spec, ExperimentSpec) and not idea_of(spec.idea).short_hypothesis.strip():
         raise Rejected("invalid_spec", "spec: `idea` is empty; say what shall be tested")
     return spec
@@ -168,7 +168,14 @@ def read_requirements(raw: Mapping[str, Any]) -> Requirements:
     try:
         return msgspec.convert(dict(raw), Requirements)
     except msgspec.ValidationError as error:
-        raise Rejected("invalid_requirements", f"requires: {error}") from error
+        raise Rejected("invalid_requirements", f"requires: {error}{_known(error, Requirements)}") from error
+
+
+def _known(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> str:
+    """Return the fields that there are, for whoever named another at the top."""
+    if "unknown field" not in str(error) or " - at " in str(error):
+        return ""
+    return f"; known: {', '.join(form.__struct_fields__)}"
 
 
 def title_of(kind: str, spec: Spec) -> str:

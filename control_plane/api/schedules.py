@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from control_plane.agenda import Agenda, Slot, WantedRun, WantedSchedule
+from control_plane.agenda import PREVIEW_SLOTS, Agenda, Slot, WantedRun, WantedSchedule
 from control_plane.api.models import NewSchedule, Pause, ScheduleBody, ScheduleId
 from control_plane.api.runs import Key, MayRead, MaySubmit, Page
 from control_plane.deps import Deps
@@ -37,15 +37,15 @@ def router(deps: Deps) -> APIRouter:
         return await reading.schedules(wanted.limit, wanted.after)
 
     @routes.get("/preview")
-    async def preview(_: MayRead, cron: Typed, time_zone: Typed = "UTC") -> Json:
-        return await previewed(deps.agenda, cron, time_zone)
+    async def preview(_: MayRead, cron: Typed, time_zone: Typed = "UTC", n: Count = PREVIEW_SLOTS) -> Json:
+        return await previewed(deps.agenda, cron, time_zone, n)
 
     @routes.get("/{schedule_id}")
     async def one(schedule_id: str, _: MayRead) -> Json:
         return await reading.schedule(schedule_id)
 
     @routes.get("/{schedule_id}/next")
-    async def upcoming(schedule_id: str, _: MayRead, n: Count = 5) -> Json:
+    async def upcoming(schedule_id: str, _: MayRead, n: Count = PREVIEW_SLOTS) -> Json:
         slots = await agenda.upcoming(schedule_id, n)
         return {"items": shown_slots(slots)}
 
@@ -74,11 +74,11 @@ def router(deps: Deps) -> APIRouter:
     return routes
 
 
-async def previewed(agenda: Agenda, cron: str, time_zone: str) -> Json:
+async def previewed(agenda: Agenda, cron: str, time_zone: str, count: int = PREVIEW_SLOTS) -> Json:
     """Return what a cron text means and when it fires next; what it cannot be is told as its problem."""
     empty: Json = {"cron": cron, "timeZone": time_zone, "meaning": None, "next": [], "problem": None}
     try:
-        table, slots = await agenda.preview(cron, time_zone)
+        table, slots = await agenda.preview(cron, time_zone, count)
     except Rejected as error:  # half of a text is no error of whoever types it
         return {**empty, "problem": {"code": error.code, "message": error.message}}
     return {**empty, "meaning": cron_words(table.entry), "next": shown_slots(slots)}

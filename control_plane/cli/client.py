@@ -21,6 +21,8 @@ EXIT_INTERRUPTED: Final = 130
 
 URL_DEFAULT: Final = "http://127.0.0.1:8700"
 ANSWER_S: Final = 30.0
+NOT_FOUND: Final = 404
+NO_ROUTE: Final = "http"  # the code of a problem that no part of the program gave its own
 PAGE: Final = 200
 PAGES_MAX: Final = 50
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -66,6 +68,19 @@ class Client:
     def get(self, path: str, **parameters: str | int | None) -> dict[str, Any]:
         """Return the answer to a question; parameters that are None are not asked."""
         return self._answer("GET", path, parameters=parameters)
+
+    def get_if_known(self, path: str) -> dict[str, Any] | None:
+        """Return the answer to a question; None where the control plane is too old to know it."""
+        try:
+            response = self._request("GET", path)
+            answer = self._read(response)
+        except Unreachable as error:
+            fail(str(error), EXIT_UNREACHABLE)
+        if response.status_code == NOT_FOUND and answer.get("code") in (None, NO_ROUTE):
+            return None
+        if response.is_error:
+            self.refuse(response.status_code, answer)
+        return answer
 
     def post(
         self,

@@ -25,6 +25,7 @@ from control_plane.cli.output import (
     tell,
     with_sign,
 )
+from control_plane.cli.parameters import labels
 
 app = noun("runs")
 
@@ -65,6 +66,7 @@ def list_runs(
     ] = None,
     hypothesis: Annotated[str | None, typer.Option(help="Of this hypothesis.")] = None,
     pod: Annotated[str | None, typer.Option(help="That this worker has.")] = None,
+    region: Annotated[str | None, typer.Option(help="That belong to this region.")] = None,
     search: Annotated[str | None, typer.Option("--search", "-q", help="Words of the title.")] = None,
     limit: Limit = SHOWN,
     ids_only: IdsOnly = False,
@@ -73,6 +75,7 @@ def list_runs(
     """Show runs, the newest first."""
     from control_plane.cli.naming import HYPOTHESIS
 
+    labels([label] if label else None)  # one that can be on no run is a slip, not an empty list
     control_plane = client()
     filters: dict[str, str | int | None] = {
         "status": None if status is None else status.upper().replace("-", "_"),
@@ -80,6 +83,7 @@ def list_runs(
         "label": label,
         "hypothesis": None if hypothesis is None else find(control_plane, HYPOTHESIS, hypothesis),
         "pod": pod,
+        "region": region,
         "q": search,
         "limit": min(limit, 200),
     }
@@ -103,8 +107,8 @@ def show(run: RunName, as_json: AsJson = False) -> None:
         print_json(found)
         return
     waits = found["status"] in ("QUEUED", "DELAYED")
-    reasons = control_plane.get(f"/api/runs/{found['id']}/explain")["reasons"] if waits else ()
-    showing.show_run(found, reasons)
+    why = control_plane.get_if_known(f"/api/runs/{found['id']}/explain") if waits else None
+    showing.show_run(found, why["reasons"] if why else ())
 
 
 @app.command()

@@ -137,7 +137,7 @@ def preview(
     ],
     time_zone: Zone = "UTC",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=100, help="How many times of a schedule.")
+        int, typer.Option("--count", "-n", min=1, max=100, help="How many times to show.")
     ] = SLOTS,
     as_json: AsJson = False,
 ) -> None:
@@ -147,7 +147,7 @@ def preview(
         slots = control_plane.get(f"{_path(schedule)}/next", n=count)["items"]
         print_items(slots, UPCOMING, as_json=as_json)
         return
-    found = control_plane.get("/api/schedules/preview", cron=schedule, time_zone=time_zone)
+    found = control_plane.get("/api/schedules/preview", cron=schedule, time_zone=time_zone, n=count)
     if as_json:
         print_json(found)
     if found["problem"]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from control_plane.api.runs import LogFilters, MayRead, Page, RunsView
+from control_plane.web.addresses import shorter
 from control_plane.web.site import Site
+
+SEE_OTHER: Final = 303
 
 Wanted = TypeVar("Wanted", bound=Page)
 
@@ -22,7 +25,9 @@ def router(site: Site) -> APIRouter:
         return await site.home()
 
     @routes.get("/runs")
-    async def runs(_: MayRead, wanted: Annotated[RunsView, Query()]) -> HTMLResponse:
+    async def runs(_: MayRead, request: Request, wanted: Annotated[RunsView, Query()]) -> Response:
+        if short := _shorter(request):
+            return short
         return await site.runs(_given(wanted))
 
     @routes.get("/runs/{run_id}")
@@ -30,7 +35,11 @@ def router(site: Site) -> APIRouter:
         return await site.run(run_id)
 
     @routes.get("/runs/{run_id}/events")
-    async def events(run_id: str, _: MayRead, wanted: Annotated[LogFilters, Query()]) -> HTMLResponse:
+    async def events(
+        run_id: str, _: MayRead, request: Request, wanted: Annotated[LogFilters, Query()]
+    ) -> Response:
+        if short := _shorter(request):
+            return short
         return await site.events(run_id, _given(wanted))
 
     @routes.get("/artifacts/{artifact_id:path}")
@@ -50,6 +59,11 @@ def router(site: Site) -> APIRouter:
         return await site.reviews(after, done)
 
     return routes
+
+
+def _shorter(request: Request) -> Response | None:
+    address = shorter(request.url.path, request.query_params.multi_items())
+    return None if address is None else RedirectResponse(address, SEE_OTHER)
 
 
 def _given(wanted: Wanted) -> Wanted:

@@ -67,6 +67,9 @@ def test_a_pipe_gets_rows_of_tabs_and_a_terminal_a_table(fleet: Any) -> None:
     listed = json.loads(within(fleet.url, "runs", "list", "--status", "queued", "-n", "1", "--json").stdout)
     assert [(each["id"], each["priority"]) for each in listed] == [(second, 5)]
     assert within(fleet.url, "runs", "list", "--status", "failed").stdout.splitlines() == ["\t".join(header)]
+    assert within(fleet.url, "runs", "list", "--ids", "--region", "eu").stdout == ""
+    slip = within(fleet.url, "runs", "list", "-l", "n")
+    assert (slip.returncode, "name=value" in slip.stderr) == (2, True)
     wrong = within(fleet.url, "runs", "list", "--status", "broken")
     assert (wrong.returncode, "known: DELAYED, QUEUED" in wrong.stderr) == (2, True)
 

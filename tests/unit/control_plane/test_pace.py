@@ -25,6 +25,12 @@ def test_a_steady_stage_is_done_when_its_pace_says() -> None:
     assert pace(steps((10, 0.1), (20, 0.2), (30, 0.3)), BEGIN, at(35)).left_s == pytest.approx(65)
 
 
+def test_a_stage_whose_steps_are_done_and_that_goes_on_is_not_said_to_end_now() -> None:
+    found = pace(steps((10, 0.5), (20, 1.0)), BEGIN, at(25))
+    assert found.left_s is None
+    assert "its steps are done" in found.why
+
+
 def test_only_the_last_steps_count() -> None:
     slow = [(1000.0 * n, 0.01 * n) for n in range(1, 11)]
     fast = [(10_000 + 10.0 * n, 0.1 + 0.05 * n) for n in range(1, STEPS_MAX + 1)]

@@ -1,0 +1,17 @@
+"""What is said of a specification that cannot be meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from events.errors import Rejected
+from events.runs import read_requirements, read_spec
+
+
+def test_an_unknown_field_is_refused_with_the_fields_that_there_are() -> None:
+    with pytest.raises(Rejected, match=r"unknown field `second`; known: .*\bseconds\b"):
+        read_spec("probe", {"second": 1})
+    with pytest.raises(Rejected, match=r"unknown field `gpu`; known: gpu_gib, region$"):
+        read_requirements({"gpu": 1})
+    with pytest.raises(Rejected, match=r"at `\$\.nodes`$"):
+        read_spec("experiment", {"idea": "x", "nodes": {"Stage_9": 1}})
