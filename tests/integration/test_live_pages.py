@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 
 from events.catalog import RunLog, RunStarted
 from tests.integration.conftest import start_control_plane
@@ -86,6 +86,25 @@ def test_eight_tabs_at_once_all_stay_current(browser: Browser, fleet: Any) -> No
     run_id = fleet.submit("probe")
     for tab in tabs:
         tab.locator(f"#r-{run_id}").wait_for(timeout=SOON_MS)
+    context.close()
+
+
+def test_a_tab_that_opens_beside_another_hears_what_changed_since_it_was_made(
+    browser: Browser, fleet: Any
+) -> None:
+    context = browser.new_context(base_url=fleet.url)
+    first, second = context.new_page(), context.new_page()
+    first.goto("/runs")
+    is_live(first)
+
+    def late(route: Route) -> None:
+        made = route.fetch()
+        first.locator(f"#r-{fleet.submit('probe')}").wait_for(timeout=SOON_MS)
+        route.fulfill(response=made)
+
+    second.route("**/runs", late)
+    second.goto("/runs")
+    second.locator("tr[id^=r-]").wait_for(timeout=SOON_MS)
     context.close()
 
 

@@ -6,13 +6,15 @@ export class Stream {
   #source = null;
   #topics = "";
   #place = "";
+  #isBehind = false; // somebody came who knows less than what was already told
   #pending = 0;
 
   join(listener, topics, since, tell) {
     this.#listeners.set(listener, { topics: new Set(topics), tell });
     // Places sort: from the earlier of both on, and what somebody hears twice changes nothing twice.
-    if (!this.#source || (since && since < this.#place)) this.#place = since || this.#place;
-    this.#soon(Boolean(since && since < this.#place));
+    this.#isBehind ||= Boolean(since && since < this.#place);
+    if (since && (!this.#source || since < this.#place)) this.#place = since;
+    this.#soon();
     if (this.#source?.readyState === EventSource.OPEN) tell({ name: "open" });
   }
 
@@ -31,9 +33,10 @@ export class Stream {
     const wanted = [...new Set([...this.#listeners.values()].flatMap((each) => [...each.topics]))].sort();
     const topics = wanted.map((each) => `topic=${encodeURIComponent(each)}`).join("&");
     const isAlive = this.#source && this.#source.readyState !== EventSource.CLOSED;
-    if (isAlive && topics === this.#topics) return;
+    if (isAlive && topics === this.#topics && !this.#isBehind) return;
     this.#source?.close();
     this.#source = null;
+    this.#isBehind = false;
     this.#topics = topics;
     if (!topics) return;
     const source = new EventSource(`/live?${topics}&since=${encodeURIComponent(this.#place)}`);
@@ -44,11 +47,16 @@ export class Stream {
       // Cut off, a source tries again by itself; refused, as by a server that is starting, it does not.
       if (source.readyState === EventSource.CLOSED) setTimeout(() => this.#connect(), 3000);
     };
-    source.addEventListener("at", (message) => { this.#place = message.lastEventId; });
+    source.addEventListener("at", (message) => this.#reach(message.lastEventId));
     NAMES.forEach((name) => source.addEventListener(name, (message) => {
-      if (name === "reset") this.#place = message.lastEventId;
+      if (name === "reset") this.#reach(message.lastEventId);
       this.#tell({ name, ...JSON.parse(message.data) });
     }));
+  }
+
+  // Not while somebody behind waits for the connection that begins where they are.
+  #reach(place) {
+    if (!this.#isBehind) this.#place = place;
   }
 
   #tell(message) {
