@@ -28,17 +28,22 @@ def no_settings_from_outside() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def until() -> Callable[..., None]:
-    """Wait for a condition, never for a duration: `until(lambda: run.is_over, seconds=10)`."""
+    """Wait for a condition, never for a duration: `until(lambda: run.is_over, seconds=10)`.
 
-    def wait(condition: Callable[[], object], seconds: float = 60.0) -> None:
-        deadline_s = time.monotonic() + seconds
+    What takes long is looked at more seldom, since looking costs what is waited for its time;
+    `every_s` is for what lasts only a moment.
+    """
+
+    def wait(condition: Callable[[], object], seconds: float = 60.0, *, every_s: float | None = None) -> None:
+        begun_s = time.monotonic()
         pause = threading.Event()
         while not condition():
-            if time.monotonic() > deadline_s:
+            waited_s = time.monotonic() - begun_s
+            if waited_s > seconds:
                 pytest.fail(f"still not so after {seconds} s")
-            pause.wait(0.02)
+            pause.wait(every_s or min(max(waited_s / 50, 0.02), 0.2))
 
     return wait
 

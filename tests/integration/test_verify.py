@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any, Final
 import pytest
 from bson import encode
 from minio import Minio
+from pymongo import MongoClient
 from pymongo.database import Database
 
 from control_plane.audit import REBUILD, Auditor, Finding
@@ -24,8 +26,9 @@ from control_plane.store import database as store
 from control_plane.store.audit import AuditReads
 from events.catalog import RunLog
 from events.envelope import wire
+from tests.integration.conftest import Fleet, S3Server, fleet_on, own_database
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("verify")]  # they share a fleet
 
 Db = Database[dict[str, Any]]
 Json = dict[str, Any]
@@ -74,9 +77,19 @@ class Ward:
         return self.event(name, **{"data.cause": cause})
 
 
-@pytest.fixture
-def ward(fleet: Any, database: Db, s3: Any, until: Any) -> Ward:
-    """Runs that completed, failed, were tried again, preempted, canceled and reviewed; one still waits."""
+@pytest.fixture(scope="module")
+def ward(
+    mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory, until: Any
+) -> Iterator[Ward]:
+    """A fleet at work, which no test changes."""
+    home = tmp_path_factory.mktemp("ward")
+    with own_database(mongod) as url, fleet_on(url, s3, home) as fleet, MongoClient[Json](url) as client:
+        database = client.get_default_database()
+        yield Ward(database, url, s3, at_work(fleet, database, until), home)
+
+
+def at_work(fleet: Fleet, database: Db, until: Any) -> dict[str, str]:
+    """Let runs complete, fail, be tried again, preempted, canceled and reviewed; one is still held."""
     specs: dict[str, Json] = {
         "completed": {"spec": {"seconds": 0.2, "events": 20}},
         "failed": {"spec": {"seconds": 0, "end": "exception"}},
@@ -103,7 +116,7 @@ def ward(fleet: Any, database: Db, s3: Any, until: Any) -> Ward:
     fleet.start_worker(name="third")
     until(lambda: fleet.run(runs["held"])["lastEventSeq"] >= 2)
     until(lambda: database.runs.count_documents({"journal.n": {"$gte": 0}}) == 0)
-    return Ward(database, fleet.database_url, s3, runs, fleet.home)
+    return runs
 
 
 def snapshot(db: Db) -> dict[str, str]:
@@ -119,11 +132,27 @@ def snapshot(db: Db) -> dict[str, str]:
     return digests
 
 
-def put_back(ward: Ward, before: dict[str, list[Json]]) -> None:
-    for name, documents in before.items():
-        ward.db[name].delete_many({})
-        if documents:
-            ward.db[name].insert_many(documents)
+@dataclass(frozen=True)
+class Kept:
+    """What is put back after each change: the documents, and the object that changes touch."""
+
+    documents: dict[str, list[Json]]
+    content: bytes
+
+    @classmethod
+    def of(cls, ward: Ward) -> Kept:
+        with storage_of(ward).get_object(ward.storage.bucket, object_key(ward)) as answer:
+            return cls({name: list(ward.db[name].find()) for name in CHANGED}, answer.read())
+
+    def put_back(self, ward: Ward) -> None:
+        for name, documents in self.documents.items():
+            if list(ward.db[name].find()) == documents:
+                continue
+            ward.db[name].delete_many({})
+            if documents:
+                ward.db[name].insert_many(documents)
+        place = ward.storage.bucket, object_key(ward)
+        storage_of(ward).put_object(*place, io.BytesIO(self.content), len(self.content))
 
 
 Mutation = Callable[[Ward], object]
@@ -180,14 +209,18 @@ def skip_revision(w: Ward) -> None:
     w.change("completed", revision=w.run("completed")["revision"] + 1)
 
 
+def object_key(w: Ward) -> str:
+    found = w.db.artifacts.find_one({"runId": w.runs["completed"]})
+    assert found is not None
+    return str(found["key"])
+
+
 def alter_object(w: Ward) -> None:
-    key = w.db.artifacts.find_one({"runId": w.runs["completed"]})["key"]  # type: ignore[index]
-    storage_of(w).fput_object(w.storage.bucket, key, __file__)
+    storage_of(w).fput_object(w.storage.bucket, object_key(w), __file__)
 
 
 def remove_object(w: Ward) -> None:
-    key = w.db.artifacts.find_one({"runId": w.runs["completed"]})["key"]  # type: ignore[index]
-    storage_of(w).remove_object(w.storage.bucket, key)
+    storage_of(w).remove_object(w.storage.bucket, object_key(w))
 
 
 def storage_of(w: Ward) -> Minio:
@@ -337,7 +370,7 @@ def test_a_healthy_fleet_at_work_has_no_finding_and_is_not_touched(ward: Ward) -
     assert snapshot(ward.db) == before
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def frozen(ward: Ward, mongod: Mongod) -> Iterator[Ward]:
     """A copy of the ward that no program touches, an hour old."""
     name = f"{ward.db.name}_frozen"
@@ -367,7 +400,7 @@ def findings(ward: Ward, *, rebuilds: bool) -> list[Finding]:
 
 
 def test_whatever_a_hand_breaks_has_a_name(frozen: Ward) -> None:
-    before = {name: list(frozen.db[name].find()) for name in CHANGED}
+    kept = Kept.of(frozen)
     assert findings(frozen, rebuilds=True) == []
     unnamed: list[str] = []
     for what, mutate, invariant in BROKEN:
@@ -375,19 +408,19 @@ def test_whatever_a_hand_breaks_has_a_name(frozen: Ward) -> None:
         found = findings(frozen, rebuilds=False)
         if invariant not in {each.invariant for each in found}:
             unnamed.append(f"{what}: {invariant} is not among {found}")
-        put_back(frozen, before)
+        kept.put_back(frozen)
     assert unnamed == []
 
 
 def test_a_replay_misses_no_field(frozen: Ward) -> None:
-    before = {name: list(frozen.db[name].find()) for name in CHANGED}
+    kept = Kept.of(frozen)
     missed: list[str] = []
     for what, mutate in REBUILT:
         mutate(frozen)
         found = findings(frozen, rebuilds=True)
         if REBUILD not in {each.invariant for each in found}:
             missed.append(f"{what}: {found}")
-        put_back(frozen, before)
+        kept.put_back(frozen)
     assert missed == []
 
 
