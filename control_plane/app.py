@@ -16,6 +16,7 @@ from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, w
 from control_plane.answer_count import AnswerCount
 from control_plane.api import (
     artifacts,
+    audit,
     bulk,
     fleet,
     hypotheses,
@@ -31,6 +32,7 @@ from control_plane.auth import require
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
 from control_plane.loops import run_every
+from control_plane.trail import Recorded
 from control_plane.web import (
     bulk_pages,
     compare_pages,
@@ -81,13 +83,14 @@ def create_app(deps: Deps) -> FastAPI:
         openapi_url=None,
     )
     app.state.authenticator = deps.authenticator
+    app.add_middleware(Recorded, trail=deps.trail, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswerCount)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor))
-    for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, keys, stream):
+    for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, keys, audit, stream):
         app.include_router(noun.router(deps))
     site = Site(deps, pages)
     app.include_router(bulk_pages.router(site))

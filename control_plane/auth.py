@@ -21,6 +21,7 @@ from control_plane.key_ring import KeyRing, Unauthorized
 from control_plane.keys import ALL, Scope
 from events.errors import Rejected
 
+ADMITTED: Final = "admitted"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -39,6 +40,16 @@ class Principal:
     scopes: frozenset[Scope]
     key_id: str | None = None
     is_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who asked for which route, by which right; kept with the request for whoever records it."""
+
+    principal: Principal
+    scope: Scope
+    route: str
+    parameters: Mapping[str, str]
 
 
 class Authenticator(Protocol):
@@ -128,7 +139,9 @@ async def is_still_admitted(request: Request, scope: Scope) -> bool:
 async def _admitted(request: Request, scope: Scope) -> Principal:
     authenticator: Authenticator = request.app.state.authenticator
     found = await authenticator.identify(request.method, request.headers)
-    request.state.principal = found
+    route = getattr(request.scope.get("route"), "path", request.url.path)
+    asked = Admitted(found, scope, route, request.path_params)
+    setattr(request.state, ADMITTED, asked)
     if scope not in found.scopes:
         raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
     return found

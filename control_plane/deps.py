@@ -35,6 +35,7 @@ from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
 from control_plane.store.schedules import Schedules
 from control_plane.store.submissions import Submissions
+from control_plane.store.trail import Trail
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from control_plane.watcher import Watcher
@@ -51,6 +52,8 @@ class Deps:
     blobs: Blobs
     authenticator: Authenticator
     key_ring: KeyRing
+    trail: Trail
+    ids: Ids
     reading: Reading
     accounts: Accounts
     submitter: Submitter
@@ -86,7 +89,9 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         blobs=open_blobs(settings.storage),
         authenticator=authenticator(settings, ring),
         key_ring=ring,
-        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, Keys(db), clock),
+        trail=Trail(db),
+        ids=ids,
+        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, Keys(db), Trail(db), clock),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

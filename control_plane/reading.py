@@ -20,6 +20,7 @@ from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.reads import COUNT_MAX, METRICS_MAX, USAGE_EVENTS_MAX, RunReads
 from control_plane.store.schedules import Schedules
+from control_plane.store.trail import Trail
 from events.checkpoints import PREFIX
 from events.clock import Clock
 from events.errors import NotFound, Rejected
@@ -87,6 +88,7 @@ class Reading:
     pod_reads: Pods
     schedule_reads: Schedules
     key_reads: Keys
+    trail_reads: Trail
     clock: Clock
 
     async def overview(self) -> Json:
@@ -367,6 +369,13 @@ class Reading:
         """Return a page of keys, the newest first, as they may be seen."""
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
         return _page("keys", found, shown)
+
+    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Json:
+        """Return a page of the records of who did what, the newest first."""
+        found = await self.trail_reads.page(
+            filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
+        )
+        return _page("trail", found, shown)
 
     async def _run(self, run_id: str) -> Json:
         return shown(_found(await self.run_reads.find(run_id), "run", run_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field, StringConstraints
 
 from control_plane.api.fleet import MaySteer
@@ -45,8 +45,8 @@ def router(deps: Deps) -> APIRouter:
     ring = deps.key_ring
 
     @routes.post("", status_code=201)
-    async def create(body: KeyBody, principal: MaySteer) -> Json:
-        return told_once(await ring.make(wanted_key(body), by=principal.name))
+    async def create(body: KeyBody, principal: MaySteer, response: Response) -> Json:
+        return _told(response, await ring.make(wanted_key(body), by=principal.name))
 
     @routes.get("")
     async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Json:
@@ -57,9 +57,11 @@ def router(deps: Deps) -> APIRouter:
         return shown(await ring.find(key_id))
 
     @routes.post("/{key_id}/rotate", status_code=201)
-    async def rotate(key_id: str, principal: MaySteer, body: Rotation | None = None) -> Json:
+    async def rotate(
+        key_id: str, principal: MaySteer, response: Response, body: Rotation | None = None
+    ) -> Json:
         overlap = timedelta(seconds=OVERLAP_S if body is None else body.overlap_s)
-        return told_once(await ring.rotate(key_id, overlap=overlap, by=principal.name))
+        return _told(response, await ring.rotate(key_id, overlap=overlap, by=principal.name))
 
     @routes.post("/{key_id}/revoke")
     async def revoke(key_id: str, principal: MaySteer) -> Json:
@@ -81,3 +83,8 @@ def wanted_key(body: KeyBody) -> WantedKey:
 def told_once(new: NewKey) -> Json:
     """Return a key that was just made with its text, which is stored nowhere."""
     return {**shown(new.document), "key": new.text}
+
+
+def _told(response: Response, new: NewKey) -> Json:
+    response.headers["Location"] = f"/api/keys/{new.document['_id']}"
+    return told_once(new)

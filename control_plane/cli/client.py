@@ -111,6 +111,22 @@ class Client:
             if after is None:
                 return
 
+    def lines(self, path: str, **parameters: str | int | None) -> Iterator[str]:
+        """Yield the lines of an answer of any length."""
+        import httpx
+
+        wanted = {name: value for name, value in parameters.items() if value is not None}
+        try:
+            with self.http().stream("GET", path, params=wanted) as response:
+                if response.is_error:
+                    response.read()
+                    self.refuse(response.status_code, self._read(response))
+                yield from response.iter_lines()
+        except Unreachable as error:
+            fail(str(error), EXIT_UNREACHABLE)
+        except httpx.HTTPError as error:
+            fail(self.silent(error), EXIT_UNREACHABLE)
+
     def http(self) -> Any:
         """Return the open connection, with the key."""
         if "http" not in self._open:

@@ -24,6 +24,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "pods": ("control_plane.cli.pods", "The workers of the fleet."),
     "queue": ("control_plane.cli.waiting", "What waits for a pod, and for how long."),
     "keys": ("control_plane.cli.keys", "Who may do what."),
+    "audit": ("control_plane.cli.audit", "Who did what to which object."),
     "config": ("control_plane.cli.config", "Settings, and where they come from."),
     "doctor": ("control_plane.cli.doctor", "What is missing, and what to do about it."),
     "verify": ("control_plane.cli.verify", "Audit a database, which may be in use."),

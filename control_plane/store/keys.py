@@ -37,14 +37,9 @@ class Keys:
         return await read_page(self.db, wanted)
 
     @answers()
-    async def has_open(self, scope: str, now: datetime) -> bool:
-        """Say whether any key with this scope opens anything now."""
-        query = {
-            "scopes": scope,
-            "revokedAt": None,
-            "$or": [{"endsAt": None}, {"endsAt": {"$gt": now}}],
-        }
-        return await self.db.api_keys.find_one(query, {"_id": 1}) is not None
+    async def has_any(self, scope: str) -> bool:
+        """Say whether a key with this scope was ever made."""
+        return await self.db.api_keys.find_one({"scopes": scope}, {"_id": 1}) is not None
 
     @answers()
     async def succeed(self, key_id: str, successor: str, until: datetime) -> Document | None:

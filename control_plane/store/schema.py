@@ -106,6 +106,11 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_start", ("startedAt", _DOWN), ("_id", _DOWN)),
     ),
     "api_keys": (_index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),),
+    "audit": (
+        _index("by_actor", ("by", _UP), ("_id", _DOWN)),
+        _index("by_key", ("keyId", _UP), ("_id", _DOWN)),
+        _index("by_object", ("object", _UP), ("_id", _DOWN)),
+    ),
     "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
 }  # fmt: skip
 
