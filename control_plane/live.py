@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from control_plane.store.changes import Change, Step
+from control_plane.store.changes import Change, Step, moment_s
 from events.errors import Transient
 
 KEPT_MAX: Final = 20_000
 GATHER_S: Final = 0.02
 READERS_MAX: Final = 2_000
+AHEAD_MAX_S: Final = 180  # more than a process that starts reads back
 QUEUES: Final = frozenset({"runs", "ideation_requests"})
 NOUNS: Final = {"pods": "pod", "hypotheses": "hypothesis", "schedules": "schedule"}
 LISTS: Final = frozenset({"runs", "pods", "hypotheses", "schedules"})  # topics of whole lists
@@ -106,20 +107,23 @@ class Hub:
         try:
             await self._begun()
             place = self._end if since is None else self._place(since)
+            heard = since or ""  # further than the ring, where the log is still being caught up with
             told_s = -math.inf  # at once, so that a reader knows where it is
             while not self._closed:
                 if place is None or place < self._first:
                     await self._begun()
-                    place, told_s = self._end, _now_s()
+                    place, told_s, heard = self._end, _now_s(), ""
                     yield News((), self._token or "", is_reset=True)
                     continue
                 changes = [
-                    each for _, of, each in self._kept[place - self._first :] if not wanted.isdisjoint(of)
+                    each
+                    for token, of, each in self._kept[place - self._first :]
+                    if token > heard and not wanted.isdisjoint(of)
                 ]
                 place = self._end
                 if changes or _now_s() - told_s >= idle_s:
                     told_s = _now_s()
-                    yield News(changes, self._token or "")
+                    yield News(changes, max(self._token or "", heard))
                     await asyncio.sleep(pause_s)
                 else:
                     await _rings(self._bell, idle_s)
@@ -136,7 +140,11 @@ class Hub:
 
     def _place(self, since: str | None) -> int | None:
         """Return the number of the first change behind `since`; None where the ring does not know it."""
-        if since is None or self._from is None or since < self._from:
+        if since is None or self._from is None or self._token is None or since < self._from:
+            return None
+        told_s, ours_s = moment_s(since), moment_s(self._token)
+        # another replica has read further than one that starts; what is far ahead is of another log
+        if told_s is None or ours_s is None or told_s > ours_s + AHEAD_MAX_S:
             return None
         return self._first + bisect_right(self._kept, since, key=lambda kept: kept[0])
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from control_plane.live import NOUNS, QUEUES, News, topics
 from control_plane.presentation import event, shown
@@ -16,6 +18,7 @@ from control_plane.store.reads import RunReads
 Json = dict[str, Any]
 
 KNOWN_MAX: Final = 4_000
+PART_MAX: Final = 500  # of what is looked up and told at once; far less than what is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,15 @@ class Report:
     key: str  # the same for the same state of the same thing
     topics: Sequence[str]
     data: Json
+    text: str  # the data as JSON, made once for all who hear it
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Some reports, and the place behind them from which a reader may come back."""
+
+    reports: Sequence[Report]
+    place: str
 
 
 @dataclass(slots=True)
@@ -36,16 +48,25 @@ class Reporter:
     _known: OrderedDict[Change, Report | None] = field(default_factory=OrderedDict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def say(self, news: News) -> list[Report]:
-        """Return a report of each change in its order; of one thing that changed often, the last."""
+    async def say(self, news: News) -> AsyncIterator[Said]:
+        """Yield a report of each change in its order; of one thing that changed often, the last.
+
+        In parts, of which there is at least one: a reader that was away for long has much to hear.
+        """
         latest = {(each.collection, each.id): each for each in news.changes}
         changes = sorted(latest.values(), key=lambda each: each.token)
-        async with self._turn:
-            await self._learn([each for each in changes if each not in self._known])
-            reports = [self._known.get(each) for each in changes]
-        return [report for report in reports if report is not None]
+        for first in range(0, max(1, len(changes)), PART_MAX):
+            part = changes[first : first + PART_MAX]
+            async with self._turn:
+                found = {each: self._known[each] for each in part if each in self._known}
+                found |= await self._learn([each for each in part if each not in found])
+            reports = [found[each] for each in part]
+            is_last = first + PART_MAX >= len(changes)
+            place = news.token if is_last else part[-1].token
+            yield Said([report for report in reports if report is not None], place)
 
-    async def _learn(self, changes: Sequence[Change]) -> None:
+    async def _learn(self, changes: Sequence[Change]) -> Mapping[Change, Report | None]:
+        """Look changes up and remember what became of them, which makes the oldest forgotten."""
         found: dict[str, Json] = {}
         runs = [each.id for each in changes if each.collection in QUEUES]
         events = [each.id for each in changes if each.collection == "events"]
@@ -53,14 +74,17 @@ class Reporter:
             found |= {each["_id"]: shown(each) for each in await self.run_reads.of_ids(runs)}
         if events:
             found |= {each["_id"]: event(each) for each in await self.run_reads.events_of_ids(events)}
-        for each in changes:
-            self._known[each] = _report(each, found)
+        learned = {each: _report(each, found) for each in changes}
+        self._known |= learned
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
+        return learned
 
 
 def _report(change: Change, found: dict[str, Json]) -> Report | None:
     """Return what is said of a change; None of one whose document is gone."""
     name = NOUNS.get(change.collection) or ("event" if change.collection == "events" else "run")
     data = {"id": change.id} if change.collection in NOUNS else found.get(change.id)
-    return None if data is None else Report(name, change.token, topics(change), data)
+    if data is None:
+        return None
+    return Report(name, change.token, topics(change), data, msgspec.json.encode(data).decode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from string import hexdigits
 from typing import Any, Final
 
 from bson import Timestamp
@@ -100,6 +101,13 @@ def beginning(moment: Timestamp) -> str:
     A token is the hexadecimal form of a key that begins with the type of a timestamp and the timestamp.
     """
     return f"82{moment.time:08X}{moment.inc:08X}"
+
+
+def moment_s(token: str) -> int | None:
+    """Return the moment in a token, in seconds since 1970; None where it is no token."""
+    digits = token[2:10]
+    is_token = token.startswith("82") and len(digits) == 8 and set(digits) <= set(hexdigits)
+    return int(digits, 16) if is_token else None
 
 
 async def _step(stream: AsyncDatabaseChangeStream[Document], begin: str) -> Step:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
+import msgspec
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse
 
 from control_plane.api.runs import MayRead
-from control_plane.api.stream import Since, told
+from control_plane.api.stream import Since, streamed, told
 from control_plane.reporter import Report
 from control_plane.web.site import Site
 
@@ -27,13 +29,14 @@ class Pieces:
     """Turns reports into rows of tables, with the facts by which a page sieves them."""
 
     site: Site
-    _rendered: OrderedDict[str, Mapping[str, Any]] = field(default_factory=OrderedDict)
+    _rendered: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
-    def piece(self, report: Report) -> Mapping[str, Any]:
-        """Return what a page is sent; a thing that is no row of anything is only named."""
+    def piece(self, report: Report) -> str:
+        """Return what a page is sent, as JSON; a thing that is no row of anything is only named."""
         known = self._rendered.get(report.key)
         if known is None:
-            known = self._rendered[report.key] = self._render(report)
+            known = msgspec.json.encode(self._render(report)).decode()
+            self._rendered[report.key] = known
             while len(self._rendered) > RENDERED_MAX:
                 self._rendered.popitem(last=False)
         return known
@@ -68,12 +71,11 @@ def router(site: Site) -> APIRouter:
     def room() -> None:
         site.deps.hub.require_room()
 
-    @routes.get("/live", response_class=EventSourceResponse, dependencies=[Depends(room)])
+    @routes.get("/live", response_class=StreamingResponse, dependencies=[Depends(room)])
     async def live(
         request: Request, _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
-    ) -> AsyncIterator[ServerSentEvent]:
-        async for said in told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece):
-            yield said
+    ) -> EventSourceResponse:
+        return streamed(told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
 
     return routes
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 
 import pytest
 
 from control_plane import live
 from control_plane.live import READERS_MAX, Hub, News, topics
+from control_plane.reporter import KNOWN_MAX, PART_MAX, Reporter
 from control_plane.store.changes import Change, Step
+from control_plane.store.reads import RunReads
 from events.errors import Transient
 
 ALL = frozenset({"runs"})
@@ -90,13 +92,42 @@ def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
         assert (await next_news(slow)).is_reset, "the ring went past it"
         late = hub.follow(ALL, token(5), pause_s=PAUSE_S, idle_s=IDLE_S)
         assert (await next_news(late)).is_reset
+        for foreign in ("", "zzzz", "82FFFFFFFF00000001", token(39 + live.AHEAD_MAX_S + 1)):
+            lost = hub.follow(ALL, foreign, pause_s=PAUSE_S, idle_s=IDLE_S)
+            assert (await next_news(lost)).is_reset, foreign
+        ahead = hub.follow(ALL, token(41), pause_s=PAUSE_S, idle_s=IDLE_S)
+        first = await next_news(ahead)
+        assert (first.is_reset, first.token) == (False, token(41)), "another replica has read further"
         known = hub.follow(ALL, token(37), pause_s=PAUSE_S, idle_s=IDLE_S)
         assert ids(await next_news(known)) == ["R38", "R39"]
+        for number in (40, 41, 42):
+            hub.publish(step(number))
+        assert ids(await next_news(ahead)) == ["R42"], "nothing twice"
         hub.forget()
         hub.publish(step(90))
         again = await next_news(known)
         assert again.is_reset
         assert again.token == token(90)
+
+    played(story)
+
+
+def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_come_back_to() -> None:
+    class Log:
+        async def events_of_ids(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+            assert len(ids) <= PART_MAX
+            fields = ("runId", "position", "ceId", "source", "type", "time", "attempt", "data", "receivedAt")
+            return [dict.fromkeys(fields) | {"_id": each, "ceId": each} for each in ids]
+
+    async def story(_: Hub) -> None:
+        reporter = Reporter(cast("RunReads", Log()))
+        changes = [Change(token(number), "events", f"R/{number}") for number in range(KNOWN_MAX + 700)]
+        for _again in range(2):  # the second time the first are forgotten again, and the last are known
+            told = [each async for each in reporter.say(News(changes, "end"))]
+            heard = [report.data["id"] for part in told for report in part.reports]
+            assert heard == [each.id for each in changes]
+            assert [each.place for each in told[:2]] == [token(PART_MAX - 1), token(2 * PART_MAX - 1)]
+            assert told[-1].place == "end"
 
     played(story)
 
