@@ -83,7 +83,7 @@ def create_app(deps: Deps) -> FastAPI:
         openapi_url=None,
     )
     app.state.authenticator = deps.authenticator
-    app.add_middleware(Recorded, trail=deps.trail, ids=deps.ids)
+    app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswerCount)
     pages = Pages(deps.settings.storage.origin)

@@ -53,6 +53,7 @@ class Deps:
     authenticator: Authenticator
     key_ring: KeyRing
     trail: Trail
+    clock: Clock
     ids: Ids
     reading: Reading
     accounts: Accounts
@@ -90,6 +91,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         authenticator=authenticator(settings, ring),
         key_ring=ring,
         trail=Trail(db),
+        clock=clock,
         ids=ids,
         reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, Keys(db), Trail(db), clock),
         accounts=Accounts(NumberReads(db), clock),

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.auth import ADMITTED, Admitted
 from control_plane.store.trail import Trail
-from events.clock import Ids
+from events.clock import Clock, Ids
 from events.errors import Transient
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class Recorded:
 
     app: ASGIApp
     trail: Trail
+    clock: Clock
     ids: Ids
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,6 +55,7 @@ class Recorded:
             return
         entry = {
             "_id": self.ids.ulid(),
+            "at": self.clock.now(),
             "by": asked.principal.name,
             "keyId": asked.principal.key_id,
             "address": (scope.get("client") or (None,))[0],

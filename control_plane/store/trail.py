@@ -21,10 +21,8 @@ class Trail:
 
     @answers()
     async def add(self, entry: Document) -> None:
-        """Keep an entry, with the moment by the store's clock."""
-        await self.db.audit.update_one(
-            {"_id": entry["_id"]}, {"$setOnInsert": entry, "$currentDate": {"at": True}}, upsert=True
-        )
+        """Keep an entry."""
+        await self.db.audit.insert_one(entry)
 
     async def page(self, filters: Mapping[str, str], after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of entries, the newest first."""
