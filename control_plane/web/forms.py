@@ -46,7 +46,26 @@ class Form(BaseModel):
     """Root of the forms: every field is the text that was typed, so that it can be shown again."""
 
 
-class ProposalForm(Form):
+class RunOptions(Form):
+    """What a run of a hypothesis may be told; what is left empty is the specification's own default."""
+
+    preset: str = ""
+    dataset: str = ""
+    seed: str = ""
+    review: str = ""
+
+    def spec(self) -> dict[str, Any]:
+        """Return what was chosen. Raises `Unfit`."""
+        texts = {"preset": self.preset, "dataset": self.dataset.strip(), "review": self.review}
+        spec: dict[str, Any] = {name: text for name, text in texts.items() if text}
+        if self.seed.strip():
+            spec["seed"] = _whole(self.seed)
+            if not isinstance(spec["seed"], int):
+                raise Unfit(["Seed: a whole number"])
+        return spec
+
+
+class ProposalForm(RunOptions):
     """A new hypothesis."""
 
     title: str = ""
@@ -63,6 +82,7 @@ class ProposalForm(Form):
             "idea": _lines(self.idea).strip(),
             "additional_context": _lines(self.additional_context).strip(),
             "enable_ideation": self.enable_ideation != "",
+            "spec": self.spec(),
         }
         if wanted["enable_ideation"]:
             wanted["reflections"] = _whole(self.reflections)
@@ -70,26 +90,15 @@ class ProposalForm(Form):
         return read_body(NewHypothesisBody, wanted)
 
 
-class LaunchForm(Form):
-    """A run of a hypothesis; what is left empty is the specification's own default."""
+class LaunchForm(RunOptions):
+    """A run of a hypothesis."""
 
     idea_index: str = ""
-    preset: str = ""
-    dataset: str = ""
-    seed: str = ""
-    review: str = ""
 
     def body(self) -> Launch:
         """Return what to launch. Raises `Unfit`."""
-        texts = {"preset": self.preset, "dataset": self.dataset.strip(), "review": self.review}
-        spec: dict[str, Any] = {name: text for name, text in texts.items() if text}
-        if self.seed.strip():
-            spec["seed"] = _whole(self.seed)
-            if not isinstance(spec["seed"], int):
-                raise Unfit(["Seed: a whole number"])
-        return read_body(
-            Launch, {"idea_index": _whole(self.idea_index) if self.idea_index else None, "spec": spec}
-        )
+        index = _whole(self.idea_index) if self.idea_index else None
+        return read_body(Launch, {"idea_index": index, "spec": self.spec()})
 
 
 class JudgedBy(Body):

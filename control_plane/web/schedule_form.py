@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from control_plane.agenda import WantedRun, WantedSchedule
@@ -22,6 +24,33 @@ class ScheduleForm(Form):
     missed: str = "one"
     overlap: str = "allow"
     do: str = ""
+
+    @classmethod
+    def of(cls, schedule: Mapping[str, Any]) -> ScheduleForm:
+        """Return the form as whoever made the schedule could have filled it in."""
+        run = schedule["run"]
+        return cls(
+            id=schedule["id"],
+            cron=schedule["cron"],
+            time_zone=schedule["timeZone"],
+            kind=run["kind"],
+            spec=json.dumps(run["spec"], indent=2, ensure_ascii=False) if run["spec"] else "",
+            priority=str(run["priority"]),
+            missed=schedule["missed"],
+            overlap=schedule["overlap"],
+        )
+
+    def changed(self, schedule: Mapping[str, Any], by: str) -> WantedSchedule:
+        """Return a schedule changed to what the form says; what it does not ask stays. Raises `Unfit`."""
+        wanted, run = self.wanted(by), schedule["run"]
+        kept = replace(
+            wanted.run,
+            requires=run["requires"],
+            labels=run["labels"],
+            max_attempts=run["maxAttempts"],
+            queue_limit_s=run["queueLimitS"],
+        )
+        return replace(wanted, id=schedule["id"], paused=schedule["paused"], run=kept)
 
     def wanted(self, by: str) -> WantedSchedule:
         """Return the schedule. Raises `Unfit` with everything that is wrong at once."""

@@ -49,6 +49,14 @@ OUTCOMES: Final = {
     "refused": "✗ refused",
 }
 
+CHOICES: Final[Json] = {
+    "kinds": sorted(RUN_KINDS),
+    "zones": ZONES,
+    "examples": EXAMPLES,
+    "missed_words": MISSED_WORDS,
+    "overlap_words": OVERLAP_WORDS,
+}
+
 assert {*MISSED_WORDS} == {*get_args(Missed)}
 assert {*OVERLAP_WORDS} == {*get_args(Overlap)}
 
@@ -83,12 +91,27 @@ class SchedulePages:
             preview=await previewed(deps.agenda, form.cron, form.time_zone.strip()) if has_text else None,
             is_typed=form != ScheduleForm(),
             problems=problems,
-            kinds=sorted(RUN_KINDS),
-            zones=ZONES,
-            examples=EXAMPLES,
-            missed_words=MISSED_WORDS,
-            overlap_words=OVERLAP_WORDS,
+            choices=CHOICES,
             outcomes=OUTCOMES,
+        )
+
+    async def edited(
+        self,
+        schedule_id: str,
+        form: ScheduleForm | None = None,
+        problems: Sequence[str] = (),
+        code: int = 200,
+    ) -> HTMLResponse:
+        agenda = self.site.deps.agenda
+        form = form or ScheduleForm.of(await self.site.deps.reading.schedule(schedule_id))
+        return await self.site.show(
+            "schedule_edit.html",
+            code,
+            form=form,
+            preview=await previewed(agenda, form.cron, form.time_zone.strip()),
+            problems=problems,
+            choices=CHOICES,
+            action=_path(schedule_id),
         )
 
     async def one(self, schedule_id: str) -> HTMLResponse:
@@ -150,6 +173,26 @@ def router(site: Site) -> APIRouter:
     @routes.get("/schedules/{schedule_id}")
     async def one(schedule_id: str, _: MayRead) -> HTMLResponse:
         return await pages.one(schedule_id)
+
+    @routes.get("/schedules/{schedule_id}/edit")
+    async def edited(schedule_id: str, _: MayRead) -> HTMLResponse:
+        return await pages.edited(schedule_id)
+
+    @routes.post("/schedules/{schedule_id}")
+    async def change(
+        schedule_id: str, principal: MaySubmit, form: Annotated[ScheduleForm, Form()]
+    ) -> Response:
+        schedule = await site.deps.reading.schedule(schedule_id)
+        form = form.model_copy(update={"id": schedule_id})
+        if form.do == "preview":
+            return await pages.edited(schedule_id, form)
+        try:
+            await agenda.replace(form.changed(schedule, principal.name))
+        except Unfit as unfit:
+            return await pages.edited(schedule_id, form, unfit.problems, 422)
+        except (Rejected, Conflict) as error:
+            return await pages.edited(schedule_id, form, [error.message], status_of(error))
+        return _see(_path(schedule_id))
 
     _add_orders(routes, site)
     return routes

@@ -123,6 +123,16 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     assert stored["run"]["spec"] == {"seconds": 0}
     assert page.locator(".slots tbody tr").count() == 5
 
+    page.get_by_role("link", name="Change it").click()
+    assert page.get_by_label("Specification").input_value() == '{\n  "seconds": 0\n}'
+    page.get_by_label("When (cron)").fill("30 9 * *")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("five fields")
+    page.get_by_label("When (cron)").fill("30 9 * * 1-5")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url(f"**/schedules/{name}")
+    expect(page.locator(".lead")).to_have_text("At 09:30, Monday to Friday")
+
 
 def test_a_cron_text_is_explained_while_it_is_typed(browser: Browser, fleet: Any) -> None:
     page = browser.new_page(base_url=fleet.url)

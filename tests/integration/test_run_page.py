@@ -85,7 +85,12 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
     assert page.get_by_text("not shown in place").is_visible()
     page.goto(run_path)
     page.locator("#paper summary").click()
-    assert re.fullmatch(r"/api/artifacts/.+", page.locator("iframe.paper").get_attribute("src") or "")
+    paper = page.locator("iframe.paper")
+    assert re.fullmatch(r"/api/artifacts/.+", paper.get_attribute("src") or "")
+    paper.evaluate("frame => { frame.isTheSame = true; }")
+    keep(hand, "later.txt", b"more", "text/plain")
+    page.get_by_role("link", name="later.txt").wait_for()
+    assert paper.evaluate("frame => frame.isTheSame"), "whoever reads keeps the place"
     answers = [hand.client.get(f"/api/runs/{hand.claim.run_id}/artifacts").json()["items"]]
     for each in answers[0]:
         sent = hand.client.get(f"/api/artifacts/{each['id']}", follow_redirects=True)

@@ -47,6 +47,25 @@ function keepTicks(fresh) {
   fresh.querySelectorAll(".pick input").forEach((each) => { each.checked = ticked.has(each.value); });
 }
 
+// A paper that somebody reads keeps its place: a frame that is moved, even for a moment, begins anew.
+function swap(fresh) {
+  const framed = new Map([...main.children].filter((each) => each.querySelector("iframe")).map((each) => [each.outerHTML, each]));
+  const staying = new Map();
+  for (const each of [...fresh.children]) {
+    const there = framed.get(each.outerHTML);
+    if (!there || staying.has(there)) continue;
+    staying.set(there, document.createComment("stays"));
+    each.replaceWith(staying.get(there));
+  }
+  keepForms(fresh);
+  [...main.childNodes].forEach((each) => staying.has(each) || each.remove());
+  let place = main.firstChild;
+  for (const each of [...fresh.childNodes]) {
+    if (place && staying.get(place) === each) place = place.nextSibling;
+    else main.insertBefore([...staying.keys()].find((kept) => staying.get(kept) === each) ?? each, place);
+  }
+}
+
 // Says whether it looked: not while somebody works with what would be swapped.
 export async function refresh() {
   if (isBusy()) return false;
@@ -59,10 +78,8 @@ export async function refresh() {
   const known = new Map([...main.querySelectorAll("img")].map((each) => [each.getAttribute("src"), each]));
   fresh.querySelectorAll("img").forEach((each) => known.has(each.getAttribute("src")) && each.replaceWith(known.get(each.getAttribute("src"))));
   tellTimes(fresh);
-  if (fresh.innerHTML !== main.innerHTML) {
-    keepForms(fresh);
-    main.replaceChildren(...fresh.childNodes);
-  }
+  tellTimes(main);
+  if (fresh.innerHTML !== main.innerHTML) swap(fresh);
   main.dataset.refresh = fresh.dataset.refresh;
   main.dataset.topics = fresh.dataset.topics;
   return true;
