@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from events.catalog import (
     NodeCompleted,
@@ -85,15 +85,22 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
     assert page.get_by_text("not shown in place").is_visible()
     page.goto(run_path)
     page.locator("#paper summary").click()
-    paper = page.locator("iframe.paper")
-    assert re.fullmatch(r"/api/artifacts/.+", paper.get_attribute("src") or "")
-    paper.evaluate("frame => { frame.isTheSame = true; }")
-    keep(hand, "later.txt", b"more", "text/plain")
-    page.get_by_role("link", name="later.txt").wait_for()
-    assert paper.evaluate("frame => frame.isTheSame"), "whoever reads keeps the place"
+    assert re.fullmatch(r"/api/artifacts/.+", page.locator("iframe.paper").get_attribute("src") or "")
     answers = [hand.client.get(f"/api/runs/{hand.claim.run_id}/artifacts").json()["items"]]
     for each in answers[0]:
         sent = hand.client.get(f"/api/artifacts/{each['id']}", follow_redirects=True)
         is_safe = each["contentType"] == "application/pdf"
         kind = "inline" if is_safe else "attachment"
         assert sent.headers["content-disposition"].startswith(kind), each["name"]
+
+
+def test_whoever_reads_a_paper_keeps_the_place_when_the_page_changes(browser: Browser, hand: Any) -> None:
+    keep(hand, "paper.pdf", PDF, "application/pdf")
+    page = browser.new_page(base_url=str(hand.client.base_url))
+    page.goto(f"/runs/{hand.claim.run_id}")
+    paper = page.locator("iframe.paper")
+    paper.evaluate("frame => { frame.isTheSame = true; frame.closest('details').open = true; }")
+    keep(hand, "later.txt", b"more", "text/plain")
+    page.get_by_role("link", name="later.txt").wait_for()
+    assert paper.evaluate("frame => frame.isTheSame && frame.closest('details').open")
+    page.close()
