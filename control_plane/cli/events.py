@@ -11,7 +11,7 @@ from control_plane.cli.client import EXIT_WRONG_USE, client, fail
 from control_plane.cli.following import Changed, Follower, Happened, Log, Silence
 from control_plane.cli.naming import RUN, RunName, find
 from control_plane.cli.nouns import noun
-from control_plane.cli.output import AsJson, clean, is_terminal, print_json_line
+from control_plane.cli.output import AsJson, clean, is_terminal, print_json_line, tell
 
 app = noun("events")
 
@@ -48,7 +48,18 @@ def tail(
 ) -> None:
     """Print the latest events of a run; with -f, also those to come."""
     wanted = None if kind is None else kind if kind.startswith("ai.") else f"ai.{kind}"
+    if wanted is not None:
+        _doubt(wanted)
     show(run, kind=wanted, level=level, follow=follow, lines=lines, printer=_printer(as_json, event_line))
+
+
+def _doubt(kind: str) -> None:
+    """Say that a type is not known here; a newer control plane may know it."""
+    from events.catalog import TYPES
+
+    if kind not in TYPES:
+        known = ", ".join(sorted(name.removeprefix("ai.") for name in TYPES))
+        tell(f"--type: no event that is known here is a {kind.removeprefix('ai.')!r}; known: {known}")
 
 
 def show(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse
@@ -42,6 +43,10 @@ class BulkForm(BaseModel):
     def filters(self) -> dict[str, str]:
         return {name: value for name in FILTERS if (value := getattr(self, name))}
 
+    def back(self) -> str:
+        """Return the address of the list from which it was sent."""
+        return f"/runs?{urlencode(self.filters())}" if self.filters() else "/runs"
+
     def body(self) -> BulkBody:
         """Return the same as the API takes it. Raises `Unfit`."""
         wanted: dict[str, Any] = {"action": self.action}
@@ -68,7 +73,7 @@ class BulkPages:
         try:
             body = form.body()
         except Unfit as unfit:
-            return await self.site.problem(422, str(unfit), back="/runs")
+            return await self.site.problem(422, str(unfit), back=form.back())
         asked_at = deps.reading.clock.now()
         part = await self._part(body, asked_at)
         return await self.site.show(
@@ -90,7 +95,7 @@ class BulkPages:
         try:
             body = form.body()
         except Unfit as unfit:
-            return await self.site.problem(422, str(unfit), back="/runs")
+            return await self.site.problem(422, str(unfit), back=form.back())
         name = body.name or deps.submitter.ids.ulid()
         asked_at = body.asked_at or deps.reading.clock.now()
         part = await self._part(body, asked_at)

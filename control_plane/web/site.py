@@ -33,6 +33,7 @@ from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_
 from events.runs import RUN_KINDS, STAGES
 
 HERE: Final = Path(__file__).resolve().parent
+HOUR: Final = timedelta(hours=1)
 FAILED_LATELY: Final = timedelta(days=1)
 CURVES_SHOWN: Final = 12
 NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
@@ -113,12 +114,16 @@ class Site:
         overview = await self.deps.reading.overview()
         why = await class_reasons(self.deps.reading, [each["classKey"] for each in overview["queue"]])
         since = timestamp(self.deps.reading.clock.now() - FAILED_LATELY)
+        today = await self.deps.accounts.today()
+        hours = (self.deps.reading.clock.now() - today.start) / HOUR
         failures = [each for each in overview["recentFailures"] if (each["finishedAt"] or "") >= since]
         return await self.show(
             "home.html",
             live=live,
             overview=overview,
-            today=await self.deps.accounts.today(),
+            today=today,
+            # of the first hour nothing can be told yet
+            an_hour=today.finished / hours if hours >= 1 else None,
             failures=failures,
             runs=recent["items"],
             why=why,

@@ -189,5 +189,7 @@ def test_a_log_is_followed_without_gap_or_repetition_and_steers_no_terminal(
         within(fleet.url, "events", "tail", run_id, "-n", "50", "--json").stdout.splitlines()[0]
     )
     assert told["data"]["message"] == hostile
+    slip = within(fleet.url, "events", "tail", run_id, "--type", "run.lgo")
+    assert (slip.stdout, "known: " in slip.stderr) == ("", True)
     wrong = within(fleet.url, "runs", "logs", run_id, "--level", "loud")
     assert (wrong.returncode, "debug, info, warn, error" in wrong.stderr) == (2, True)

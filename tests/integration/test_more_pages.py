@@ -323,8 +323,10 @@ def test_all_that_match_are_canceled_and_no_other(page: Page, fleet: Any, name: 
     page.get_by_role("button", name="Cancel 3 runs").click()
     expect(page.locator("h1")).to_have_text("3 cancelled")
     assert fleet.run(late)["status"] == fleet.run(other)["status"] == "QUEUED"
-    page.goto("/runs/bulk?action=cancel")
+    page.goto("/runs/bulk?action=cancel&status=QUEUED")
     expect(page.locator("main")).to_contain_text("No run is ticked")
+    back = page.get_by_role("link", name="Back to where you were")
+    expect(back).to_have_attribute("href", "/runs?status=QUEUED")
 
 
 def test_a_tick_stays_while_the_rows_change(browser: Browser, fleet: Any, name: str) -> None:
