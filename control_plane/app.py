@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI, Request
-from starlette.responses import Response
+from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, watcher
 from control_plane.answer_count import AnswerCount
@@ -28,7 +26,6 @@ from control_plane.api import (
     schedules,
     stream,
 )
-from control_plane.auth import require
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
 from control_plane.loops import run_every
@@ -40,18 +37,11 @@ from control_plane.web import (
     number_pages,
     pod_pages,
     schedule_pages,
+    sign_in_pages,
     steering,
     views,
 )
 from control_plane.web.site import HERE, Pages, Site
-
-
-class GuardedFiles(StaticFiles):
-    """Files for those who may read, like every route."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        await require("read")(Request(scope))
-        return await super().get_response(path, scope)
 
 
 def create_app(deps: Deps) -> FastAPI:
@@ -93,6 +83,7 @@ def create_app(deps: Deps) -> FastAPI:
     for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, keys, audit, stream):
         app.include_router(noun.router(deps))
     site = Site(deps, pages)
+    app.include_router(sign_in_pages.router(site, deps.authenticator))
     app.include_router(bulk_pages.router(site))
     app.include_router(compare_pages.router(site))
     app.include_router(views.router(site))
@@ -101,7 +92,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(schedule_pages.router(site))
     app.include_router(number_pages.router(site))
     app.include_router(pod_pages.router(site))
-    app.mount("/static", GuardedFiles(directory=HERE / "static"))
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(_: runs.MayRead) -> dict[str, object]:

@@ -6,10 +6,9 @@ host and come from no foreign page: else any web page could steer the fleet thro
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -18,28 +17,43 @@ from fastapi import Request
 
 from control_plane.config import LOOPBACK
 from control_plane.key_ring import KeyRing, Unauthorized
-from control_plane.keys import ALL, Scope
+from control_plane.keys import ALL, Scope, digest
+from control_plane.sign_in import Session, SignIn, is_brought_back
+from control_plane.throttle import Throttle
 from events.errors import Rejected
 
 ADMITTED: Final = "admitted"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+FORM_FIELD: Final = "form_token"
+FORM_HEADER: Final = "Podfleet-Form-Token"
+FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
 
 class Forbidden(Rejected):
     """The request may not be made by this principal, or not from this place."""
 
 
+class Throttled(Rejected):
+    """Too many wrong keys came from one address."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("throttled", "too many wrong keys from this address; wait a moment")
+        self.retry_after_s = wait_s
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """A name for the records, what it may do, and the id of the key that says so, where it is a stored one.
 
-    Behind one that `is_shared` may be anybody: who acts has to say their name.
+    Behind one that `is_shared` may be anybody: who acts has to say their name. A signed-in browser's has a
+    `form_token`, which each of its forms brings back.
     """
 
     name: str
     scopes: frozenset[Scope]
     key_id: str | None = None
     is_shared: bool = False
+    form_token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +66,15 @@ class Admitted:
     parameters: Mapping[str, str]
 
 
+# Who asked what is being answered: for the pages, whose forms and corners depend on it.
+ASKER: Final[ContextVar[Principal | None]] = ContextVar("asker", default=None)
+
+
 class Authenticator(Protocol):
     """Tells who sent a request."""
 
-    async def identify(self, method: str, headers: Mapping[str, str]) -> Principal:
-        """Return the sender. Raises `Unauthorized`, `Forbidden`."""
+    async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
+        """Return the sender, whose connection comes from `address`. Raises `Unauthorized`, `Forbidden`."""
         ...
 
     async def is_open(self) -> bool:
@@ -70,11 +88,11 @@ class Keyless:
 
     anywhere: bool = False
 
-    async def identify(self, method: str, headers: Mapping[str, str]) -> Principal:
+    async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
         if not self.anywhere and _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
             message = "without a key this server answers to 127.0.0.1 and localhost only"
             raise Forbidden("foreign_host", message)
-        _refuse_foreign_pages(method, headers)
+        refuse_foreign_pages(method, headers)
         return Principal("anybody" if self.anywhere else "loopback", ALL, is_shared=True)
 
     async def is_open(self) -> bool:
@@ -83,39 +101,58 @@ class Keyless:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Knows the stored keys, and the one of the environment, which may do everything.
+    """Knows the stored keys, the environment's, which may do everything, and the sessions of browsers.
 
-    A key is a bearer token, or the password of a browser's sign-in. Who offers none is judged by `keyless`,
-    as long as there is one and, unless it `stays`, no key that may do everything.
+    Who offers neither key nor session is judged by `keyless`, as long as there is one and, unless it `stays`,
+    no key that may do everything.
     """
 
     ring: KeyRing
+    sign_in: SignIn
+    failures: Throttle
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
     stays: bool = False
 
-    async def identify(self, method: str, headers: Mapping[str, str]) -> Principal:
+    async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        match scheme.lower():
-            case "bearer":
-                return await self._owner(credentials.strip())
-            case "basic":
-                _refuse_foreign_pages(method, headers)
-                return await self._owner(_password(credentials))
-            case "" if self.keyless is not None and await self.is_open():
-                return await self.keyless.identify(method, headers)
-        raise Unauthorized("no_key", "send a key as `Authorization: Bearer <PODFLEET_API_KEY>`")
+        if scheme:
+            if scheme.lower() != "bearer":
+                raise _no_key()
+            return await self.owner(credentials.strip(), address)
+        session = await self.sign_in.session(headers.get("cookie", ""))
+        if session is not None:
+            refuse_foreign_pages(method, headers)
+            return await self._signed_in(session)
+        if self.keyless is not None and await self.is_open():
+            return await self.keyless.identify(method, headers)
+        raise _no_key()
 
     async def is_open(self) -> bool:
         if self.keyless is None:
             return False
         return self.stays or (self.root is None and not await self.ring.has_admin())
 
-    async def _owner(self, offered: str) -> Principal:
+    async def owner(self, offered: str, address: str = "") -> Principal:
+        """Return whose key this is. Raises `Unauthorized`, or `Throttled` where wrong ones come too often."""
         if self.root is not None and hmac.compare_digest(offered.encode(), self.root.encode()):
             return Principal("root", ALL)
-        key = await self.ring.whose(offered)
+        try:
+            key = await self.ring.whose(offered)
+        except Unauthorized:
+            # A right key is never slowed down by the wrong ones of a neighbour at the same address.
+            if wait_s := self.failures.wait_s(address):
+                raise Throttled(wait_s) from None
+            raise
         return Principal(key.name, key.scopes, key.id)
+
+    async def _signed_in(self, session: Session) -> Principal:
+        if session.key_id is None:
+            if self.root is None or not hmac.compare_digest(digest(self.root), session.key_hash):
+                raise Unauthorized("session_over", "you were signed out; sign in again")
+            return Principal("root", ALL, form_token=session.form_token)
+        key = await self.ring.same(session.key_id, session.key_hash)
+        return Principal(key.name, key.scopes, key.id, form_token=session.form_token)
 
 
 def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
@@ -138,16 +175,31 @@ async def is_still_admitted(request: Request, scope: Scope) -> bool:
 
 async def _admitted(request: Request, scope: Scope) -> Principal:
     authenticator: Authenticator = request.app.state.authenticator
-    found = await authenticator.identify(request.method, request.headers)
+    address = request.client.host if request.client else ""
+    found = await authenticator.identify(request.method, request.headers, address)
+    ASKER.set(found)
     route = getattr(request.scope.get("route"), "path", request.url.path)
     asked = Admitted(found, scope, route, request.path_params)
     setattr(request.state, ADMITTED, asked)
     if scope not in found.scopes:
         raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
+    if found.form_token is not None and request.method not in SAFE_METHODS:
+        await _require_form_token(request, found.form_token)
     return found
 
 
-def _refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
+async def _require_form_token(request: Request, token: str) -> None:
+    """Refuse an order of a signed-in browser that comes from no page of ours. Raises `Forbidden`."""
+    offered: object = request.headers.get(FORM_HEADER)
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if offered is None and media in FORMS:
+        offered = (await request.form()).get(FORM_FIELD)
+    if not is_brought_back(token, offered if isinstance(offered, str) else None):
+        raise Forbidden("foreign_form", "this form is of another session; load its page again, and repeat")
+
+
+def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
+    """Refuse an order that a page of another site gives through a browser. Raises `Forbidden`."""
     if method in SAFE_METHODS:
         return
     origin = headers.get("origin")
@@ -171,8 +223,5 @@ def _netloc_of(origin: str) -> str | None:
         return None
 
 
-def _password(credentials: str) -> str:
-    try:
-        return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise Unauthorized("bad_key", "the Authorization header is garbled") from error
+def _no_key() -> Unauthorized:
+    return Unauthorized("no_key", "send a key as `Authorization: Bearer <PODFLEET_API_KEY>`")

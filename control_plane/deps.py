@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from control_plane.agenda import Agenda
-from control_plane.auth import Authenticator, Keyed, Keyless
+from control_plane.auth import Keyed, Keyless
 from control_plane.blobs import Blobs, open_blobs
 from control_plane.bulk import Bulk
 from control_plane.catch_up import CatchUp
@@ -22,6 +23,7 @@ from control_plane.reading import Reading
 from control_plane.reporter import Reporter
 from control_plane.rescuer import Rescuer
 from control_plane.scheduler import Scheduler
+from control_plane.sign_in import SignIn
 from control_plane.spec_sweeper import SpecSweeper
 from control_plane.store.changes import Changes
 from control_plane.store.database import Database
@@ -34,12 +36,18 @@ from control_plane.store.pods import Pods
 from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
 from control_plane.store.schedules import Schedules
+from control_plane.store.sessions import Sessions
 from control_plane.store.submissions import Submissions
 from control_plane.store.trail import Trail
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
+from control_plane.throttle import Throttle
 from control_plane.watcher import Watcher
 from events.clock import Clock, Ids
+
+# Wrong keys from one address: so many at once, then one in so many seconds.
+FAILURES_BURST: Final = 20
+FAILURE_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,7 @@ class Deps:
     db: Database
     runs: Runs
     blobs: Blobs
-    authenticator: Authenticator
+    authenticator: Keyed
     key_ring: KeyRing
     trail: Trail
     clock: Clock
@@ -88,7 +96,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         db=db,
         runs=runs,
         blobs=open_blobs(settings.storage),
-        authenticator=authenticator(settings, ring),
+        authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
         trail=Trail(db),
         clock=clock,
@@ -111,9 +119,17 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     )
 
 
-def authenticator(settings: Settings, ring: KeyRing) -> Authenticator:
-    """Return who tells senders apart: keys, and without one the trust that the settings give."""
+def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
+    """Return who tells senders apart: keys, sessions, and without one the trust that the settings give."""
     if settings.trust == "everybody":
-        return Keyed(ring, settings.api_key, Keyless(anywhere=True), stays=True)
-    keyless = Keyless() if settings.is_loopback else None
-    return Keyed(ring, settings.api_key, keyless, stays=settings.trust == "loopback")
+        keyless: Keyless | None = Keyless(anywhere=True)
+    else:
+        keyless = Keyless() if settings.is_loopback else None
+    return Keyed(
+        ring,
+        SignIn(Sessions(db), ring, clock, ids),
+        Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
+        settings.api_key,
+        keyless,
+        stays=settings.trust != "none",
+    )

@@ -124,12 +124,16 @@ class KeyRing:
         kept = key.hash if key is not None else digest("")
         if not hmac.compare_digest(digest(text), kept) or key is None:
             raise Unauthorized("bad_key", "this key is not valid here")
-        now = self.clock.now()
-        if not key.is_open(now):
-            state = "has expired" if key.revoked_at is None else "is revoked"
-            raise Unauthorized("key_over", f"key {key.id} ({key.name}) {state}")
-        await self._note_use(key.id, now)
-        return key
+        opened = self._opened(key)
+        await self._note_use(key.id, self.clock.now())
+        return opened
+
+    async def same(self, key_id: str, key_hash: str) -> Key:
+        """Return the key of this id, if it is still the one of this hash, and open. Raises `Unauthorized`."""
+        key = await self._known(key_id)
+        if key is None or not hmac.compare_digest(key.hash, key_hash):
+            raise Unauthorized("bad_key", "this key is not valid here")
+        return self._opened(key)
 
     async def has_admin(self) -> bool:
         """Say whether a key that may do everything was ever made; believed as long as a key is.
@@ -140,6 +144,12 @@ class KeyRing:
         if self._admin is None or now_s - self._admin[0] > BELIEVED_S:
             self._admin = (now_s, await self.store.has_any("admin"))
         return self._admin[1]
+
+    def _opened(self, key: Key) -> Key:
+        if not key.is_open(self.clock.now()):
+            state = "has expired" if key.revoked_at is None else "is revoked"
+            raise Unauthorized("key_over", f"key {key.id} ({key.name}) {state}")
+        return key
 
     async def _known(self, key_id: str) -> Key | None:
         now_s = self.clock.monotonic_s()

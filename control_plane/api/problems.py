@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from typing import Any, Final, Protocol
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from control_plane.api.ingest import UnsupportedMedia
-from control_plane.auth import Forbidden
+from control_plane.auth import Forbidden, Throttled
 from control_plane.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from control_plane.key_ring import Unauthorized
 from events.codec import TooLarge
@@ -25,6 +26,7 @@ RETRY_AFTER_S: Final = 2
 # The first row that fits gives the status; rows go from the special to the general.
 STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
     (Unauthorized, 401),
+    (Throttled, 429),
     (Forbidden, 403),
     (NotFound, 404),
     (SlowBody, 408),
@@ -57,11 +59,15 @@ def problem(
     """Return a problem document."""
     body = {"type": "about:blank", "status": status, "code": code, "detail": detail, **more}
     headers = {}
-    if status == 503:
+    if status in (429, 503):
         headers["Retry-After"] = str(max(1, round(retry_after_s)))
     if status == 401:
-        headers["WWW-Authenticate"] = 'Basic realm="podfleet", charset="UTF-8"'
+        headers["WWW-Authenticate"] = 'Bearer realm="podfleet"'
     return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+def _place(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
 def status_of(error: PodfleetError) -> int:
@@ -88,7 +94,9 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
         more: dict[str, Any] = {}
         if isinstance(error, TooLarge):
             more = {"limit": error.limit, "maximum": error.maximum}
-        if isinstance(error, Transient) and error.retry_after_s is not None:
+        if isinstance(error, Unauthorized) and wants_page(request) and request.method == "GET":
+            return RedirectResponse(f"/signin?{urlencode({'to': _place(request)})}", 303)
+        if isinstance(error, Transient | Throttled) and error.retry_after_s is not None:
             more = {"retry_after_s": error.retry_after_s}
         return answer(request, problem(status_of(error), error.code, error.message, **more), error.message)
 

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
 from control_plane.api.runs import Filters, LogFilters, Page, RunsView
+from control_plane.auth import ASKER, FORM_FIELD
 from control_plane.decisions import NOTE_CHARS_MAX
 from control_plane.deps import Deps
 from control_plane.explainer import class_reasons, explanation
@@ -56,6 +58,8 @@ class Pages:
         self._templates.globals |= {
             "all_columns": columns.COLUMNS,
             "usual_columns": columns.USUAL,
+            "form_token": form_token,
+            "signed_in": signed_in,
             "between": formatting.between,
             "line_chars_max": formatting.LINE_SHOWN_CHARS,
             "next_steps": formatting.NEXT_STEPS,
@@ -84,6 +88,20 @@ class Pages:
             **{"waiting": 0, "back": None, "live": NOT_LIVE, **values}
         )
         return HTMLResponse(html, code, self._headers)
+
+
+def form_token() -> Markup:
+    """Return what every form that changes anything has to bring back, for a browser that is signed in."""
+    asker = ASKER.get()
+    if asker is None or asker.form_token is None:
+        return Markup()
+    return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, asker.form_token)
+
+
+def signed_in() -> str | None:
+    """Return the name of whoever is signed in with this browser."""
+    asker = ASKER.get()
+    return None if asker is None or asker.form_token is None else asker.name
 
 
 @dataclass(frozen=True, slots=True)

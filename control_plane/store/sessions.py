@@ -1,0 +1,29 @@
+"""Queries on the sessions of browsers; each is gone when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from control_plane.store.database import Database, Document, answers
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Sessions by the digest of what the browser's cookie holds."""
+
+    db: Database
+
+    @answers()
+    async def create(self, document: Document) -> None:
+        """Store a new session."""
+        await self.db.sessions.insert_one(document)
+
+    @answers()
+    async def find(self, session_id: str) -> Document | None:
+        """Return one session."""
+        return await self.db.sessions.find_one({"_id": session_id})
+
+    @answers()
+    async def remove(self, session_id: str) -> None:
+        """End a session, if there is one."""
+        await self.db.sessions.delete_one({"_id": session_id})

@@ -1,0 +1,83 @@
+"""Sign in and out: a form that takes a key, and gives the browser a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import RedirectResponse, Response
+
+from control_plane.auth import Keyed, refuse_foreign_pages
+from control_plane.config import LOOPBACK
+from control_plane.key_ring import Unauthorized
+from control_plane.sign_in import COOKIE, SESSION_LIFE
+from control_plane.web.site import Site
+
+SEE_OTHER: Final = 303
+PLACE_CHARS_MAX: Final = 2_000
+KEY_CHARS_MAX: Final = 500
+
+Place = Annotated[str, Form(max_length=PLACE_CHARS_MAX)]
+KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
+
+
+def router(site: Site, keyed: Keyed) -> APIRouter:
+    """Return the routes that a stranger may ask for."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/signin")
+    async def form(request: Request, to: str = "/") -> Response:
+        return shown(request, to, None)
+
+    @routes.post("/signin")
+    async def sign_in(request: Request, key: KeyText = "", to: Place = "/") -> Response:
+        refuse_foreign_pages(request.method, request.headers)
+        try:
+            owner = await keyed.owner(key.strip(), _address(request))
+        except Unauthorized as error:
+            return shown(request, to, error.message)
+        secret = await keyed.sign_in.begin(key.strip(), owner.key_id)
+        answer = RedirectResponse(own_path(to), SEE_OTHER)
+        answer.set_cookie(
+            COOKIE,
+            secret,
+            max_age=int(SESSION_LIFE.total_seconds()),
+            path="/",
+            secure=True,
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    @routes.post("/signout")
+    async def sign_out(request: Request) -> Response:
+        refuse_foreign_pages(request.method, request.headers)
+        await keyed.sign_in.end(request.headers.get("cookie", ""))
+        answer = RedirectResponse("/signin", SEE_OTHER)
+        answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return answer
+
+    def shown(request: Request, to: str, problem: str | None) -> Response:
+        is_plain = request.url.scheme == "http" and request.url.hostname not in LOOPBACK
+        return site.pages.page(
+            "signin.html", 401 if problem else 200, to=own_path(to), problem=problem, is_plain=is_plain
+        )
+
+    return routes
+
+
+def own_path(place: str) -> str:
+    """Return the place where it is a path of ours, else the first page: nobody is sent to another site."""
+    is_ours = place.startswith("/") and not place.startswith(("//", "/\\")) and place.isprintable()
+    if not is_ours or "\\" in place:
+        return "/"
+    try:
+        parts = urlsplit(place)
+    except ValueError:
+        return "/"
+    return "/" if parts.scheme or parts.netloc else place
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
