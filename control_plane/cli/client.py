@@ -106,6 +106,8 @@ class Client:
         after: str | None = None
         for _ in range(PAGES_MAX):
             page = self.get(path, **{"limit": PAGE, **parameters, "after": after})
+            if not {"items", "next"} <= page.keys():
+                fail(self._foreign(), EXIT_UNREACHABLE)
             yield from page["items"]
             after = page["next"]
             if after is None:
@@ -196,7 +198,7 @@ class Client:
             answer = response.json() if response.content or response.is_error else {}
         except ValueError as error:
             raise Unreachable(self._foreign()) from error
-        if not isinstance(answer, dict):
+        if not isinstance(answer, dict) or not is_list(answer.get("items", [])):
             raise Unreachable(self._foreign())
         return answer
 
@@ -217,10 +219,19 @@ class Client:
         return f"what answers at {self.url} is no control plane; CONTROL_PLANE_URL says where to look"
 
 
+def is_list(items: object) -> bool:
+    """Say whether an answer's items are what every list of the API holds."""
+    return isinstance(items, list) and all(isinstance(each, dict) for each in items)
+
+
 def client() -> Client:
     """Return the control plane that the environment names."""
     from control_plane.embedded.config import environment
 
     variables = environment(Path.cwd())
     url = variables.get("CONTROL_PLANE_URL") or URL_DEFAULT
+    try:
+        urlsplit(url)
+    except ValueError as error:
+        fail(f"CONTROL_PLANE_URL is {url!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
     return Client(url.rstrip("/"), variables.get("PODFLEET_API_KEY"))

@@ -72,12 +72,11 @@ def show(
     as_json: AsJson = False, everything: bool = typer.Option(False, "--all", help="Also what is not set.")
 ) -> None:
     """Show every setting with where it comes from; secrets are masked."""
-    from dotenv import dotenv_values
+    from control_plane.embedded.config import written
 
     folder = Path.cwd()
     file = folder / ".env"
-    written = {name: value for name, value in dotenv_values(file).items() if value}
-    rows = settings(os.environ, written, str(file))
+    rows = settings(os.environ, written(file), str(file))
     shown = [row for row in rows if everything or row["from"] != "–"]
     print_items(shown, COLUMNS, as_json=as_json)
     if is_terminal() and not as_json:

@@ -152,6 +152,8 @@ def control_plane(variables: Variables) -> Iterator[Finding]:
         http = asked.http()
         ready = http.get("/readyz", timeout=PATIENCE_S)
         states = ready.json()
+        if not isinstance(states, dict):
+            raise ValueError("no control plane answers so")
         allowed = http.get("/api/runs", params={"limit": 1}, timeout=PATIENCE_S)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         then = "start one with `podfleet up`, or set CONTROL_PLANE_URL"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from control_plane.cli.nouns import HELP_NAMES, Nouns
+from control_plane.cli.output import clean_lines
+from events.errors import ConfigError
 
 app = typer.Typer(
     cls=Nouns,
@@ -66,8 +69,17 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    app(prog_name="podfleet")
+    """Run the command line; what no command could foresee ends it in words too."""
+    try:
+        app(prog_name="podfleet")
+    except ConfigError as error:
+        end, said = 2, error.message
+    except OSError as error:  # as where the disk is full on which the output goes
+        end, said = 1, str(error)
+    else:
+        return
+    print(clean_lines(said), file=sys.stderr)
+    sys.exit(end)
 
 
 def _say(line: str) -> None:

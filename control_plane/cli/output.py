@@ -50,7 +50,7 @@ def clean_lines(text: object) -> str:
 
 def is_terminal() -> bool:
     """Say whether a person looks at what is printed."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()  # None: it was closed before we began
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,22 @@ from typing import Final
 
 from dotenv import dotenv_values
 
+from events.errors import ConfigError
+
 DOTENV: Final = ".env"
 
 
 def environment(directory: Path) -> dict[str, str]:
     """Return the variables for the stack: those of `.env` in `directory`, overruled by the real ones.
 
-    A variable that is empty in `.env` counts as not set.
+    A variable that is empty in `.env` counts as not set. Raises `ConfigError`.
     """
-    written = {name: value for name, value in dotenv_values(directory / DOTENV).items() if value}
-    return {**written, **os.environ}
+    return {**written(directory / DOTENV), **os.environ}
+
+
+def written(file: Path) -> dict[str, str]:
+    """Return the variables that have a value in a file, none where there is no file. Raises `ConfigError`."""
+    try:
+        return {name: value for name, value in dotenv_values(file).items() if value}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{file} cannot be read: {error}"]) from error

@@ -6,7 +6,7 @@ import httpx
 import pytest
 import typer
 
-from control_plane.cli.client import EXIT_FAILED, Client
+from control_plane.cli.client import EXIT_FAILED, EXIT_UNREACHABLE, Client
 
 
 def answering(status: int, body: object) -> Client:
@@ -25,3 +25,13 @@ def test_what_is_not_there_is_still_refused(capsys: pytest.CaptureFixture[str]) 
         answering(404, {"code": "unknown_run", "detail": "there is no run 'ID'"}).get_if_known("/x")
     assert ended.value.exit_code == EXIT_FAILED
     assert "there is no run 'ID'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("body", [None, [], "x", {"items": "abc"}, {"items": [1]}, {"items": None}])
+def test_what_no_control_plane_answers_ends_the_command_in_words(
+    body: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        list(answering(200, body).items("/api/runs"))
+    assert ended.value.exit_code == EXIT_UNREACHABLE
+    assert "is no control plane" in capsys.readouterr().err
