@@ -22,9 +22,9 @@ STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
 
 @app.command()
 def verify(
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="also replay every log and compare")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
-    run: Annotated[str | None, typer.Option(help="look at this run only")] = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Also replay every log, and compare.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    run: Annotated[str | None, typer.Option(help="Look at this run only.")] = None,
 ) -> None:
     """Audit a database, which may be in use: reads only; 1 when something is wrong."""
     import asyncio
