@@ -7,7 +7,7 @@ is read again; what spans several runs is looked at twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -50,6 +50,10 @@ class Objects(Protocol):
         ...
 
 
+def _unheard(_: str) -> None:
+    """Tell nobody which run is looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Auditor:
     """Audits runs one by one, and what spans them; without `objects` no artifact's bytes are read.
@@ -61,10 +65,12 @@ class Auditor:
     reads: AuditReads
     objects: Objects | None = None
     patience_s: float = 0.0
+    on_run: Callable[[str], None] = _unheard
 
     async def audit(self, *, rebuilds: bool, only: str | None = None) -> AsyncIterator[Finding]:
         """Yield every finding: of each run in id order, or of one; then of the fleet."""
         async for collection, run_id in self.reads.run_ids(only):
+            self.on_run(run_id)
             for finding in await self.examine(collection, run_id, rebuilds=rebuilds):
                 yield finding
             for finding in await self._check_objects(run_id):

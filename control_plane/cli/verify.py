@@ -55,11 +55,12 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
     has_storage = all(variables.get(name) for name in STORAGE)
     client = database.connect(url)
     counts: Counter[str] = Counter()
+    looked_at: Counter[str] = Counter()
     runs: set[str] = set()
     try:
         reads = AuditReads(database.database(client, url))
         objects = open_blobs(read_storage(variables)) if has_storage else None
-        auditor = Auditor(reads, objects, PATIENCE_S)
+        auditor = Auditor(reads, objects, PATIENCE_S, lambda _: looked_at.update(["runs"]))
         if run is not None and await reads.collection_of(run) is None:
             fail(f"there is no run {run}", EXIT_FAILED)
         async for finding in auditor.audit(rebuilds=rebuild, only=run):
@@ -74,7 +75,8 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
         print(f"artifacts in storage were not checked: {missing} not set", file=sys.stderr)
     total = sum(counts.values())
     each = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    print(f"{total} findings in {len(runs)} runs" + (f": {each}" if each else ""), file=sys.stderr)
+    where = f"in {len(runs)} of {looked_at['runs']} runs: {each}" if each else f"in {looked_at['runs']} runs"
+    print(f"{total} findings {where}", file=sys.stderr)
     return total
 
 

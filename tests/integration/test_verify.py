@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -364,7 +365,7 @@ def test_a_healthy_fleet_at_work_has_no_finding_and_is_not_touched(ward: Ward) -
     for options in ((), ("--rebuild",), ("--rebuild", "--run", ward.runs["completed"])):
         done = ward.verify(*options)
         assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
-        assert "0 findings" in done.stderr
+        assert re.search(r"0 findings in [1-9]\d* runs", done.stderr), done.stderr
     told = ward.verify("--rebuild", storage=False)
     assert (told.returncode, "MINIO_ENDPOINT" in told.stderr) == (0, True), told.stderr
     assert snapshot(ward.db) == before
