@@ -40,6 +40,7 @@ FAILED_LATELY: Final = timedelta(days=1)
 CURVES_SHOWN: Final = 12
 NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
 REVIEWS_LIMIT: Final = 10
+RUNS_FOLLOWED: Final = 30  # each by itself
 NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
 
 
@@ -279,12 +280,16 @@ class Site:
         since = self.live().since
         found = await self.deps.reading.hypothesis(hypothesis_id)
         requests = [found["ideation"]["requestId"]] if found["ideation"] else []
-        of_runs = [f"run/{each}" for each in (*requests, *(run["id"] for run in found["runs"]))]
+        topics = (
+            f"hypothesis/{hypothesis_id}",
+            *(f"run/{each}" for each in requests),
+            *topics_of(found["runs"]),
+        )
         index = found["ideaIndex"]
         return await self.show(
             "hypothesis.html",
             code if problems else 200,
-            live=Live((f"hypothesis/{hypothesis_id}", *of_runs), since),
+            live=Live(topics, since),
             hypothesis=found,
             form=form or LaunchForm(idea_index="" if index is None else str(index)),
             problems=problems,
@@ -337,6 +342,15 @@ def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
     for node in nodes:
         stages.setdefault(node["stage"], []).append(node)
     return stages
+
+
+def topics_of(runs: Sequence[Json]) -> Sequence[str]:
+    """Return what a list of runs listens to: those that may still change, or all where those are many.
+
+    The tabs of a browser share one stream, and its address has to hold the topics of all.
+    """
+    moving = [f"run/{run['id']}" for run in runs if Status(run["status"]) not in FINAL]
+    return moving if len(moving) <= RUNS_FOLLOWED else ("runs",)
 
 
 def _allows(status: Status, cause: Cause) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from control_plane.web import formatting
-from control_plane.web.site import Pages
+from control_plane.web.live import TOPICS_MAX
+from control_plane.web.site import Pages, topics_of
 from events.lifecycle import Status
 
 
@@ -49,6 +50,12 @@ def test_one_event_cannot_make_a_page_heavy() -> None:
     row = Pages("http://storage").piece("event_row", event)
     assert "118,000 more characters" in row
     assert len(row) < 200_000
+
+
+def test_eight_tabs_of_long_lists_fit_into_one_stream() -> None:
+    runs = [{"id": f"R{number}", "status": "QUEUED" if number else "FAILED"} for number in range(200)]
+    assert topics_of(runs[:3]) == ["run/R1", "run/R2"], "what is over does not change"
+    assert 8 * (max(len(topics_of(runs[:count])) for count in range(200)) + 2) <= TOPICS_MAX
 
 
 def test_a_count_that_reached_its_limit_says_that_there_may_be_more() -> None:
