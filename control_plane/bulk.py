@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, Literal
 
 from control_plane import paging
@@ -73,7 +73,7 @@ class Bulk:
         for _ in range(PAGES_MAX):
             size = min(paging.LIMIT_MAX, limit - len(runs))
             page = await self.reads.page(conditions, search, key, size)
-            runs += [run for run in page.documents if _utc(run["createdAt"]) <= asked_at]
+            runs += [run for run in page.documents if run["createdAt"] <= asked_at]
             key = None if page.stopped_at is None else list(page.stopped_at)
             if key is None or len(runs) >= limit:
                 break
@@ -109,7 +109,3 @@ def counted(results: Sequence[Result]) -> dict[str, int]:
     """Return how many runs came to each outcome."""
     counts = Counter(each.outcome for each in results)
     return {outcome: counts[outcome] for outcome in ("done", "already", "refused", "unknown")}
-
-
-def _utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from control_plane.api.models import Body, Moment, ShortText, Storable
 from control_plane.api.runs import MaySubmit
-from control_plane.bulk import NAME_CHARS_MAX, PART_MAX, Action, Part, counted
+from control_plane.bulk import NAME_CHARS_MAX, PART_MAX, Action, Bulk, Part, counted
 from control_plane.deps import Deps
 from control_plane.reading import RunFilters
 
@@ -52,6 +52,14 @@ class BulkBody(Body):
         return self
 
 
+async def part_of(bulk: Bulk, body: BulkBody, asked_at: datetime, after: str | None) -> Part:
+    """Return the runs that are named, or the next that matched at `asked_at`, behind the cursor `after`."""
+    if body.ids is not None:
+        return await bulk.named(body.ids)
+    assert body.filters is not None, "one of the two is given"
+    return await bulk.matching(RunFilters(**body.filters.model_dump()), asked_at, after)
+
+
 def router(deps: Deps) -> APIRouter:
     """Return the route `/api/runs/bulk`."""
     routes = APIRouter(tags=["runs"])
@@ -60,11 +68,7 @@ def router(deps: Deps) -> APIRouter:
     async def bulk(body: BulkBody, principal: MaySubmit) -> Json:
         name = body.name or deps.submitter.ids.ulid()
         asked_at: datetime = body.asked_at or deps.reading.clock.now()
-        if body.ids is not None:
-            part: Part = await deps.bulk.named(body.ids)
-        else:
-            assert body.filters is not None
-            part = await deps.bulk.matching(RunFilters(**body.filters.model_dump()), asked_at, body.after)
+        part = await part_of(deps.bulk, body, asked_at, body.after)
         results = await deps.bulk.act(body.action, part, by=principal.name, name=name)
         return {
             "name": name,

@@ -11,7 +11,6 @@ from control_plane.cli.output import Column, print_items, print_json
 
 RUNS_MIN: Final = 2
 RUNS_MAX: Final = 12
-TAIL_CHARS: Final = 8
 
 Json = Mapping[str, Any]
 

@@ -16,7 +16,6 @@ from control_plane.cli.output import AsJson, clean, is_terminal, print_json_line
 app = noun("events")
 
 LINES: Final = 20
-TYPE_CHARS: Final = 20
 LEVELS: Final[Mapping[str, frozenset[str]]] = {
     "debug": frozenset({"debug"}),
     "info": frozenset({"info"}),

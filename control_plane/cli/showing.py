@@ -19,14 +19,6 @@ from control_plane.cli.output import (
 )
 
 TRACEBACK_LINES: Final = 12
-IDEA_FIELDS: Final = (
-    "Title",
-    "Short Hypothesis",
-    "Abstract",
-    "Experiments",
-    "Related Work",
-    "Risk Factors and Limitations",
-)
 
 Json = Mapping[str, Any]
 
@@ -116,9 +108,9 @@ def show_idea(idea: Any) -> None:
     if not isinstance(idea, Mapping):
         print_fields([("idea", str(idea))])
         return
-    known = [(name, idea.get(name)) for name in IDEA_FIELDS]
-    known += [(str(name), value) for name, value in idea.items() if name not in IDEA_FIELDS]
-    print_fields([(name, _of_idea(value)) for name, value in known if value])
+    from control_plane.web.formatting import idea_fields
+
+    print_fields([(name, _of_idea(value)) for name, value in idea_fields(idea) if value])
 
 
 def _of_idea(value: Any) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -11,15 +10,13 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
-from control_plane.api.bulk import BulkBody, FilterBody
+from control_plane.api.bulk import BulkBody, FilterBody, part_of
 from control_plane.api.runs import MayRead, MaySubmit
 from control_plane.bulk import PART_MAX, Part, counted
-from control_plane.reading import RunFilters
 from control_plane.web.forms import Unfit, read_body
 from control_plane.web.site import Site
 
 SHOWN_MAX: Final = 100
-FILTERS: Final = ("status", "kind", "label", "hypothesis", "pod", "region", "q")
 STEPS: Final = {"cancel": "Cancel", "retry": "Retry"}
 
 
@@ -41,7 +38,8 @@ class BulkForm(BaseModel):
     after: str = ""
 
     def filters(self) -> dict[str, str]:
-        return {name: value for name in FILTERS if (value := getattr(self, name))}
+        """Return the filters that are not empty, by their names in the API."""
+        return {name: value for name in FilterBody.model_fields if (value := getattr(self, name))}
 
     def back(self) -> str:
         """Return the address of the list from which it was sent."""
@@ -75,7 +73,7 @@ class BulkPages:
         except Unfit as unfit:
             return await self.site.problem(422, str(unfit), back=form.back())
         asked_at = deps.reading.clock.now()
-        part = await self._part(body, asked_at)
+        part = await part_of(deps.bulk, body, asked_at, body.after)
         return await self.site.show(
             "bulk.html",
             form=form,
@@ -98,11 +96,11 @@ class BulkPages:
             return await self.site.problem(422, str(unfit), back=form.back())
         name = body.name or deps.submitter.ids.ulid()
         asked_at = body.asked_at or deps.reading.clock.now()
-        part = await self._part(body, asked_at)
+        part = await part_of(deps.bulk, body, asked_at, body.after)
         results = await deps.bulk.act(body.action, part, by=by, name=name)
         left = Part([], None)
         if body.filters is not None and part.next is not None:
-            left = await deps.bulk.matching(_filters(body), asked_at, part.next)
+            left = await part_of(deps.bulk, body, asked_at, part.next)
         return await self.site.show(
             "bulk.html",
             form=form,
@@ -117,16 +115,6 @@ class BulkPages:
             order=name,
             asked_at=asked_at.isoformat(),
         )
-
-    async def _part(self, body: BulkBody, asked_at: datetime) -> Part:
-        if body.ids is not None:
-            return await self.site.deps.bulk.named(body.ids)
-        return await self.site.deps.bulk.matching(_filters(body), asked_at, body.after)
-
-
-def _filters(body: BulkBody) -> RunFilters:
-    assert body.filters is not None
-    return RunFilters(**body.filters.model_dump())
 
 
 def router(site: Site) -> APIRouter:

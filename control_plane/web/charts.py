@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
+from zlib import crc32
 
 from markupsafe import Markup
 
@@ -89,7 +90,7 @@ def line_chart(chart: Chart) -> Markup:
     if not values:
         return Markup('<p class="empty">{}: nothing was reported.</p>').format(chart.title)
     x_axis, y_axis = _axes(chart, lines)
-    identity = f"chart-{hash_of(chart.title):x}"
+    identity = f"chart-{crc32(chart.title.encode()):x}"
     parts = [
         _tag("title", chart.title, id=f"{identity}-t"),
         _tag("desc", described(chart), id=f"{identity}-d"),
@@ -190,14 +191,6 @@ def thinned(points: Sequence[Point], first: float, last: float, most: int) -> li
         (sum(at for at, _ in part) / len(part), sum(value for _, value in part) / len(part))
         for _, part in sorted(parts.items())
     ]
-
-
-def hash_of(text: str) -> int:
-    """Return a number that is the same for the same text in every process."""
-    number = 7
-    for each in text:
-        number = (number * 31 + ord(each)) % 0xFFFFFFFF
-    return number
 
 
 def _drawable(line: Line, *, is_log: bool) -> Line:

@@ -79,8 +79,8 @@ class ProposalForm(RunOptions):
         """Return the hypothesis. Raises `Unfit`."""
         wanted: dict[str, Any] = {
             "title": self.title.strip(),
-            "idea": _lines(self.idea).strip(),
-            "additional_context": _lines(self.additional_context).strip(),
+            "idea": typed_lines(self.idea).strip(),
+            "additional_context": typed_lines(self.additional_context).strip(),
             "enable_ideation": self.enable_ideation != "",
             "spec": self.spec(),
         }
@@ -117,7 +117,7 @@ class ReviewForm(Form):
 
     def body(self) -> ReviewBody:
         """Return the verdict. Raises `Unfit`."""
-        return read_body(ReviewBody, {"verdict": self.verdict, "notes": _lines(self.notes).strip()})
+        return read_body(ReviewBody, {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()})
 
     def judge(self) -> str:
         """Return the name that was typed. Raises `Unfit`."""
@@ -157,7 +157,7 @@ def _words(error: Mapping[str, Any]) -> str:
     return f"{LABELS.get(field, field)}: {what}"
 
 
-def _lines(text: str) -> str:
+def typed_lines(text: str) -> str:
     """Return text with the line ends of everybody else: browsers send carriage returns too."""
     return text.replace("\r\n", "\n")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Final, get_args
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 
 from control_plane.agenda import NOTE_CHARS_MAX, PREVIEW_SLOTS
 from control_plane.api.models import Pause
@@ -19,13 +19,13 @@ from control_plane.reading import Json, RunFilters
 from control_plane.schedule import Missed, Overlap, read_timetable
 from control_plane.scheduler import LABEL
 from control_plane.web.cron_words import cron_words
-from control_plane.web.forms import Unfit, read_body
+from control_plane.web.forms import Unfit, read_body, typed_lines
+from control_plane.web.orders import carried_out, refused, see
 from control_plane.web.schedule_form import ScheduleForm
 from control_plane.web.site import Live, Site
 from events.errors import Conflict, Rejected
 from events.runs import RUN_KINDS
 
-SEE_OTHER: Final = 303
 RESULTS_SHOWN: Final = 10
 KEY_CHARS_MAX: Final = 200
 ZONES: Final = (
@@ -168,7 +168,7 @@ def router(site: Site) -> APIRouter:
             return await pages.listed(form=form, problems=unfit.problems, code=422)
         except (Rejected, Conflict) as error:
             return await pages.listed(form=form, problems=[error.message], code=status_of(error))
-        return _see(_path(wanted.id))
+        return see(_path(wanted.id))
 
     @routes.get("/schedules/{schedule_id}")
     async def one(schedule_id: str, _: MayRead) -> HTMLResponse:
@@ -192,7 +192,7 @@ def router(site: Site) -> APIRouter:
             return await pages.edited(schedule_id, form, unfit.problems, 422)
         except (Rejected, Conflict) as error:
             return await pages.edited(schedule_id, form, [error.message], status_of(error))
-        return _see(_path(schedule_id))
+        return see(_path(schedule_id))
 
     _add_orders(routes, site)
     return routes
@@ -204,41 +204,30 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     @routes.post("/schedules/{schedule_id}/pause")
     async def pause(schedule_id: str, principal: MaySubmit, note: Note = "") -> Response:
         try:
-            said = read_body(Pause, {"paused": True, "note": note.replace("\r\n", "\n")}).note
+            said = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=_path(schedule_id))
         order = agenda.pause(schedule_id, paused=True, by=principal.name, note=said)
-        return await _order(site, schedule_id, order)
+        return await carried_out(site, order, _path(schedule_id))
 
     @routes.post("/schedules/{schedule_id}/resume")
     async def resume(schedule_id: str, principal: MaySubmit) -> Response:
-        return await _order(site, schedule_id, agenda.pause(schedule_id, paused=False, by=principal.name))
+        order = agenda.pause(schedule_id, paused=False, by=principal.name)
+        return await carried_out(site, order, _path(schedule_id))
 
     @routes.post("/schedules/{schedule_id}/run")
     async def run(schedule_id: str, principal: MaySubmit, key: Key = "") -> Response:
         try:
             made = await agenda.run_now(schedule_id, by=principal.name, key=key or None)
         except (Rejected, Conflict) as error:
-            return await site.problem(status_of(error), error.message, back=_path(schedule_id))
-        return _see(f"/runs/{quote(made.run_id, safe='')}")
+            return await refused(site, error, _path(schedule_id))
+        return see(f"/runs/{quote(made.run_id, safe='')}")
 
     @routes.post("/schedules/{schedule_id}/remove")
     async def remove(schedule_id: str, _: MaySubmit) -> Response:
         await agenda.remove(schedule_id)
-        return _see("/schedules")
-
-
-async def _order(site: Site, schedule_id: str, order: Awaitable[Any]) -> Response:
-    try:
-        await order
-    except (Rejected, Conflict) as error:
-        return await site.problem(status_of(error), error.message, back=_path(schedule_id))
-    return _see(_path(schedule_id))
+        return see("/schedules")
 
 
 def _path(schedule_id: str) -> str:
     return f"/schedules/{quote(schedule_id, safe='')}"
-
-
-def _see(path: str) -> RedirectResponse:
-    return RedirectResponse(path, SEE_OTHER)

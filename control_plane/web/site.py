@@ -128,6 +128,7 @@ class Site:
         return Live(topics, self.deps.hub.token or "")
 
     async def home(self) -> HTMLResponse:
+        """Show what the fleet does, and what needs a person."""
         live = self.live("runs", "pods")
         recent = await self.deps.reading.runs(Filters().filters(), 10)
         overview = await self.deps.reading.overview()
@@ -149,6 +150,7 @@ class Site:
         )
 
     async def runs(self, wanted: RunsView) -> HTMLResponse:
+        """Show the runs that fit, the newest first."""
         live = self.live("runs")
         shown = columns.chosen(wanted.columns)
         page = await self.deps.reading.runs(wanted.filters(), wanted.limit, wanted.after)
@@ -168,6 +170,7 @@ class Site:
         )
 
     async def run(self, run_id: str) -> HTMLResponse:
+        """Show a run whole: how it stands, what it found and made, and what can be done about it."""
         live = self.live(f"run/{run_id}")
         found = await self.deps.reading.run(run_id)
         visible = await self.deps.reading.visible_artifacts(run_id)
@@ -258,6 +261,7 @@ class Site:
     async def hypotheses(
         self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
     ) -> HTMLResponse:
+        """Show the hypotheses and the form of a new one, with what is wrong with it."""
         wanted, live = wanted or Page(), self.live("hypotheses")
         page = await self.deps.reading.hypotheses(wanted.limit, wanted.after)
         return await self.show(
@@ -277,6 +281,7 @@ class Site:
         problems: Sequence[str] = (),
         code: int = 422,
     ) -> HTMLResponse:
+        """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
         since = self.live().since
         found = await self.deps.reading.hypothesis(hypothesis_id)
         requests = [found["ideation"]["requestId"]] if found["ideation"] else []
@@ -296,6 +301,7 @@ class Site:
         )
 
     async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
+        """Show what waits for a person's verdict, papers beside scores; `done` just got one."""
         live = self.live("runs")
         page = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
         for run in page["items"]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 
 from control_plane.api.fleet import MaySteer
 from control_plane.api.problems import status_of
 from control_plane.api.runs import MayReview, MaySubmit
 from control_plane.decisions import Review
 from control_plane.submission import NewHypothesis
-from control_plane.web.forms import LaunchForm, ProposalForm, ReviewForm, Unfit
+from control_plane.web.forms import LaunchForm, ProposalForm, ReviewForm, Unfit, typed_lines
+from control_plane.web.orders import carried_out, refused, see
 from control_plane.web.site import Site
 from events.errors import Conflict, Rejected
 
-SEE_OTHER: Final = 303
 FORM_CHARS_MAX: Final = 20_000
 
 Text = Annotated[str, Form(max_length=FORM_CHARS_MAX)]
@@ -46,7 +45,7 @@ def _add_hypotheses(routes: APIRouter, site: Site) -> None:
             return await site.hypotheses(form=form, problems=unfit.problems)
         except Rejected as error:
             return await site.hypotheses(form=form, problems=[error.message])
-        return _see(f"/hypotheses/{hypothesis_id}")
+        return see(f"/hypotheses/{hypothesis_id}")
 
     @routes.post("/hypotheses/{hypothesis_id}/runs")
     async def launch(
@@ -62,7 +61,7 @@ def _add_hypotheses(routes: APIRouter, site: Site) -> None:
         except (Rejected, Conflict) as error:
             code = status_of(error)
             return await site.hypothesis(hypothesis_id, form=form, problems=[error.message], code=code)
-        return _see(_run(submitted.run_id))
+        return see(_run(submitted.run_id))
 
     @routes.post("/hypotheses/{hypothesis_id}/cancel")
     async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
@@ -70,11 +69,8 @@ def _add_hypotheses(routes: APIRouter, site: Site) -> None:
         ideation = (await site.deps.reading.hypothesis(hypothesis_id))["ideation"]
         if ideation is None:
             return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
-        try:
-            await site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
-        except (Rejected, Conflict) as error:
-            return await site.problem(status_of(error), error.message, back=back)
-        return _see(back)
+        order = site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
+        return await carried_out(site, order, back)
 
 
 def _add_orders(routes: APIRouter, site: Site) -> None:
@@ -82,25 +78,25 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
 
     @routes.post("/runs/{run_id}/cancel")
     async def cancel(run_id: str, principal: MaySubmit) -> Response:
-        return await _order(site, run_id, decider.cancel(run_id, by=f"user:{principal.name}"))
+        return await carried_out(site, decider.cancel(run_id, by=f"user:{principal.name}"), _run(run_id))
 
     @routes.post("/runs/{run_id}/pause")
     async def pause(run_id: str, principal: MaySubmit) -> Response:
-        return await _order(site, run_id, decider.pause(run_id, by=f"user:{principal.name}"))
+        return await carried_out(site, decider.pause(run_id, by=f"user:{principal.name}"), _run(run_id))
 
     @routes.post("/runs/{run_id}/resume")
     async def resume(run_id: str, principal: MaySubmit) -> Response:
-        return await _order(site, run_id, decider.resume(run_id, by=f"user:{principal.name}"))
+        return await carried_out(site, decider.resume(run_id, by=f"user:{principal.name}"), _run(run_id))
 
     @routes.post("/runs/{run_id}/notes")
     async def note(run_id: str, principal: MaySubmit, text: Text = "") -> Response:
-        said = text.replace("\r\n", "\n")
-        return await _order(site, run_id, decider.note(run_id, said, by=f"user:{principal.name}"))
+        order = decider.note(run_id, typed_lines(text), by=f"user:{principal.name}")
+        return await carried_out(site, order, _run(run_id))
 
     @routes.post("/pods/{pod_id:path}/drain")
     async def drain(pod_id: str, _: MaySteer) -> Response:
         await site.deps.reading.drain(pod_id)
-        return _see("/pods")
+        return see("/pods")
 
 
 def _add_retry(routes: APIRouter, site: Site) -> None:
@@ -109,8 +105,8 @@ def _add_retry(routes: APIRouter, site: Site) -> None:
         try:
             again = await site.deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage or None)
         except (Rejected, Conflict) as error:
-            return await site.problem(status_of(error), error.message, back=_run(run_id))
-        return _see(_run(again.run_id))
+            return await refused(site, error, _run(run_id))
+        return see(_run(again.run_id))
 
 
 def _add_review(routes: APIRouter, site: Site) -> None:
@@ -128,16 +124,7 @@ def _add_review(routes: APIRouter, site: Site) -> None:
         except Conflict as error:
             said = await site.said(run_id)
             return await site.problem(409, error.message if said is None else _once(said), back=back)
-        return _see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
-
-
-async def _order(site: Site, run_id: str, order: Awaitable[Any]) -> Response:
-    """Carry out what was asked of a run, and show it; where it cannot be, say why."""
-    try:
-        await order
-    except (Rejected, Conflict) as error:
-        return await site.problem(status_of(error), error.message, back=_run(run_id))
-    return _see(_run(run_id))
+        return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 
 
 def _once(said: Any) -> str:
@@ -147,7 +134,3 @@ def _once(said: Any) -> str:
 
 def _run(run_id: str) -> str:
     return f"/runs/{quote(run_id, safe='')}"
-
-
-def _see(path: str) -> RedirectResponse:
-    return RedirectResponse(path, SEE_OTHER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -93,13 +93,13 @@ def timeline(stages: Sequence[Json], attempts: Sequence[Json], now: datetime) ->
                 f"{each['name']}, attempt {each['attempt']}: {each['status']}, {took}",
             )
         )
-    ticks = [(x_of, text) for x_of, text in _ticks(whole_s)]
+    ticks = list(_ticks(whole_s))
     rows = [(name, TOP + ROW * number + ROW / 2) for number, name in enumerate(names)]
     bands = list(_bands(attempts, x, last))
     return Timeline(rows, bars, bands, ticks, TOP + ROW * len(names) + 6)
 
 
-def _bands(attempts: Sequence[Json], x: Any, last: datetime) -> Iterable[Band]:
+def _bands(attempts: Sequence[Json], x: Callable[[datetime], float], last: datetime) -> Iterator[Band]:
     """Yield the attempts where there are several, and the gaps between them."""
     spans = [
         (_at(each["claimedAt"]), _at(each["endedAt"]) if each.get("endedAt") else last, each["attempt"])
@@ -116,7 +116,7 @@ def _bands(attempts: Sequence[Json], x: Any, last: datetime) -> Iterable[Band]:
             yield Band(x(end), x(start) - x(end), f"nobody worked on it for {waited}", is_gap=True)
 
 
-def _ticks(whole_s: float) -> Iterable[tuple[float, str]]:
+def _ticks(whole_s: float) -> Iterator[tuple[float, str]]:
     step = next((each for each in STEPS_S if whole_s / each <= TICKS_MAX), whole_s / TICKS_MAX)
     for number in range(int(whole_s / step) + 1):
         at_s = number * step
