@@ -30,6 +30,7 @@ SPEC: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 STAGES: Final = ["Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review"]
 WHOLE_S: Final = 1_500.0  # a limit of patience: beside much else a run of a minute takes twenty
+LOOK_EVERY_S: Final = 0.5  # a look costs the control plane, and so the run, its time
 
 Json = dict[str, Any]
 
@@ -58,7 +59,7 @@ class Experiment:
             if run["status"] in statuses and not run["logOpen"]:
                 return run
             assert run["status"] in statuses or run["finishedAt"] is None, run["error"]
-            clock.wait(threading.Event(), 0.1)
+            clock.wait(threading.Event(), LOOK_EVERY_S)
         run = self.run
         raise AssertionError(f"the run stays {run['status']}: {run['currentStage']}, {run['error']}")
 
@@ -72,7 +73,8 @@ class Experiment:
 
     def events(self, *types: str) -> list[Json]:
         """Return the events of these types, or all, the oldest first."""
-        found = self._pages(f"/api/runs/{self.run_id}/events", order="oldest")
+        only = {"type": types[0]} if len(types) == 1 else {}
+        found = self._pages(f"/api/runs/{self.run_id}/events", order="oldest", **only)
         return [each for each in found if not types or each["type"] in types]
 
     def of(self, event_type: str, name: str) -> list[Any]:

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -167,13 +168,11 @@ def verdict_of(experiment: Experiment) -> Any:
     ("dataset", "words"),
     [
         ("flwers", ["'flwers' is unknown", "iris", "files that end in .csv"]),
-        ("missing.csv#kind", ["'missing.csv' was not found", "put it there"]),
         ("/etc/passwd.csv", ["outside of the folders", "PODFLEET_DATASETS"]),
-        ("flowers.csv#price", ["price", "kind"]),
     ],
 )
 def test_a_run_without_its_data_fails_before_it_begins(
-    shared_fleet: Any, undisturbed: Experiment, flowers: str, dataset: str, words: list[str]
+    shared_fleet: Any, undisturbed: Experiment, dataset: str, words: list[str]
 ) -> None:
     failed = submitted(shared_fleet, "Dropout improves accuracy", dataset=dataset)
     error = shared_fleet.wait_for(str(failed), "FAILED", limit_s=120)["error"]
@@ -205,13 +204,38 @@ def flowers(shared_fleet: Any) -> str:
     return "flowers.csv#kind"
 
 
-def test_a_claim_about_a_file_of_ones_own_is_tested_on_it(
-    shared_fleet: Any, undisturbed: Experiment, flowers: str
-) -> None:
+@dataclass(frozen=True)
+class Steered:
+    """A finished experiment that a person paused, and what it said until it went on."""
+
+    experiment: Experiment
+    before: list[Any]
+    paused: list[Any]
+
+
+@pytest.fixture(scope="module")
+def steered(shared_fleet: Any, undisturbed: Experiment, flowers: str, until: Until) -> Steered:
+    """An experiment on a table of one's own, with a hint before it began and a pause in its first stage."""
+    nodes = {"Stage_1": 1, "Stage_2": 2, "Stage_3": 1, "Stage_4": 1}
     idea = "A wider network increases the number of parameters"
-    own = submitted(shared_fleet, idea, dataset=flowers, nodes={**NODES, "Stage_1": 1, "Stage_2": 1})
-    run = own.wait_for("COMPLETED")
-    (auto,) = run["validations"]
+    own = submitted(shared_fleet, idea, dataset=flowers, nodes=nodes)
+    client, path = shared_fleet.client, f"/api/runs/{own}"
+    assert client.post(f"{path}/notes", json={"text": "please try depth 4"}).status_code == 200
+    until(lambda: own.events("ai.node.executing"), 300)
+    assert client.post(f"{path}/pause").json()["paused"] is True
+    child = child_of(shared_fleet.workers[0])
+    until(lambda: is_stopped(child), 30)
+    before, beat = own.events(), own.run["lastHeartbeat"]
+    until(lambda: own.run["lastHeartbeat"] != beat, 60)
+    paused = own.events()
+    assert client.post(f"{path}/resume").json()["paused"] is False
+    own.wait_for("COMPLETED")
+    return Steered(own, before, paused)
+
+
+def test_a_claim_about_a_file_of_ones_own_is_tested_on_it(steered: Steered) -> None:
+    own = steered.experiment
+    (auto,) = own.run["validations"]
     assert (auto["verdict"], auto["scores"]["metric"]) == ("pass", "parameters")
     assert all(each > 0 for each in auto["scores"]["differences"])
     words = " ".join(own.pdf().split())
@@ -224,35 +248,21 @@ def test_a_claim_about_a_file_of_ones_own_is_tested_on_it(
     must_be_computed_from_single_measurements(own)
 
 
-def test_a_person_pauses_a_search_and_gives_it_a_hint(
-    shared_fleet: Any, undisturbed: Experiment, until: Until
-) -> None:
-    steered = submitted(shared_fleet, undisturbed.run["spec"]["idea"], seed=6)
-    client = shared_fleet.client
-    path = f"/api/runs/{steered}"
-    assert client.post(f"{path}/notes", json={"text": "please try width 48"}).status_code == 200
-    until(lambda: steered.events("ai.node.executing"), 300)
-    assert client.post(f"{path}/pause").json()["paused"] is True
-    child = child_of(shared_fleet.workers[0])
-    until(lambda: is_stopped(child), 30)
-    said_before = [each for each in steered.events() if each["sequence"] is not None]
-    beat = steered.run["lastHeartbeat"]
-    until(lambda: steered.run["lastHeartbeat"] != beat, 60)
-    assert [each for each in steered.events() if each["sequence"] is not None] == said_before
-    assert client.post(f"{path}/resume").json()["paused"] is False
-    run = steered.wait_for("COMPLETED")
+def test_a_paused_search_says_nothing_but_that_its_pod_lives(shared_fleet: Any, steered: Steered) -> None:
+    said = [each for each in steered.paused if each["sequence"] is not None]
+    assert said == [each for each in steered.before if each["sequence"] is not None]
+    run = steered.experiment.run
     assert (run["attempt"], run["error"]) == (1, None)
-    assert [each["text"] for each in run["notes"]] == ["please try width 48"]
-    log = steered.of("ai.run.log", "message")
-    assert [each for each in log if each.startswith("note 1")] == [
-        "note 1 by user:loopback was read; the built-in researcher tries width 48"
-    ]
-    (advised,) = [
-        each for each in steered.nodes() if each["params"]["width"] == 48 and each["stage"] == "Stage_2"
-    ]
-    assert advised["plan"] == "tune the baseline: width 48"
-    # another seed: other splits, other initial weights, other fresh seeds
-    assert verdict_of(steered)[2] != verdict_of(undisturbed)[2]
-    first, other = (each.nodes()[0]["scores"]["nll"] for each in (steered, undisturbed))
-    assert first != other
     must_agree_with_its_log(shared_fleet)
+
+
+def test_a_hint_is_heard_by_the_search(steered: Steered) -> None:
+    own = steered.experiment
+    assert [each["text"] for each in own.run["notes"]] == ["please try depth 4"]
+    log = own.of("ai.run.log", "message")
+    assert [each for each in log if each.startswith("note 1")] == [
+        "note 1 by user:loopback was read; the built-in researcher tries depth 4"
+    ]
+    tuned = [each for each in own.nodes() if each["stage"] == "Stage_2"]
+    (advised,) = [each for each in tuned if each["params"]["depth"] == 4]
+    assert advised["plan"] == "tune the baseline: depth 4"
