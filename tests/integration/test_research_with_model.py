@@ -277,7 +277,7 @@ def test_late_wrong_and_broken_answers_cost_time_and_money_but_never_the_run(
     rough = Rough(seed=4)
     server = serve(rough)
     start_pod(fleet, server)
-    run_id = submit(fleet, nodes={"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2})
+    run_id = submit(fleet, nodes=dict.fromkeys(NODES, 1))
     run = fleet.wait_for(run_id, *ENDS, limit_s=300)
     assert (run["status"], run["error"], run["attempt"]) == ("COMPLETED", None, 1), rough.met
     assert {each.__name__ for each in TROUBLES} <= set(rough.met), "this test did not see them all"
