@@ -1,0 +1,191 @@
+"""Every route × every scope: exactly one scope opens it, and a route that is not in the table fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any, Final
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+
+from control_plane.app import create_app
+from control_plane.config import read_settings
+from control_plane.deps import wire
+from control_plane.keys import ALL, Scope
+from control_plane.store import database
+from events.clock import SystemClock, SystemIds
+
+ROOT_KEY = "a-key-of-the-test"
+URL = "mongodb://127.0.0.1:1/unit"
+OPEN: Final = ("GET /healthz", "GET /readyz", "GET /signin", "POST /signin", "POST /signout")
+OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
+    "read": (
+        "GET /",
+        "GET /api/artifacts/{artifact_id}",
+        "GET /api/hypotheses",
+        "GET /api/hypotheses/{hypothesis_id}",
+        "GET /api/pods",
+        "GET /api/pods/{pod_id}",
+        "GET /api/pods/{pod_id}/attempts",
+        "GET /api/pods/{pod_id}/telemetry",
+        "GET /api/queue",
+        "GET /api/runs",
+        "GET /api/runs/{run_id}",
+        "GET /api/runs/{run_id}/artifacts",
+        "GET /api/runs/{run_id}/events",
+        "GET /api/runs/{run_id}/explain",
+        "GET /api/runs/{run_id}/nodes",
+        "GET /api/schedules",
+        "GET /api/schedules/preview",
+        "GET /api/schedules/{schedule_id}",
+        "GET /api/schedules/{schedule_id}/next",
+        "GET /api/stream",
+        "GET /artifacts/{artifact_id}",
+        "GET /hypotheses",
+        "GET /hypotheses/{hypothesis_id}",
+        "GET /live",
+        "GET /metrics",
+        "GET /numbers",
+        "GET /openapi.json",
+        "GET /pods",
+        "GET /pods/{pod_id}",
+        "GET /reviews",
+        "GET /runs",
+        "GET /runs/bulk",
+        "GET /runs/compare",
+        "GET /runs/{run_id}",
+        "GET /runs/{run_id}/events",
+        "GET /schedules",
+        "GET /schedules/{schedule_id}",
+        "GET /schedules/{schedule_id}/edit",
+    ),
+    "submit": (
+        "POST /api/hypotheses",
+        "POST /api/hypotheses/{hypothesis_id}/runs",
+        "POST /api/runs",
+        "POST /api/runs/bulk",
+        "POST /api/runs/{run_id}/cancel",
+        "POST /api/runs/{run_id}/notes",
+        "POST /api/runs/{run_id}/pause",
+        "POST /api/runs/{run_id}/resume",
+        "POST /api/runs/{run_id}/retry",
+        "POST /api/schedules",
+        "DELETE /api/schedules/{schedule_id}",
+        "PATCH /api/schedules/{schedule_id}",
+        "PUT /api/schedules/{schedule_id}",
+        "POST /api/schedules/{schedule_id}/run",
+        "POST /hypotheses",
+        "POST /hypotheses/{hypothesis_id}/cancel",
+        "POST /hypotheses/{hypothesis_id}/runs",
+        "POST /runs/bulk",
+        "POST /runs/{run_id}/cancel",
+        "POST /runs/{run_id}/notes",
+        "POST /runs/{run_id}/pause",
+        "POST /runs/{run_id}/resume",
+        "POST /runs/{run_id}/retry",
+        "POST /schedules",
+        "POST /schedules/{schedule_id}",
+        "POST /schedules/{schedule_id}/pause",
+        "POST /schedules/{schedule_id}/remove",
+        "POST /schedules/{schedule_id}/resume",
+        "POST /schedules/{schedule_id}/run",
+    ),
+    "review": (
+        "POST /api/runs/{run_id}/review",
+        "POST /runs/{run_id}/review",
+    ),
+    "ingest": (
+        "POST /api/ingest/event",
+        "POST /api/ingest/events",
+        "POST /api/runs/{run_id}/artifacts/checkpoints",
+        "POST /api/runs/{run_id}/artifacts/complete",
+        "POST /api/runs/{run_id}/artifacts/presign",
+    ),
+    "admin": (
+        "GET /api/audit",
+        "GET /api/audit/export",
+        "GET /api/keys",
+        "POST /api/keys",
+        "GET /api/keys/{key_id}",
+        "POST /api/keys/{key_id}/revoke",
+        "POST /api/keys/{key_id}/rotate",
+        "POST /api/pods/{pod_id}/drain",
+        "POST /pods/{pod_id}/drain",
+    ),
+    "claim": (),
+}
+
+
+async def served() -> list[str]:
+    """Return every route of the application, the undocumented ones too."""
+    values = {
+        "MONGODB_URL": URL,
+        "MINIO_ENDPOINT": "127.0.0.1:1",
+        "MINIO_ACCESS_KEY": "a",
+        "MINIO_SECRET_KEY": "s",
+    }
+    client = database.connect(URL)
+    settings = read_settings(values, host="127.0.0.1", port=8700)
+    app = create_app(wire(settings, database.database(client, URL), SystemClock(), SystemIds()))
+    await client.close()
+    return [
+        f"{method} {route.path.replace(':path', '')}"
+        for route in routes_of(app)
+        if isinstance(route, APIRoute)
+        for method in route.methods
+    ]
+
+
+def routes_of(app: FastAPI) -> Iterator[BaseRoute]:
+    waiting = list(app.routes)
+    while waiting:
+        route = waiting.pop()
+        included = getattr(route, "original_router", None)
+        if included is None:
+            yield route
+        else:
+            waiting += included.routes
+
+
+@pytest.fixture
+def clients(keyed_url: str) -> Iterator[dict[Scope, httpx.Client]]:
+    """A client for each scope, whose key may do that and nothing else."""
+    with ExitStack() as stack:
+        made: dict[Scope, httpx.Client] = {}
+        for scope in sorted(ALL):
+            body = {"kind": "admin", "name": scope, "scopes": [scope]}
+            headers = {"authorization": f"Bearer {ROOT_KEY}"}
+            key = httpx.post(f"{keyed_url}/api/keys", json=body, headers=headers).json()["key"]
+            own = {"authorization": f"Bearer {key}"}
+            made[scope] = stack.enter_context(httpx.Client(base_url=keyed_url, headers=own, timeout=30))
+        yield made
+
+
+async def test_every_route_is_in_the_table() -> None:
+    known = [*OPEN, *(route for routes in OPENED_BY.values() for route in routes)]
+    assert sorted(await served()) == sorted(known)
+
+
+def test_a_scope_opens_its_own_routes_and_no_other(clients: dict[Scope, httpx.Client]) -> None:
+    for opened_by, routes in OPENED_BY.items():
+        for route in routes:
+            for scope, client in clients.items():
+                answer, code = asked(client, route)
+                is_refused = (answer, code) == (403, "missing_scope")
+                assert is_refused != (scope == opened_by), (scope, route, answer, code)
+                assert answer < 500, route
+
+
+def asked(client: httpx.Client, route: str) -> tuple[int, Any]:
+    """Return how a route answers, without waiting for the end of a stream."""
+    method, path = route.split()
+    place = path.replace("{", "").replace("}", "")
+    with client.stream(method, place, params={"topic": "runs"} if path == "/live" else None) as answer:
+        if answer.status_code != 403:
+            return answer.status_code, None
+        answer.read()
+        return 403, answer.json()["code"]
