@@ -79,7 +79,7 @@ def create_app(deps: Deps) -> FastAPI:
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
-    app.include_router(ingest.router(deps.ingestor))
+    app.include_router(ingest.router(deps.ingestor, deps.intake))
     for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, keys, audit, stream):
         app.include_router(noun.router(deps))
     site = Site(deps, pages)

@@ -19,7 +19,7 @@ from control_plane.config import LOOPBACK
 from control_plane.key_ring import KeyRing, Unauthorized
 from control_plane.keys import ALL, Scope, digest
 from control_plane.sign_in import Session, SignIn, is_brought_back
-from control_plane.throttle import Throttle
+from control_plane.throttle import Throttle, Throttled
 from events.errors import Rejected
 
 ADMITTED: Final = "admitted"
@@ -31,14 +31,6 @@ FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-d
 
 class Forbidden(Rejected):
     """The request may not be made by this principal, or not from this place."""
-
-
-class Throttled(Rejected):
-    """Too many wrong keys came from one address."""
-
-    def __init__(self, wait_s: float) -> None:
-        super().__init__("throttled", "too many wrong keys from this address; wait a moment")
-        self.retry_after_s = wait_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +134,7 @@ class Keyed:
         except Unauthorized:
             # A right key is never slowed down by the wrong ones of a neighbour at the same address.
             if wait_s := self.failures.wait_s(address):
-                raise Throttled(wait_s) from None
+                raise Throttled("too many wrong keys from this address", wait_s) from None
             raise
         return Principal(key.name, key.scopes, key.id)
 

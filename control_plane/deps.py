@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from control_plane import intake
 from control_plane.agenda import Agenda
 from control_plane.auth import Keyed, Keyless
 from control_plane.blobs import Blobs, open_blobs
@@ -15,6 +16,7 @@ from control_plane.config import Settings
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
 from control_plane.ingest import Ingestor
+from control_plane.intake import Intake
 from control_plane.key_ring import KeyRing
 from control_plane.live import Hub
 from control_plane.numbers import Accounts
@@ -69,6 +71,7 @@ class Deps:
     decider: Decider
     bulk: Bulk
     ingestor: Ingestor
+    intake: Intake
     sweeper: Sweeper
     catch_up: CatchUp
     rescuer: Rescuer
@@ -107,6 +110,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
         ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        intake=Intake(Throttle(clock, intake.BURST, intake.EVERY_S)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector),
         rescuer=Rescuer(runs, clock, ids),

@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from events.clock import Clock
+from events.errors import Rejected
 
 NAMES_MAX: Final = 10_000
+
+
+class Throttled(Rejected):
+    """Somebody does something too often."""
+
+    def __init__(self, what: str, wait_s: float) -> None:
+        super().__init__("throttled", f"{what}; wait a moment")
+        self.retry_after_s = wait_s
 
 
 @dataclass(slots=True)

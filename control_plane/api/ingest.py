@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from control_plane.auth import Principal, require
 from control_plane.bodies import read_body
 from control_plane.ingest import Ingestor, Sender
+from control_plane.intake import Intake
 from control_plane.metrics import EVENTS, REFUSED
 from events.codec import Decoded, Refusal, decode_batch, decode_binary, decode_ndjson, decode_structured
 from events.errors import Rejected
@@ -28,11 +29,19 @@ class UnsupportedMedia(Rejected):
     """The request's Content-Type is none that this route reads."""
 
 
-def router(ingestor: Ingestor) -> APIRouter:
+def router(ingestor: Ingestor, intake: Intake) -> APIRouter:
     """Return the two ways in."""
     routes = APIRouter(tags=["ingest"])
 
-    @routes.post("/api/ingest/event", status_code=202)
+    async def place(request: Request, principal: May) -> AsyncIterator[None]:
+        address = request.client.host if request.client else ""
+        sender = None if principal.is_shared else f"{principal.key_id or principal.name}@{address}"
+        with intake.place(sender):
+            yield
+
+    one_place = [Depends(place)]
+
+    @routes.post("/api/ingest/event", status_code=202, dependencies=one_place)
     async def event(request: Request, principal: May) -> JSONResponse:
         body = await _body(request)
         media = _media(request)
@@ -47,7 +56,7 @@ def router(ingestor: Ingestor) -> APIRouter:
         unreadable = isinstance(outcome, Refusal) and outcome.code == "bad_json"
         return await _take([Decoded(1, body, outcome)], principal, nothing_valid=400 if unreadable else 422)
 
-    @routes.post("/api/ingest/events", status_code=202)
+    @routes.post("/api/ingest/events", status_code=202, dependencies=one_place)
     async def events(request: Request, principal: May) -> JSONResponse:
         body = await _body(request)
         match _media(request):

@@ -12,9 +12,10 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from control_plane.api.ingest import UnsupportedMedia
-from control_plane.auth import Forbidden, Throttled
+from control_plane.auth import Forbidden
 from control_plane.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from control_plane.key_ring import Unauthorized
+from control_plane.throttle import Throttled
 from events.codec import TooLarge
 from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from control_plane.auth import Forbidden, Keyed, Keyless, Throttled
+from control_plane.auth import Forbidden, Keyed, Keyless
 from control_plane.key_ring import KeyRing, Unauthorized
 from control_plane.keys import ALL, written
 from control_plane.sign_in import SignIn
 from control_plane.store import database
 from control_plane.store.keys import Keys
 from control_plane.store.sessions import Sessions
-from control_plane.throttle import Throttle
+from control_plane.throttle import Throttle, Throttled
 from events.clock import SystemClock, SystemIds
 
 URL = "mongodb://127.0.0.1:1/unit"

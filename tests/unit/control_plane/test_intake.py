@@ -1,0 +1,62 @@
+"""Places for requests with events, and how often a sender may ask."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from control_plane.intake import BURST, EVERY_S, OPEN_MAX, OPEN_OF_ONE_MAX, Intake
+from control_plane.throttle import NAMES_MAX, Throttle, Throttled
+from events.errors import Transient
+from events.testing import ManualClock
+
+
+def test_a_sender_has_a_few_places_all_have_a_bound_and_each_is_given_back() -> None:
+    intake = Intake(Throttle(ManualClock(), BURST, EVERY_S))
+    with ExitStack() as stack:
+        for _ in range(OPEN_OF_ONE_MAX):
+            stack.enter_context(intake.place("greedy"))
+        with pytest.raises(Transient) as caught, intake.place("greedy"):
+            pass
+        assert (caught.value.code, caught.value.retry_after_s) == ("too_many_open", 1.0)
+        for number in range(OPEN_MAX - OPEN_OF_ONE_MAX):
+            stack.enter_context(intake.place(f"pod-{number}"))
+        for sender in ("late", None):
+            with pytest.raises(Transient), intake.place(sender):
+                pass
+    with intake.place("late"), intake.place("greedy"):
+        assert intake._open == {"late": 1, "greedy": 1}
+    assert not intake._open
+
+
+def test_a_bucket_empties_fills_again_and_is_kept_for_as_many_names_as_fit() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock, burst=3, every_s=2.0)
+    assert [throttle.wait_s("a") for _ in range(4)] == [0, 0, 0, 2.0]
+    assert throttle.wait_s("b") == 0
+    clock.advance(1.5)
+    assert throttle.wait_s("a") == pytest.approx(0.5)
+    clock.advance(0.5)
+    assert [throttle.wait_s("a"), throttle.wait_s("a")] == [0, 2.0]
+    clock.advance(98.0)
+    assert [throttle.wait_s("a") for _ in range(4)] == [0, 0, 0, 2.0]
+    for number in range(NAMES_MAX):
+        throttle.wait_s(str(number))
+    assert len(throttle._full_at) == NAMES_MAX
+
+
+def test_whoever_needs_no_key_is_not_counted_by_name() -> None:
+    intake = Intake(Throttle(ManualClock(), 1, 60.0))
+    with ExitStack() as stack:
+        for _ in range(OPEN_MAX):
+            stack.enter_context(intake.place(None))
+
+
+def test_too_many_requests_are_told_how_long_to_wait() -> None:
+    intake = Intake(Throttle(ManualClock(), 1, 4.0))
+    with intake.place("a"):
+        pass
+    with pytest.raises(Throttled) as caught, intake.place("a"):
+        pass
+    assert caught.value.retry_after_s == 4.0
