@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from control_plane.api.runs import LogFilters, MayRead, Page, RunsView
+from control_plane.joined import Joined
 from control_plane.web.addresses import shorter
 from control_plane.web.site import Site
 
@@ -20,9 +22,12 @@ def router(site: Site) -> APIRouter:
     """Return the routes of the pages."""
     routes = APIRouter(include_in_schema=False)
 
+    # Two hundred people may watch the same run: each change would be read two hundred times.
+    joined: Joined[HTMLResponse] = Joined()
+
     @routes.get("/")
-    async def home(_: MayRead) -> HTMLResponse:
-        return await site.home()
+    async def home(principal: MayRead) -> HTMLResponse:
+        return await joined.read(("/", principal.form_token), site.home)
 
     @routes.get("/runs")
     async def runs(_: MayRead, request: Request, wanted: Annotated[RunsView, Query()]) -> Response:
@@ -31,8 +36,8 @@ def router(site: Site) -> APIRouter:
         return await site.runs(_given(wanted))
 
     @routes.get("/runs/{run_id}")
-    async def run(run_id: str, _: MayRead) -> HTMLResponse:
-        return await site.run(run_id)
+    async def run(run_id: str, principal: MayRead) -> HTMLResponse:
+        return await joined.read((run_id, principal.form_token), partial(site.run, run_id))
 
     @routes.get("/runs/{run_id}/events")
     async def events(

@@ -1,0 +1,48 @@
+"""One read for all who ask for the same meanwhile.
+
+Law: whoever asks gets a read that began after they asked, so that nobody is told less than they could know.
+While one read goes on, all who come wait for the next one together: one goes on, and at most one waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Joined(Generic[T]):
+    """Reads by what is asked for; what a read returns or raises goes to everybody who waited for it."""
+
+    _running: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)
+    _next: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)
+
+    async def read(self, asked: Hashable, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what `read` returns, called by whoever came first of those who ask for the same now."""
+        task = self._next.get(asked)
+        if task is None:
+            task = asyncio.create_task(self._one(asked, self._running.get(asked), read))
+            task.add_done_callback(_seen)
+            self._next[asked] = task
+        return await asyncio.shield(task)  # whoever leaves takes nothing from the others
+
+    async def _one(
+        self, asked: Hashable, before: asyncio.Task[T] | None, read: Callable[[], Awaitable[T]]
+    ) -> T:
+        if before is not None:
+            await asyncio.wait([before])
+        self._running[asked] = self._next.pop(asked)
+        try:
+            return await read()
+        finally:
+            del self._running[asked]
+
+
+def _seen(task: asyncio.Task[T]) -> None:
+    """Look at how a read ended, also where everybody who waited has left."""
+    if not task.cancelled():
+        task.exception()
