@@ -23,7 +23,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_worker(name="w1")
-    first = fleet.submit(spec={"seconds": 14})
+    first = fleet.submit(spec={"seconds": 26})
     fleet.wait_for(first, "RUNNING")
     second = fleet.submit(spec={"seconds": 0})
     until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)
