@@ -225,6 +225,9 @@ def steered(shared_fleet: Any, undisturbed: Experiment, flowers: str, until: Unt
     assert client.post(f"{path}/pause").json()["paused"] is True
     child = child_of(shared_fleet.workers[0])
     until(lambda: is_stopped(child), 30)
+    for _ in range(2):  # what was said before it stood still may be on its way
+        beat = own.run["lastHeartbeat"]
+        until(lambda beat=beat: own.run["lastHeartbeat"] != beat, 60)
     before, beat = own.events(), own.run["lastHeartbeat"]
     until(lambda: own.run["lastHeartbeat"] != beat, 60)
     paused = own.events()

@@ -122,7 +122,9 @@ def test_a_run_disturbed_in_every_stage_ends_as_if_nothing_had_been(
     assert set(run.of("ai.paper.generated", "name")) == {"paper/paper.pdf"}
     if "paper" not in stages:
         assert [each["name"] for each in run.artifacts()].count("paper/paper.pdf") == 1
-    assert {each["status"] for each in found["stages"]} == {"COMPLETED", "INTERRUPTED", "PREEMPTED"}
+    # A stage that was taken away is PREEMPTED, unless its nodes were done and only its end was missing.
+    statuses = {each["status"] for each in found["stages"]}
+    assert {"COMPLETED", "INTERRUPTED"} <= statuses <= {"COMPLETED", "INTERRUPTED", "PREEMPTED"}
     assert fleet.client.get(f"/runs/{run}").status_code == 200
     must_agree_with_its_log(fleet, **s3.environment)
 
