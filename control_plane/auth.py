@@ -1,4 +1,4 @@
-"""Who asks, and what they may do. Every route takes a principal; only the two health routes take none.
+"""Who asks, and what they may do. Every route takes a principal, but those of health, sign-in and style.
 
 Without any key only loopback is served, and even there a request must name this machine as its
 host and come from no foreign page: else any web page could steer the fleet through a browser.
@@ -20,7 +20,7 @@ from control_plane.key_ring import KeyRing, Unauthorized
 from control_plane.keys import ALL, Scope, digest
 from control_plane.sign_in import Session, SignIn, is_brought_back
 from control_plane.throttle import Throttle, Throttled
-from events.errors import Rejected
+from events.errors import Rejected, Transient
 
 ADMITTED: Final = "admitted"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -162,13 +162,14 @@ async def is_still_admitted(request: Request, scope: Scope) -> bool:
         await _admitted(request, scope)
     except Rejected:
         return False
+    except Transient:
+        return True  # nobody can tell now; while the store is away there is nothing to be told either
     return True
 
 
 async def _admitted(request: Request, scope: Scope) -> Principal:
     authenticator: Authenticator = request.app.state.authenticator
-    address = request.client.host if request.client else ""
-    found = await authenticator.identify(request.method, request.headers, address)
+    found = await authenticator.identify(request.method, request.headers, address_of(request))
     ASKER.set(found)
     route = getattr(request.scope.get("route"), "path", request.url.path)
     asked = Admitted(found, scope, route, request.path_params)
@@ -188,6 +189,11 @@ async def _require_form_token(request: Request, token: str) -> None:
         offered = (await request.form()).get(FORM_FIELD)
     if not is_brought_back(token, offered if isinstance(offered, str) else None):
         raise Forbidden("foreign_form", "this form is of another session; load its page again, and repeat")
+
+
+def address_of(request: Request) -> str:
+    """Return the other end of the connection; empty where nobody knows it."""
+    return request.client.host if request.client else ""
 
 
 def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:

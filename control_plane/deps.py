@@ -131,7 +131,7 @@ def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock,
         keyless = Keyless() if settings.is_loopback else None
     return Keyed(
         ring,
-        SignIn(Sessions(db), ring, clock, ids),
+        SignIn(Sessions(db), clock, ids),
         Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
         keyless,

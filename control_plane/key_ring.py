@@ -1,26 +1,26 @@
 """The keys of a fleet: makes, rotates and revokes them, and tells whose a key is.
 
-What was read of a key is believed for `BELIEVED_S`: once that is over, a revoked key opens nothing at any
-replica.
+What was read of a key is believed for a moment (`believed.py`): once that is over, a revoked key opens
+nothing at any replica.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
+from control_plane.believed import Believed
 from control_plane.keys import LIFE_MAX, Key, Kind, Scope, digest, granted, id_of, written
 from control_plane.store.keys import Keys
 from events.clock import Clock, Ids
 from events.errors import Conflict, NotFound, Rejected
 
-BELIEVED_S: Final = 2.0
-REMEMBERED_MAX: Final = 10_000
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
 OVERLAP: Final = timedelta(days=1)
+ADMIN: Final[Scope] = "admin"
 
 Json = dict[str, Any]
 
@@ -54,9 +54,12 @@ class KeyRing:
     store: Keys
     clock: Clock
     ids: Ids
-    _remembered: OrderedDict[str, tuple[float, Key | None]] = field(default_factory=OrderedDict)
+    _keys: Believed[Key | None] = field(init=False)
+    _any: Believed[bool] = field(init=False)
     _noted: dict[str, datetime] = field(default_factory=dict)
-    _admin: tuple[float, bool] | None = None
+
+    def __post_init__(self) -> None:
+        self._keys, self._any = Believed(self.clock), Believed(self.clock)
 
     async def make(self, wanted: WantedKey, *, by: str) -> NewKey:
         """Make and store a key. Raises `Rejected`."""
@@ -80,7 +83,7 @@ class KeyRing:
             "successor": None,
         }
         await self.store.create(document)
-        self._admin = None
+        self._any.forget(ADMIN)
         return NewKey(text, document)
 
     async def rotate(self, key_id: str, *, overlap: timedelta, by: str) -> NewKey:
@@ -99,13 +102,13 @@ class KeyRing:
         if await self.store.succeed(key_id, new.document["_id"], self.clock.now() + overlap) is None:
             await self.store.revoke(new.document["_id"], by)
             raise Conflict("key_over", f"key {key_id} was rotated or revoked meanwhile; list the keys")
-        self._remembered.pop(key_id, None)
+        self._keys.forget(key_id)
         return new
 
     async def revoke(self, key_id: str, *, by: str) -> Json:
         """Let a key open nothing any more, and return it. Raises `NotFound`."""
         found = await self.store.revoke(key_id, by)
-        self._remembered.pop(key_id, None)
+        self._keys.forget(key_id)
         if found is None:
             raise NotFound("no_such_key", f"there is no key {key_id}")
         return found
@@ -140,10 +143,7 @@ class KeyRing:
 
         One that is over counts: revoking the last may shut everybody out, and let nobody in.
         """
-        now_s = self.clock.monotonic_s()
-        if self._admin is None or now_s - self._admin[0] > BELIEVED_S:
-            self._admin = (now_s, await self.store.has_any("admin"))
-        return self._admin[1]
+        return await self._any.get(ADMIN, partial(self.store.has_any, ADMIN))
 
     def _opened(self, key: Key) -> Key:
         if not key.is_open(self.clock.now()):
@@ -152,17 +152,11 @@ class KeyRing:
         return key
 
     async def _known(self, key_id: str) -> Key | None:
-        now_s = self.clock.monotonic_s()
-        remembered = self._remembered.get(key_id)
-        if remembered is not None and now_s - remembered[0] <= BELIEVED_S:
-            return remembered[1]
+        return await self._keys.get(key_id, partial(self._find, key_id))
+
+    async def _find(self, key_id: str) -> Key | None:
         document = await self.store.find(key_id)
-        key = None if document is None else _key(document)
-        self._remembered[key_id] = (now_s, key)
-        self._remembered.move_to_end(key_id)
-        while len(self._remembered) > REMEMBERED_MAX:
-            self._remembered.popitem(last=False)
-        return key
+        return None if document is None else _key(document)
 
     async def _note_use(self, key_id: str, now: datetime) -> None:
         """Write the moment down, once in a while: it tells which keys nobody needs."""

@@ -7,21 +7,19 @@ A session may do what its key may, and ends with it.
 from __future__ import annotations
 
 import hmac
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
-from control_plane.key_ring import KeyRing, Unauthorized
+from control_plane.believed import Believed
 from control_plane.keys import digest
 from control_plane.store.sessions import Sessions
 from events.clock import Clock, Ids
 
 COOKIE: Final = "__Host-podfleet"  # browsers take it only with Secure, for this host and all of its paths
 SESSION_LIFE: Final = timedelta(days=7)
-BELIEVED_S: Final = 2.0
-REMEMBERED_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,15 @@ class Session:
 
 @dataclass(slots=True)
 class SignIn:
-    """Opens, finds and ends sessions; what was read of one is believed for `BELIEVED_S`."""
+    """Opens, finds and ends sessions."""
 
     store: Sessions
-    ring: KeyRing
     clock: Clock
     ids: Ids
-    _remembered: OrderedDict[str, tuple[float, Session | None]] = field(default_factory=OrderedDict)
+    _sessions: Believed[Session | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sessions = Believed(self.clock)
 
     async def begin(self, key_text: str, key_id: str | None) -> str:
         """Return the secret of a new session of a key that opens; its id is None for the environment's."""
@@ -63,36 +63,25 @@ class SignIn:
         """End the session of a browser, if it has one."""
         secret = secret_in(cookies)
         if secret is not None:
-            self._remembered.pop(digest(secret), None)
+            self._sessions.forget(digest(secret))
             await self.store.remove(digest(secret))
 
     async def session(self, cookies: str) -> Session | None:
-        """Return the session that a browser's cookies name; None where they name none.
+        """Return the session that a browser's cookies name; None where they name none, or one that is over.
 
-        Raises `Unauthorized` where it is over.
+        A browser brings the cookie of one port to all ports of a host, so another fleet's may come here.
         """
         secret = secret_in(cookies)
         if secret is None:
             return None
-        found = await self._known(digest(secret))
-        if found is None or found.ends_at <= self.clock.now():
-            raise Unauthorized("session_over", "you were signed out; sign in again")
-        return found
+        found = await self._sessions.get(digest(secret), partial(self._find, digest(secret)))
+        return None if found is None or found.ends_at <= self.clock.now() else found
 
-    async def _known(self, session_id: str) -> Session | None:
-        now_s = self.clock.monotonic_s()
-        remembered = self._remembered.get(session_id)
-        if remembered is not None and now_s - remembered[0] <= BELIEVED_S:
-            return remembered[1]
+    async def _find(self, session_id: str) -> Session | None:
         stored = await self.store.find(session_id)
-        session = None
-        if stored is not None:
-            session = Session(stored["keyId"], stored["keyHash"], stored["formToken"], stored["expiresAt"])
-        self._remembered[session_id] = (now_s, session)
-        self._remembered.move_to_end(session_id)
-        while len(self._remembered) > REMEMBERED_MAX:
-            self._remembered.popitem(last=False)
-        return session
+        if stored is None:
+            return None
+        return Session(stored["keyId"], stored["keyHash"], stored["formToken"], stored["expiresAt"])
 
 
 def secret_in(cookies: str) -> str | None:

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from control_plane.auth import ADMITTED, Admitted
+from control_plane.auth import ADMITTED, SAFE_METHODS, Admitted
 from control_plane.store.trail import Trail
 from events.clock import Clock, Ids
 from events.errors import Transient
 
 log = logging.getLogger(__name__)
 
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 NOT_RECORDED: Final = frozenset({"ingest", "claim"})
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
-from control_plane.auth import Keyed, refuse_foreign_pages
+from control_plane.auth import Keyed, address_of, refuse_foreign_pages
 from control_plane.config import LOOPBACK
 from control_plane.key_ring import Unauthorized
 from control_plane.sign_in import COOKIE, SESSION_LIFE
@@ -34,7 +34,7 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
     async def sign_in(request: Request, key: KeyText = "", to: Place = "/") -> Response:
         refuse_foreign_pages(request.method, request.headers)
         try:
-            owner = await keyed.owner(key.strip(), _address(request))
+            owner = await keyed.owner(key.strip(), address_of(request))
         except Unauthorized as error:
             return shown(request, to, error.message)
         secret = await keyed.sign_in.begin(key.strip(), owner.key_id)
@@ -77,7 +77,3 @@ def own_path(place: str) -> str:
     except ValueError:
         return "/"
     return "/" if parts.scheme or parts.netloc else place
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""

@@ -123,3 +123,8 @@ def test_a_session_does_what_its_key_may_and_only_from_a_form_of_its_own(
 )
 def test_nobody_is_sent_to_another_site(place: str, path: str) -> None:
     assert own_path(place) == path
+
+
+def test_the_cookie_of_another_fleet_on_this_machine_shuts_nobody_out(fleet: Any) -> None:
+    foreign = {"cookie": f"{COOKIE}=of-another-port"}
+    assert fleet.client.get("/runs", headers=foreign).status_code == 200

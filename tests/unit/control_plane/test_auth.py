@@ -26,7 +26,7 @@ async def keyed() -> AsyncIterator[Callable[..., Keyed]]:
     client = database.connect(URL)
     db, clock, ids = database.database(client, URL), SystemClock(), SystemIds()
     ring = KeyRing(Keys(db), clock, ids)
-    sign_in = SignIn(Sessions(db), ring, clock, ids)
+    sign_in = SignIn(Sessions(db), clock, ids)
     yield lambda *options, **more: Keyed(ring, sign_in, Throttle(clock, 3, 60.0), *options, **more)
     await client.close()
 
