@@ -17,7 +17,7 @@ NAMES_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class Believed(Generic[T]):
-    """The latest names that were asked for, each with what was read; older than `BELIEVED_S` is read again."""
+    """The latest names that were asked for, each with what was read in the last `BELIEVED_S`."""
 
     clock: Clock
     _read: OrderedDict[str, tuple[float, T]] = field(default_factory=OrderedDict)
