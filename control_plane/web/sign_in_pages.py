@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
@@ -69,11 +68,5 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
 
 def own_path(place: str) -> str:
     """Return the place where it is a path of ours, else the first page: nobody is sent to another site."""
-    is_ours = place.startswith("/") and not place.startswith(("//", "/\\")) and place.isprintable()
-    if not is_ours or "\\" in place:
-        return "/"
-    try:
-        parts = urlsplit(place)
-    except ValueError:
-        return "/"
-    return "/" if parts.scheme or parts.netloc else place
+    is_ours = place.startswith("/") and not place.startswith("//")
+    return place if is_ours and "\\" not in place and place.isprintable() else "/"
