@@ -8,9 +8,7 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute
 
 from control_plane.app import create_app
 from control_plane.config import read_settings
@@ -18,6 +16,7 @@ from control_plane.deps import wire
 from control_plane.keys import ALL, Scope
 from control_plane.store import database
 from events.clock import SystemClock, SystemIds
+from tests.unit.control_plane.test_principals import routes_of
 
 ROOT_KEY = "a-key-of-the-test"
 URL = "mongodb://127.0.0.1:1/unit"
@@ -138,17 +137,6 @@ async def served() -> list[str]:
         if isinstance(route, APIRoute)
         for method in route.methods
     ]
-
-
-def routes_of(app: FastAPI) -> Iterator[BaseRoute]:
-    waiting = list(app.routes)
-    while waiting:
-        route = waiting.pop()
-        included = getattr(route, "original_router", None)
-        if included is None:
-            yield route
-        else:
-            waiting += included.routes
 
 
 @pytest.fixture
