@@ -91,7 +91,9 @@ class Plain:
     _last: tuple[Any, ...] = ()
 
     def show(self, run: Json) -> None:
-        """Print the run if it looks otherwise than before."""
+        """Print the run if it looks otherwise than before; its end when all is known that led there."""
+        if not is_live(run) and run["logOpen"]:
+            return
         stage = run.get("currentStage") or {}
         progress = stage.get("progress")
         tenth = None if progress is None else int(progress / STEP)
