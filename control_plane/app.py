@@ -16,6 +16,7 @@ from control_plane.api import (
     artifacts,
     audit,
     bulk,
+    description,
     fleet,
     hypotheses,
     ingest,
@@ -28,6 +29,7 @@ from control_plane.api import (
 )
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
+from control_plane.headed import Headed
 from control_plane.loops import run_every
 from control_plane.trail import Recorded
 from control_plane.web import (
@@ -76,6 +78,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswerCount)
+    app.add_middleware(Headed)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
@@ -96,6 +99,6 @@ def create_app(deps: Deps) -> FastAPI:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(_: runs.MayRead) -> dict[str, object]:
-        return app.openapi()
+        return description.described(app.openapi())
 
     return app

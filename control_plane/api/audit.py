@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
+from control_plane.api.answers import Items
 from control_plane.api.fleet import MaySteer
 from control_plane.deps import Deps
 from control_plane.paging import LIMIT_DEFAULT
@@ -17,6 +18,10 @@ from control_plane.presentation import shown
 
 Json = dict[str, Any]
 Word = Annotated[str | None, Field(min_length=1, max_length=300, pattern=r"^[^\x00]*$")]
+
+EXPORT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+}
 
 
 class TrailFilters(BaseModel):
@@ -45,10 +50,10 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(prefix="/api/audit", tags=["audit"])
 
     @routes.get("")
-    async def page(_: MaySteer, wanted: Annotated[TrailPage, Query()]) -> Json:
+    async def page(_: MaySteer, wanted: Annotated[TrailPage, Query()]) -> Items:
         return await deps.reading.trail(wanted.stored(), wanted.limit, wanted.after)
 
-    @routes.get("/export", response_class=StreamingResponse)
+    @routes.get("/export", response_class=StreamingResponse, responses=EXPORT)
     async def export(_: MaySteer, wanted: Annotated[TrailFilters, Query()]) -> StreamingResponse:
         """Return every entry, the oldest first, one JSON object a line."""
 

@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from control_plane.api.answers import Items
 from control_plane.api.runs import MayRead, Page
 from control_plane.auth import Principal, require
 from control_plane.deps import Deps
@@ -34,15 +35,15 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(tags=["fleet"])
 
     @routes.get("/api/pods")
-    async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Json:
+    async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Items:
         return await deps.reading.pods(wanted.limit, wanted.after, region=wanted.region)
 
     @routes.get("/api/pods/{pod_id:path}/telemetry")
-    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1) -> Json:
+    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1) -> Items:
         return {"items": await deps.reading.telemetry(pod_id, hours), "next": None}
 
     @routes.get("/api/pods/{pod_id:path}/attempts")
-    async def attempts(pod_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+    async def attempts(pod_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Items:
         return await deps.reading.attempts_of_pod(pod_id, wanted.limit, wanted.after)
 
     @routes.get("/api/pods/{pod_id:path}")
@@ -54,11 +55,11 @@ def router(deps: Deps) -> APIRouter:
         return await deps.reading.drain(pod_id)
 
     @routes.get("/api/queue")
-    async def queue(_: MayRead) -> Json:
+    async def queue(_: MayRead) -> Items:
         overview = await deps.reading.overview()
         return {"items": overview["queue"], "next": None, "statuses": overview["statuses"]}
 
-    @routes.get("/metrics")
+    @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics(_: MayRead) -> Response:
         overview = await deps.reading.overview()
         return Response(exposition(overview, await deps.accounts.now()), media_type=CONTENT_TYPE_LATEST)

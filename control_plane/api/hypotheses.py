@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from control_plane.api.answers import Items
 from control_plane.api.models import Launch, NewHypothesisBody
 from control_plane.api.runs import MayRead, MaySubmit, Page
 from control_plane.deps import Deps
@@ -27,7 +28,7 @@ def router(deps: Deps) -> APIRouter:
         return {**await deps.reading.hypothesis(hypothesis_id), queued: queued_id}
 
     @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Items:
         return await deps.reading.hypotheses(wanted.limit, wanted.after)
 
     @routes.get("/{hypothesis_id}")

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StringConstraints
 
+from control_plane.api.answers import Items
 from control_plane.api.fleet import MaySteer
-from control_plane.api.models import Body, Storable
+from control_plane.api.models import WHOLE, Body, Storable
 from control_plane.api.runs import Page
 from control_plane.deps import Deps
 from control_plane.key_ring import OVERLAP, NewKey, WantedKey
@@ -30,13 +31,13 @@ class KeyBody(Body):
     kind: Kind
     name: Name
     scopes: Annotated[list[Scope], Field(min_length=1)] | None = None
-    life_s: Annotated[int, Field(ge=1, le=LIFE_MAX_S)] | None = None
+    life_s: Annotated[int, Field(ge=1, le=LIFE_MAX_S), WHOLE] | None = None
 
 
 class Rotation(Body):
     """How long the old key opens beside the new one, in seconds."""
 
-    overlap_s: Annotated[int, Field(ge=0, le=LIFE_MAX_S)] = OVERLAP_S
+    overlap_s: Annotated[int, Field(ge=0, le=LIFE_MAX_S), WHOLE] = OVERLAP_S
 
 
 def router(deps: Deps) -> APIRouter:
@@ -49,7 +50,7 @@ def router(deps: Deps) -> APIRouter:
         return _told(response, await ring.make(wanted_key(body), by=principal.name))
 
     @routes.get("")
-    async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Json:
+    async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Items:
         return await deps.reading.keys(wanted.limit, wanted.after)
 
     @routes.get("/{key_id}")

@@ -6,7 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from control_plane.agenda import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from control_plane.decisions import NOTE_CHARS_MAX
@@ -50,7 +50,13 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def _whole(value: Any) -> Any:
+    """Return 3 for 3.0: to JSON they are one number, and some languages write no other."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
 Storable = AfterValidator(_storable)
+WHOLE: Final = BeforeValidator(_whole)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
 Label = Annotated[str, StringConstraints(max_length=200), Storable]
@@ -69,11 +75,14 @@ class RunBody(Body):
 
     kind: ShortText
     spec: Json = Field(default_factory=dict)
-    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    priority: Annotated[int, Field(ge=-100, le=100), WHOLE] = 0
     requires: Json = Field(default_factory=dict)
-    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    queue_limit_s: Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S)] = QUEUE_LIMIT_S
-    labels: Annotated[dict[LabelName, Label], Field(max_length=LABELS_MAX)] = Field(default_factory=dict)
+    max_attempts: Annotated[int, Field(ge=1, le=100), WHOLE] = 3
+    queue_limit_s: Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S), WHOLE] = QUEUE_LIMIT_S
+    labels: Annotated[
+        dict[LabelName, Label],
+        Field(max_length=LABELS_MAX, json_schema_extra={"additionalProperties": False}),
+    ] = Field(default_factory=dict)
 
 
 class NewRun(RunBody):
@@ -115,18 +124,18 @@ class NewHypothesisBody(Body):
     title: Annotated[ShortText, Storable]
     idea: Annotated[Text, Storable] | Json
     enable_ideation: bool = False
-    reflections: Annotated[int, Field(ge=1, le=10)] = 3
-    max_num_generations: Annotated[int, Field(ge=1, le=20)] = 5
+    reflections: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
+    max_num_generations: Annotated[int, Field(ge=1, le=20), WHOLE] = 5
     additional_context: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
     max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**53), WHOLE] | None = None
     spec: Json = Field(default_factory=dict)
 
 
 class Launch(Body):
     """Another run of a hypothesis, of the idea of this number; without one, of the idea chosen before."""
 
-    idea_index: Annotated[int, Field(ge=0)] | None = None
+    idea_index: Annotated[int, Field(ge=0), WHOLE] | None = None
     spec: Json = Field(default_factory=dict)
 
 
@@ -153,7 +162,7 @@ class ArtifactBody(Body):
     """A file that a worker wants to keep; `size` in bytes, `sha256` in hexadecimal."""
 
     name: Annotated[ShortText, Storable]
-    size: Annotated[int, Field(ge=0, le=5 << 30)]
+    size: Annotated[int, Field(ge=0, le=5 << 30), WHOLE]
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
     content_type: ShortText = "application/octet-stream"
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from control_plane.api.answers import Items
 from control_plane.api.runs import MayRead
 from control_plane.deps import Deps
 from control_plane.reading import NODES_MAX
@@ -26,7 +27,7 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(prefix="/api/runs", tags=["runs"])
 
     @routes.get("/{run_id}/nodes")
-    async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Json:
+    async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Items:
         return await deps.reading.nodes(run_id, wanted.limit, wanted.after)
 
     return routes

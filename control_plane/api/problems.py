@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Mount
 
 from control_plane.api.ingest import UnsupportedMedia
 from control_plane.auth import Forbidden
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 2
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 # The first row that fits gives the status; rows go from the special to the general.
 STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
@@ -71,6 +73,18 @@ def _place(request: Request) -> str:
     return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
 
 
+def methods_of(request: Request) -> list[str]:
+    """Return the methods that the path of `request` has."""
+    # a mount takes every method, and serves what is only read
+    routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
+    found = [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ] or ["GET"]
+    return ["HEAD", *found] if "GET" in found else found
+
+
 def status_of(error: PodfleetError) -> int:
     """Return the HTTP status that `error` stands for."""
     if error.code in UNREADABLE:
@@ -105,6 +119,8 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
     async def routing(request: Request, error: HTTPException) -> Response:
         response = problem(error.status_code, "http", str(error.detail))
         response.headers.update(error.headers or {})
+        if error.status_code == 405:  # a router names the methods of one route of the path only
+            response.headers["Allow"] = ", ".join(methods_of(request))
         return answer(request, response, str(error.detail))
 
     @app.exception_handler(RequestValidationError)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, Field
 
+from control_plane.api.answers import OBJECT, Items, Run
 from control_plane.api.models import Again, NewRun, NoteBody, ReviewBody
 from control_plane.auth import Principal, require
 from control_plane.decisions import Review
 from control_plane.deps import Deps
 from control_plane.explainer import explanation
 from control_plane.paging import LIMIT_DEFAULT
-from control_plane.reading import RunFilters
+from control_plane.reading import LEVELS, RunFilters
 from control_plane.submission import Submission, checked
+from events.lifecycle import Status
 
 Json = dict[str, Any]
 MayRead = Annotated[Principal, Depends(require("read"))]
@@ -30,6 +32,10 @@ def _circumstances(
     return {"idempotency_key": key, "traceparent": traceparent}
 
 
+# What a route that makes something answers where that is there already.
+THE_SAME: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "Nothing new", "content": {"application/json": {"schema": OBJECT}}}
+}
 Asked = Annotated[Json, Depends(_circumstances)]
 
 
@@ -43,7 +49,7 @@ class Page(BaseModel):
 class Filters(Page):
     """Which runs a list holds."""
 
-    status: str | None = None
+    status: Annotated[str | None, Field(json_schema_extra={"enum": [*Status]})] = None
     kind: str | None = None
     label: str | None = None
     hypothesis: str | None = None
@@ -66,7 +72,7 @@ class EventFilters(Page):
     """Which events of a log are shown, and from which end."""
 
     type: str | None = None
-    level: str | None = None
+    level: Annotated[str | None, Field(json_schema_extra={"enum": [*LEVELS]})] = None
     text: str | None = None
     order: Literal["newest", "oldest"] = "newest"
 
@@ -86,7 +92,7 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(prefix="/api/runs", tags=["runs"])
     reading = deps.reading
 
-    @routes.post("", status_code=201)
+    @routes.post("", status_code=201, responses=THE_SAME)
     async def submit(
         body: NewRun, principal: MaySubmit, response: Response, circumstances: Asked, dry_run: bool = False
     ) -> Json:
@@ -101,15 +107,15 @@ def router(deps: Deps) -> APIRouter:
         return await reading.run(submitted.run_id)
 
     @routes.get("")
-    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Json:
+    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Items:
         return await reading.runs(filters.filters(), filters.limit, filters.after)
 
     @routes.get("/{run_id}")
-    async def one(run_id: str, _: MayRead) -> Json:
+    async def one(run_id: str, _: MayRead) -> Run:
         return await reading.run(run_id)
 
     @routes.get("/{run_id}/events")
-    async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> Json:
+    async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> Items:
         return await reading.events(run_id, **wanted.search())
 
     @routes.get("/{run_id}/explain")
@@ -117,36 +123,34 @@ def router(deps: Deps) -> APIRouter:
         return await explanation(reading, run_id)
 
     @routes.post("/{run_id}/cancel")
-    async def cancel(run_id: str, principal: MaySubmit) -> Json:
+    async def cancel(run_id: str, principal: MaySubmit) -> Run:
         await deps.decider.cancel(run_id, by=f"user:{principal.name}")
         return await reading.run(run_id)
 
     @routes.post("/{run_id}/pause")
-    async def pause(run_id: str, principal: MaySubmit) -> Json:
+    async def pause(run_id: str, principal: MaySubmit) -> Run:
         await deps.decider.pause(run_id, by=f"user:{principal.name}")
         return await reading.run(run_id)
 
     @routes.post("/{run_id}/resume")
-    async def resume(run_id: str, principal: MaySubmit) -> Json:
+    async def resume(run_id: str, principal: MaySubmit) -> Run:
         await deps.decider.resume(run_id, by=f"user:{principal.name}")
         return await reading.run(run_id)
 
     @routes.post("/{run_id}/notes")
-    async def note(run_id: str, body: NoteBody, principal: MaySubmit) -> Json:
+    async def note(run_id: str, body: NoteBody, principal: MaySubmit) -> Run:
         await deps.decider.note(run_id, body.text, by=f"user:{principal.name}")
         return await reading.run(run_id)
 
     @routes.post("/{run_id}/retry", status_code=201)
-    async def retry(
-        run_id: str, principal: MaySubmit, response: Response, again: Again | None = None
-    ) -> Json:
+    async def retry(run_id: str, principal: MaySubmit, response: Response, again: Again | None = None) -> Run:
         from_stage = None if again is None else again.from_stage
         submitted = await deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage)
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await reading.run(submitted.run_id)
 
     @routes.post("/{run_id}/review")
-    async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Json:
+    async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
         await deps.decider.review(run_id, Review(body.verdict, body.notes, principal.name))
         return await reading.run(run_id)
 

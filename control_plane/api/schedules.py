@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from control_plane.agenda import PREVIEW_SLOTS, Agenda, Slot, WantedRun, WantedSchedule
+from control_plane.api.answers import Items
 from control_plane.api.models import NewSchedule, Pause, ScheduleBody, ScheduleId
-from control_plane.api.runs import Key, MayRead, MaySubmit, Page
+from control_plane.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
 from control_plane.deps import Deps
 from control_plane.presentation import plain
 from control_plane.schedule import CRON_CHARS_MAX
@@ -33,7 +34,7 @@ def router(deps: Deps) -> APIRouter:
         return await reading.schedule(body.id)
 
     @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Items:
         return await reading.schedules(wanted.limit, wanted.after)
 
     @routes.get("/preview")
@@ -45,7 +46,7 @@ def router(deps: Deps) -> APIRouter:
         return await reading.schedule(schedule_id)
 
     @routes.get("/{schedule_id}/next")
-    async def upcoming(schedule_id: str, _: MayRead, n: Count = PREVIEW_SLOTS) -> Json:
+    async def upcoming(schedule_id: str, _: MayRead, n: Count = PREVIEW_SLOTS) -> Items:
         slots = await agenda.upcoming(schedule_id, n)
         return {"items": shown_slots(slots)}
 
@@ -59,7 +60,7 @@ def router(deps: Deps) -> APIRouter:
         await agenda.pause(schedule_id, paused=body.paused, by=principal.name, note=body.note)
         return await reading.schedule(schedule_id)
 
-    @routes.post("/{schedule_id}/run", status_code=201)
+    @routes.post("/{schedule_id}/run", status_code=201, responses=THE_SAME)
     async def run(schedule_id: str, principal: MaySubmit, response: Response, key: Key = None) -> Json:
         submitted = await agenda.run_now(schedule_id, by=principal.name, key=key)
         if not submitted.is_new:

@@ -46,3 +46,10 @@ def test_times_are_kept_in_utc() -> None:
     moment = read(not_before="2030-01-01T02:00:00+02:00").not_before
     assert moment is not None
     assert moment.isoformat() == "2030-01-01T00:00:00+00:00"
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    assert read(priority=3.0).priority == 3
+    for value in (3.5, True, "3", 1e300):
+        with pytest.raises(ValidationError):
+            read(priority=value)
