@@ -15,38 +15,21 @@ fi
 # The image's PyTorch is used where it sees the GPU: another one would be gigabytes, and may not fit the driver.
 torch_of() { "$1" -c 'import torch; print(torch.__version__, torch.version.cuda or "cpu", torch.cuda.is_available())' 2>/dev/null; }
 found=$(torch_of "$PYTHON" || true)
-constraints=constraints.txt
 site=()
+keep=
 if [ -n "$found" ]; then
   say "PyTorch of the image is used: $found"
   site=(--system-site-packages)
-  mkdir -p .venv
-  constraints=.venv/constraints.txt
-  # pip must leave the image's numerical stack alone, so what it has is what is asked for
-  "$PYTHON" - constraints.txt >"$constraints" <<'PY'
-import importlib.metadata as metadata
-import re
-import sys
-
-SHARED = {"torch", "numpy", "triton", "sympy", "mpmath", "networkx", "fsspec", "filelock", "jinja2", "markupsafe",
-          "typing-extensions", "setuptools", "pillow"}
-for line in open(sys.argv[1], encoding="utf-8"):
-    name = re.split(r"==", line.strip())[0]
-    if name in SHARED:
-        try:
-            line = f"{name}=={metadata.version(name)}\n"
-        except metadata.PackageNotFoundError:
-            pass  # the image lacks it: the pinned version it is
-    print(line, end="")
-PY
+  # what the image has of its numerical stack is left alone
+  keep=torch,numpy,triton,sympy,mpmath,networkx,fsspec,filelock,jinja2,markupsafe,typing-extensions,setuptools,pillow
 fi
 
 stamp=.venv/prepared
-wanted=$(cat pyproject.toml constraints.txt | sha256sum; echo "$found")
+wanted=$(cat pyproject.toml constraints.txt scripts/locked.py | sha256sum; echo "$found")
 if [ ! -x .venv/bin/python ] || [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
   say "installing into .venv"
   "$PYTHON" -m venv "${site[@]}" .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -c "$constraints" -e '.[pod,experiment,models]'
+  .venv/bin/python scripts/locked.py pod,experiment,models --keep "$keep"
   printf '%s\n' "$wanted" >"$stamp"
 fi
 

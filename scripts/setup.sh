@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs podfleet into .venv, at the versions of constraints.txt.
+# Installs podfleet into .venv, at the versions and by the hashes of constraints.txt.
 #
 #   scripts/setup.sh demo      what a fleet on one machine needs
 #   scripts/setup.sh test      that, and what the gate needs
@@ -46,7 +46,7 @@ make_venv() {
 }
 
 # the files that decide what is installed, and the place: an editable install knows its folder
-fingerprint() { { pwd; cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum; }
+fingerprint() { { pwd; cat pyproject.toml constraints.txt scripts/setup.sh scripts/locked.py; } | cksum; }
 
 install_extras() {
     local extras=$1 wanted
@@ -54,10 +54,7 @@ install_extras() {
     if [[ -f $STAMP ]] && grep -qxF "$wanted" $STAMP && [[ -x $VENV/bin/python ]]; then return; fi
     make_venv
     echo "setup: installing podfleet[$extras]; the first time this downloads about 1 GB"
-    # the build back-end first and pinned too, instead of a fresh one for each build
-    $VENV/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-    $VENV/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-        --no-build-isolation -e ".[$extras]"
+    $VENV/bin/python scripts/locked.py "$extras" || fail "what was asked for could not be installed (see above)."
     if [[ $extras == *test* ]]; then
         # all that the demo needs is in it
         printf '%s\n' "$wanted" "$(fingerprint) $RUNTIME" >$STAMP

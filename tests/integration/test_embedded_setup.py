@@ -15,7 +15,7 @@ TOOLS = ("bash", "dirname", "cksum", "cat", "id", "grep")
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with the setup alone, and a PATH with nothing but the simplest tools."""
-    for name in ("pyproject.toml", "constraints.txt", "scripts/setup.sh"):
+    for name in ("pyproject.toml", "constraints.txt", "scripts/setup.sh", "scripts/locked.py"):
         target = tmp_path / "checkout" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, target)

@@ -7,9 +7,12 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from scripts.locked import LOCK, read_lock
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("control_plane", "pod_worker", "events", "stages")
@@ -166,9 +169,40 @@ def test_the_gate_of_the_ci_is_the_command_of_the_readme() -> None:
     assert commands == ["exec make test"]
 
 
-def test_every_dependency_is_pinned_to_one_version() -> None:
-    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    assert [line for line in lines if not re.fullmatch(r"[a-z0-9.-]+==[\w.]+", line)] == []
-    assert lines == sorted(lines)
-    names = [line.partition("==")[0] for line in lines]
-    assert len(set(names)) == len(names)
+def test_every_dependency_is_locked_to_one_version_by_hashes() -> None:
+    text = LOCK.read_text()
+    pins = read_lock(text)
+    lines = [line for line in text.replace("\\\n    ", "").splitlines() if not line.startswith("#")]
+    assert lines == [
+        pin.line().replace("===", "==") for pin in pins.values()
+    ]  # nothing else, and no name twice
+    assert list(pins) == sorted(pins)
+    assert [pin.name for pin in pins.values() if not pin.hashes] == []
+    assert {name for name, _ in _dependencies()} - pins.keys() == set()
+
+
+def _dependencies() -> set[tuple[str, str]]:
+    """Return the name and the extra of every dependency that pyproject.toml names."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lists = {
+        "all": pyproject["project"]["dependencies"],
+        "build": pyproject["build-system"]["requires"],
+        **pyproject["project"]["optional-dependencies"],
+    }
+    return {
+        (re.split(r"[^\w-]", line)[0].replace("_", "-"), extra)
+        for extra, lines in lists.items()
+        for line in lines
+    }
+
+
+def test_every_dependency_has_its_reason() -> None:
+    text = (ROOT / "docs" / "dependencies.md").read_text()
+    rows = re.findall(r"^\| (`[^|]*) \| ([^|]+) \|", text, re.MULTILINE)
+    explained = {
+        (name.replace("_", "-"), extra)
+        for names, extras in rows
+        for name in re.findall(r"`([^`]+)`", names)
+        for extra in extras.split(", ")
+    }
+    assert explained == _dependencies()
