@@ -16,7 +16,7 @@ from typing import Final
 from events.clock import SystemClock, SystemIds
 from events.errors import PipelineError
 from stages.adapters.literature import open_literature
-from stages.adapters.models import open_model
+from stages.adapters.models import open_model, reach_of
 from stages.adapters.sandbox import LocalSandbox
 from stages.literature import Literature, LookUpFailed, Work
 from stages.model import Answer, Model, Question
@@ -73,7 +73,8 @@ def _model(environ: Mapping[str, str]) -> Model | None:
 def _literature(environ: Mapping[str, str]) -> Literature | None:
     """Return the index of publications that the settings name, if any."""
     try:
-        return open_literature(environ.get("PODFLEET_LITERATURE_URL"), clock=SystemClock(), ids=SystemIds())
+        url = environ.get("PODFLEET_LITERATURE_URL")
+        return open_literature(url, clock=SystemClock(), ids=SystemIds(), reach=reach_of(environ))
     except PipelineError as error:
         return Unusable(error)
 

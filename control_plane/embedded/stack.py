@@ -45,6 +45,8 @@ EXIT_STOPPED: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 
+# a server of models on one's own machine is what people try first
+LOCAL_MODELS: Final = {"PODFLEET_PRIVATE_HOSTS": "127.0.0.0/8,::1"}
 # which parts of the environment a worker must not see, and by which it would be renamed
 NOT_FOR_WORKERS: Final = ("MINIO_", "RUNPOD_POD_ID")
 
@@ -183,7 +185,9 @@ class Stack:
         control.setdefault("PODFLEET_API_KEY", secrets.api_key)
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
-        worker = {name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)}
+        worker = LOCAL_MODELS | {
+            name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)
+        }
         workers = [self._worker(number, worker) for number in range(1, self._options.workers + 1)]
         return [tier for tier in (servers, [self._control_plane(control)], workers) if tier]
 

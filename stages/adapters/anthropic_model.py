@@ -15,8 +15,10 @@ from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncA
 
 from stages.adapters.bounded import run_within
 from stages.adapters.endpoint import Count, client, decoded, no_answer, refusal, shown, text_of, words_of
+from stages.adapters.guard import AddressRefused
 from stages.adapters.retrier import Retrier, TryFailed
 from stages.model import Answer, Question, Usage
+from stages.reach import Reach
 
 TEMPERATURE_MAX: Final = 1.0
 
@@ -58,6 +60,7 @@ class AnthropicModel:
     base_url: str
     api_key: str = field(repr=False)
     retrier: Retrier
+    reach: Reach = field(default_factory=Reach)
     _has_temperature: bool = field(default=True, repr=False)  # newer models refuse it
 
     @property
@@ -85,7 +88,7 @@ class AnthropicModel:
             ) from error
         except TimeoutError as error:  # ours; its cause is only how asyncio ended the request
             raise no_answer(error, self._lost(begun_s)) from error
-        except APIConnectionError as error:  # a time-out of the SDK's own is one too
+        except (APIConnectionError, AddressRefused) as error:  # a time-out of the SDK's own is one too
             raise no_answer(error.__cause__ or error, self._lost(begun_s)) from error
         except (AnthropicError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise TryFailed("refused", f"the request cannot be sent: {shown(str(error))}") from error
@@ -100,7 +103,7 @@ class AnthropicModel:
             base_url=self.base_url,
             max_retries=0,
             timeout=seconds,
-            http_client=client(seconds),
+            http_client=client(seconds, self.reach),
             open_telemetry=False,
         ) as sdk:
             answer = await sdk.messages.with_raw_response.create(

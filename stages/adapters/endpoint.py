@@ -1,7 +1,8 @@
 """The HTTP client of a model's SDK, and what the SDK's failures mean.
 
 Law: an answer is bounded in bytes, comes uncompressed and from where it was asked for: nothing is
-redirected, so no key and no prompt goes anywhere else. Proxies are those of the environment.
+redirected, so no key and no prompt goes anywhere else, and no address is connected to that the
+operator did not allow. Proxies are those of the environment.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Annotated, Any, Final, TypeVar
 import httpx2
 import msgspec
 
+from stages.adapters.guard import AddressRefused, Guard
 from stages.adapters.retrier import TryFailed
 from stages.model import Usage
+from stages.reach import Reach
 from stages.retrying import retry_after_of, trouble_of
 
 ANSWER_BYTES_MAX: Final = 8 << 20
@@ -67,12 +70,12 @@ async def _bound(response: httpx2.Response) -> None:
     response.stream = _Bounded(response.stream)
 
 
-def client(seconds: float) -> httpx2.AsyncClient:
-    """Return a client for one request that takes at most `seconds`."""
+def client(seconds: float, reach: Reach) -> httpx2.AsyncClient:
+    """Return a client for one request that takes at most `seconds`, and connects within `reach`."""
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_MAX_S)),
         headers={"Accept-Encoding": "identity"},
-        event_hooks={"response": [_bound]},
+        event_hooks={"request": [Guard(reach)], "response": [_bound]},
         follow_redirects=False,
     )
 
@@ -105,6 +108,8 @@ def words_of(body: object, instead: str) -> str:
 
 def no_answer(cause: BaseException, lost: Usage) -> TryFailed:
     """Return what a broken connection means; `lost` is the bill that may come for a request that had left."""
+    if isinstance(cause, AddressRefused):
+        return TryFailed("refused", f"the model is not asked: {cause}")
     if isinstance(cause, AnswerTooLong):
         return TryFailed("malformed", str(cause), usage=lost)
     reason = f"{type(cause).__name__}: {shown(str(cause))}"

@@ -19,7 +19,9 @@ import msgspec
 from events.clock import Clock, Ids
 from events.errors import PipelineError
 from stages.adapters.bounded import run_within
+from stages.adapters.guard import AddressRefused, Guard
 from stages.literature import Literature, LookUpFailed, Work
+from stages.reach import Reach
 from stages.retrying import retry_after_of
 
 TIME_MAX_S: Final = 10.0  # of one request
@@ -67,6 +69,7 @@ class GraphIndex:
     clock: Clock
     ids: Ids
     stop: threading.Event = field(default_factory=threading.Event)
+    reach: Reach = field(default_factory=Reach)
 
     def search(self, query: str, limit: int) -> list[Work]:
         """Return at most `limit` works, the best match first. Raises `LookUpFailed`."""
@@ -89,6 +92,8 @@ class GraphIndex:
             return run_within(TIME_MAX_S, partial(self._request, query, limit), self.stop)
         except TimeoutError as error:
             raise LookUpFailed(f"the index did not answer within {TIME_MAX_S:.0f} s") from error
+        except AddressRefused as error:
+            raise LookUpFailed(f"the index is not asked: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise LookUpFailed(f"the index cannot be reached: {type(error).__name__}: {error}") from error
 
@@ -97,7 +102,7 @@ class GraphIndex:
         parameters = {"query": query, "limit": str(limit), "fields": FIELDS}
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         async with (
-            httpx.AsyncClient(timeout=TIME_MAX_S) as client,
+            httpx.AsyncClient(timeout=TIME_MAX_S, event_hooks={"request": [Guard(self.reach)]}) as client,
             client.stream("GET", url, params=parameters, headers=headers) as response,
         ):
             status = response.status_code
@@ -114,7 +119,7 @@ class GraphIndex:
 
 
 def open_literature(
-    url: str | None, *, clock: Clock, ids: Ids, stop: threading.Event | None = None
+    url: str | None, *, clock: Clock, ids: Ids, reach: Reach, stop: threading.Event | None = None
 ) -> Literature | None:
     """Return the index at `url`, None where none is named; nothing is asked yet.
 
@@ -126,7 +131,9 @@ def open_literature(
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = "PODFLEET_LITERATURE_URL has to be an address that begins with http:// or https://"
         raise PipelineError("CONFIG", message)
-    return GraphIndex(base_url=url.strip(), clock=clock, ids=ids, stop=stop or threading.Event())
+    if objection := reach.early_objection(parts.hostname):
+        raise PipelineError("CONFIG", f"PODFLEET_LITERATURE_URL: {objection}")
+    return GraphIndex(base_url=url.strip(), clock=clock, ids=ids, stop=stop or threading.Event(), reach=reach)
 
 
 def _works(body: bytes) -> Iterator[Work]:

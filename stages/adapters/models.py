@@ -18,6 +18,7 @@ from events.clock import Clock, Ids
 from events.errors import PipelineError
 from stages.adapters.retrier import Retrier
 from stages.model import Model
+from stages.reach import SETTING, Reach, read_reach
 
 NO_KEY: Final = "none"  # a server of one's own asks for none, the SDK does
 
@@ -81,8 +82,17 @@ def open_model(
         base_url=provider.setting(environ, "BASE_URL") or provider.base_url,
         api_key=provider.setting(environ, "API_KEY") or NO_KEY,
         retrier=Retrier(clock=clock, ids=ids, stop=stop or threading.Event()),
+        reach=reach_of(environ),
     )
     return model
+
+
+def reach_of(environ: Mapping[str, str]) -> Reach:
+    """Return where a pod's tools may connect to. Raises `PipelineError` with the code CONFIG."""
+    try:
+        return read_reach(environ.get(SETTING, ""))
+    except ValueError as error:
+        raise PipelineError("CONFIG", str(error)) from error
 
 
 def _problems(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
@@ -95,6 +105,8 @@ def _problems(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
     address = provider.setting(environ, "BASE_URL")
     if address and not _is_address(address):
         yield f"{prefix}_BASE_URL has to be an address like {provider.base_url}"
+    elif objection := reach_of(environ).early_objection(urlsplit(address).hostname or ""):
+        yield f"{prefix}_BASE_URL: {objection}"
     key = provider.setting(environ, "API_KEY")
     if not (key.isascii() and key.isprintable()):
         yield f"{prefix}_API_KEY holds characters that no key has"

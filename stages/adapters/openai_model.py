@@ -16,8 +16,10 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 
 from stages.adapters.bounded import run_within
 from stages.adapters.endpoint import Count, client, decoded, no_answer, refusal, shown, text_of, words_of
+from stages.adapters.guard import AddressRefused
 from stages.adapters.retrier import Retrier, TryFailed
 from stages.model import Answer, Question, Usage
+from stages.reach import Reach
 
 OWN_HOST: Final = "api.openai.com"
 
@@ -86,6 +88,7 @@ class OpenAiModel:
     base_url: str
     api_key: str = field(repr=False)
     retrier: Retrier
+    reach: Reach = field(default_factory=Reach)
     _dialect: Dialect = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +118,7 @@ class OpenAiModel:
             ) from error
         except TimeoutError as error:  # ours; its cause is only how asyncio ended the request
             raise no_answer(error, self._lost(begun_s)) from error
-        except APIConnectionError as error:  # a time-out of the SDK's own is one too
+        except (APIConnectionError, AddressRefused) as error:  # a time-out of the SDK's own is one too
             raise no_answer(error.__cause__ or error, self._lost(begun_s)) from error
         except (OpenAIError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise TryFailed("refused", f"the request cannot be sent: {shown(str(error))}") from error
@@ -126,7 +129,7 @@ class OpenAiModel:
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
-            http_client=client(seconds),
+            http_client=client(seconds, self.reach),
         ) as sdk:
             answer = await sdk.chat.completions.with_raw_response.create(
                 model=self.model,

@@ -15,6 +15,7 @@ from events.testing import ManualClock, SeededIds
 from stages.adapters import literature
 from stages.adapters.literature import GraphIndex, open_literature
 from stages.literature import LookUpFailed, Work
+from stages.reach import read_reach
 from tests.integration.programs.model_server import (
     ModelServer,
     Reply,
@@ -25,6 +26,7 @@ from tests.integration.programs.model_server import (
     rate_limited,
 )
 
+HERE = read_reach("127.0.0.1")
 PAPER: Mapping[str, Any] = {
     "title": "On  Labels\nand Smoothing",
     "authors": [{"authorId": "1", "name": "A. Author"}, {"name": None}, {"name": "B. Writer"}],
@@ -43,7 +45,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def index(server: ModelServer) -> GraphIndex:
-    return GraphIndex(base_url=server.url, clock=ManualClock(), ids=SeededIds())
+    return GraphIndex(base_url=server.url, clock=ManualClock(), ids=SeededIds(), reach=HERE)
 
 
 def test_works_come_as_the_index_has_them() -> None:
@@ -140,11 +142,13 @@ def test_an_index_that_is_not_there_is_told() -> None:
 
 def test_an_index_is_opened_where_one_is_named() -> None:
     clock, ids = SystemClock(), SeededIds()
-    assert open_literature(None, clock=clock, ids=ids) is None
-    assert open_literature(" ", clock=clock, ids=ids) is None
-    with pytest.raises(PipelineError, match="PODFLEET_LITERATURE_URL"):
-        open_literature("index.example.org", clock=clock, ids=ids)
+    assert open_literature(None, clock=clock, ids=ids, reach=HERE) is None
+    assert open_literature(" ", clock=clock, ids=ids, reach=HERE) is None
+    for wrong in ("index.example.org", "http://[::1]:80/"):
+        with pytest.raises(PipelineError, match="PODFLEET_LITERATURE_URL"):
+            open_literature(wrong, clock=clock, ids=ids, reach=HERE)
     with ModelServer([Reply(papers=(PAPER,))]) as server:
-        opened = open_literature(f"{server.url}/", clock=clock, ids=ids, stop=threading.Event())
+        stop = threading.Event()
+        opened = open_literature(f"{server.url}/", clock=clock, ids=ids, stop=stop, reach=HERE)
         assert opened is not None
         assert len(opened.search("x", 1)) == 1

@@ -57,6 +57,7 @@ class Provider:
             f"{self.name}_API_KEY": KEY,
             f"{self.name}_BASE_URL": address,
             f"{self.name}_MODEL": "m",
+            "PODFLEET_PRIVATE_HOSTS": "127.0.0.1",
         } | more
 
     def open(
@@ -411,7 +412,8 @@ def test_without_a_key_there_is_no_model() -> None:
 
 def test_a_server_of_ones_own_needs_no_key() -> None:
     with ModelServer([Reply(text="local")]) as server:
-        model = open_model({"OPENAI_BASE_URL": server.openai_url}, clock=SystemClock(), ids=SeededIds())
+        environ = {"OPENAI_BASE_URL": server.openai_url, "PODFLEET_PRIVATE_HOSTS": "127.0.0.1"}
+        model = open_model(environ, clock=SystemClock(), ids=SeededIds())
         assert model is not None
         assert model.ask(QUESTION).text == "local"
 
@@ -436,6 +438,15 @@ def opened(environ: dict[str, str]) -> Model:
         ({"OPENAI_BASE_URL": "http://x:port/v1"}, "OPENAI_BASE_URL"),
         ({"ANTHROPIC_API_KEY": "a", "ANTHROPIC_BASE_URL": "ftp://x"}, "ANTHROPIC_BASE_URL"),
         ({"OPENAI_API_KEY": "sk-geheim-\u00e9"}, "OPENAI_API_KEY"),
+        (
+            {"OPENAI_BASE_URL": "http://LocalHost:11434/v1"},
+            "add localhost or 127.0.0.1 to PODFLEET_PRIVATE_HOSTS",
+        ),
+        (
+            {"ANTHROPIC_BASE_URL": "http://[::ffff:169.254.169.254]/"},
+            "add 169.254.169.254 to PODFLEET_PRIVATE",
+        ),
+        ({"OPENAI_BASE_URL": "http://10.0.0.7/", "PODFLEET_PRIVATE_HOSTS": "10.0.0.7:80"}, "without ports"),
     ],
 )
 def test_settings_that_cannot_work_are_told_before_anything_is_asked(

@@ -162,6 +162,7 @@ class Fleet:
             "MONGODB_URL": self.database_url,
             "CONTROL_PLANE_URL": self.url,
             "PODFLEET_POD_ID": name,
+            "PODFLEET_PRIVATE_HOSTS": "127.0.0.1",  # servers of models stand here
             **environment,
         }
         values.pop("RUNPOD_POD_ID", None)

@@ -28,6 +28,7 @@ from stages.literature import Work
 from stages.metered import Metered
 from stages.model import Model
 from stages.prices import Prices
+from stages.reach import read_reach
 from stages.space.claim import Claim
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
@@ -113,7 +114,13 @@ def desk() -> Iterator[Open]:
             retrier = Retrier(
                 clock=SystemClock(), ids=SystemIds(), request_max_s=patience_s / 2, total_max_s=patience_s
             )
-            model = OpenAiModel(model="m-1", base_url=server.openai_url, api_key=KEY, retrier=retrier)
+            model = OpenAiModel(
+                model="m-1",
+                base_url=server.openai_url,
+                api_key=KEY,
+                retrier=retrier,
+                reach=read_reach("127.0.0.1"),
+            )
             return Desk(server, model)
 
         yield opened

@@ -148,20 +148,21 @@ Script = Callable[[Asked], Reply] | Iterable[Reply]
 class ModelServer:
     """The server; a list of replies that is used up answers 500 and says so."""
 
-    def __init__(self, script: Script = ()) -> None:
+    def __init__(self, script: Script = (), host: str = "127.0.0.1") -> None:
         self.asked: list[Asked] = []
         self.billed = Billed()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         steps = None if callable(script) else iter(script)
         self._answer = script if callable(script) else lambda _: next(steps, _used_up())  # type: ignore[arg-type]
-        self._server = _Server(("127.0.0.1", 0), self._handler())
+        self._server = _Server((host, 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     @property
     def url(self) -> str:
         """The address, for `ANTHROPIC_BASE_URL` and `PODFLEET_LITERATURE_URL`."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
 
     @property
     def openai_url(self) -> str:
@@ -326,6 +327,7 @@ def _error(api: Api, reply: Reply) -> bytes:
 def main() -> None:
     text = " ".join(sys.argv[1:]) or "ok"
     with ModelServer(lambda _: Reply(text=text)) as server:
+        print("PODFLEET_PRIVATE_HOSTS=127.0.0.1", end=" ")
         print(f"OPENAI_BASE_URL={server.openai_url} ANTHROPIC_BASE_URL={server.url}", flush=True)
         threading.Event().wait()
 

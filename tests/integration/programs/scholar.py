@@ -197,6 +197,7 @@ def review(**fields: Any) -> dict[str, Any]:
 
 def main() -> None:
     with ModelServer(good) as server:
+        print("PODFLEET_PRIVATE_HOSTS=127.0.0.1", end=" ")
         print(f"OPENAI_BASE_URL={server.openai_url} OPENAI_API_KEY=sk-any OPENAI_MODEL=scholar-1", flush=True)
         threading.Event().wait()
 

@@ -1,0 +1,90 @@
+"""Holds the connections of an HTTP client to what may be reached.
+
+Law: no byte of a request, nor of TLS, goes to an address that is refused. The name is looked up and
+judged before anything is connected, and the address that answered is judged again: a name may lead
+elsewhere the second time. A proxy that the environment names is the operator's own way out; behind it only
+addresses are judged, names are the proxy's to look up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from stages.reach import Reach
+
+BEFORE: Final = "connection.connect_tcp.started"
+AFTER: Final = "connection.connect_tcp.complete"
+
+Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+class AddressRefused(Exception):
+    """The operator did not allow that address."""
+
+
+class _Url(Protocol):
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def raw_host(self) -> bytes: ...
+
+
+class Request(Protocol):
+    """A request of httpx or of httpx2."""
+
+    @property
+    def url(self) -> _Url: ...
+
+    extensions: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A hook for `event_hooks={"request": [...]}`. Raises `AddressRefused` out of the request."""
+
+    reach: Reach
+
+    async def __call__(self, request: Request) -> None:
+        """Judge an address that the request names, and have every connection for it judged."""
+        host = request.url.raw_host.decode("ascii")
+        if objection := self.reach.early_objection(host):
+            raise AddressRefused(objection)
+        request.extensions = {**request.extensions, "trace": self._trace(host)}
+
+    def _trace(self, host: str) -> Trace:
+        asked: list[str] = []
+
+        async def judge(event: str, info: Mapping[str, Any]) -> None:
+            if event == BEFORE:
+                asked.append(info["host"])
+                if info["host"] == host:
+                    await self._judge_name(host, info["port"])
+            elif event == AFTER and asked[-1] == host:
+                await self._judge_peer(host, info["return_value"])
+
+        return judge
+
+    async def _judge_name(self, host: str, port: int) -> None:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            return  # the connection will fail as well, and say it better
+        for _, _, _, _, place in found:
+            self._judge(host, str(place[0]))
+
+    async def _judge_peer(self, host: str, stream: Any) -> None:
+        place = stream.get_extra_info("server_addr")
+        try:
+            self._judge(host, place[0])
+        except AddressRefused:
+            await stream.aclose()
+            raise
+
+    def _judge(self, host: str, address: str) -> None:
+        if objection := self.reach.objection(host, address):
+            raise AddressRefused(objection)

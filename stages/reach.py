@@ -1,0 +1,80 @@
+"""Decides which addresses the tools of a pod may connect to.
+
+Law: public ones. What lies in a private network, on this machine or beside it is refused unless the
+operator named it, however it is written: mapped, translated or tunnelled addresses count as what
+they lead to. A name allows no link-local address: cloud providers hand out credentials there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+SETTING: Final = "PODFLEET_PRIVATE_HOSTS"
+TRANSLATED: Final = IPv6Network("64:ff9b::/96")  # to IPv4, by the network
+
+Address = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What the operator allows besides the public internet."""
+
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    names: frozenset[str] = frozenset()
+
+    def early_objection(self, host: str) -> str | None:
+        """Return the objection to a host whose address is known without a look-up."""
+        name = host.lower().rstrip(".")
+        if name == "localhost" or name.endswith(".localhost"):
+            return self.objection(host, "127.0.0.1")
+        return self.objection(host, host) if _is_address(host) else None
+
+    def objection(self, host: str, address: str) -> str | None:
+        """Return why nobody may connect to `address` for `host`; None where it is allowed."""
+        found = _led_to(ip_address(address))
+        if _is_public(found) or any(found in network for network in self.networks):
+            return None
+        is_named = host.lower().rstrip(".") in self.names
+        if is_named and not (found.is_link_local or found.is_multicast):
+            return None
+        place = host if host == address else f"{host} ({address})"
+        named = str(found) if is_named or _is_address(host) else f"{host} or {found}"
+        return f"{place} is no public address; to allow it, add {named} to {SETTING}"
+
+
+def read_reach(text: str) -> Reach:
+    """Return what a list like `localhost, 10.0.0.0/8` allows. Raises `ValueError` with words."""
+    networks, names = [], set()
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            networks.append(ip_network(entry, strict=False))
+        except ValueError:
+            if "/" in entry or ":" in entry or not entry.isprintable() or " " in entry:
+                message = (
+                    f"{SETTING} has {entry!r}; accepted are hosts, addresses and networks, without ports"
+                )
+                raise ValueError(message) from None
+            names.add(entry.lower().rstrip("."))
+    return Reach(tuple(networks), frozenset(names))
+
+
+def _led_to(address: Address) -> Address:
+    if isinstance(address, IPv4Address):
+        return address
+    if address in TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _is_public(address: Address) -> bool:
+    return address.is_global and not (address.is_multicast or address.is_reserved)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
