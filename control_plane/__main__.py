@@ -17,6 +17,7 @@ import uvicorn
 from control_plane.app import create_app
 from control_plane.blobs import Blobs
 from control_plane.config import Settings, Trust, environment, key_needed, read_settings
+from control_plane.connection import connection_class
 from control_plane.deps import Deps, wire
 from control_plane.live import Hub
 from control_plane.store import database, schema
@@ -123,6 +124,8 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
                 await asyncio.sleep(RETRY_S)
         config = uvicorn.Config(
             create_app(deps),
+            http=connection_class(),
+            ws="none",
             log_config=None,
             access_log=False,
             server_header=False,

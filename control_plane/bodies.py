@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final
 
 import zstandard
@@ -19,11 +19,14 @@ from events.errors import Rejected
 
 WIRE_BYTES_MAX: Final = 1024 * 1024
 DECODED_BYTES_MAX: Final = 8 * 1024 * 1024
+SMALL_BYTES: Final = 256 * 1024  # what is decoded at once, by anybody
 CHUNK_BYTES: Final = 64 * 1024
 WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024  # what RFC 8878 asks every decoder to have
 PARTS_MAX: Final = 1_000  # gzip members or zstd frames; one for each line is the worst that makes sense
 READ_TIME_S: Final = 10.0
 ACCEPTED_ENCODINGS: Final = ("gzip", "zstd", "identity")
+
+Room = Callable[[], Awaitable[None]]
 
 
 class UnsupportedEncoding(Rejected):
@@ -58,21 +61,32 @@ async def read_body(
     encoding: str | None,
     content_length: str | None,
     limit_s: float = READ_TIME_S,
+    room: Room | None = None,
 ) -> bytes:
     """Return the decoded body, or raise the `Rejected` that says which limit it broke.
 
-    `encoding` is the whole Content-Encoding; the values of repeated headers are joined by commas.
+    `encoding` is the whole Content-Encoding; the values of repeated headers are joined by commas. What grows
+    large waits for `room` first, and is decoded beside the event loop.
     """
     coding = _coding(encoding)
     _check_declared(content_length)
     wire = await _read(chunks, limit_s)
-    match coding:
-        case "gzip":
-            return _bounded(_from_gzip(wire))
-        case "zstd":
-            return _from_zstd(wire)
-        case _:
-            return wire
+    if coding == "identity":
+        if len(wire) > SMALL_BYTES and room is not None:
+            await room()
+        return wire
+    try:
+        return _decoded(coding, wire, SMALL_BYTES)
+    except TooLarge as error:
+        if error.maximum != SMALL_BYTES:
+            raise
+    if room is not None:
+        await room()
+    return await asyncio.to_thread(_decoded, coding, wire, DECODED_BYTES_MAX)
+
+
+def _decoded(coding: str, wire: bytes, maximum: int) -> bytes:
+    return _bounded(_from_gzip(wire), maximum) if coding == "gzip" else _from_zstd(wire, maximum)
 
 
 def _coding(encoding: str | None) -> str:
@@ -108,11 +122,11 @@ async def _read(chunks: AsyncIterator[bytes], limit_s: float) -> bytes:
     return bytes(wire)
 
 
-def _bounded(pieces: Iterator[bytes]) -> bytes:
+def _bounded(pieces: Iterator[bytes], maximum: int) -> bytes:
     body = bytearray()
     for piece in pieces:
-        if len(body) + len(piece) > DECODED_BYTES_MAX:
-            raise TooLarge("decoded_bytes", DECODED_BYTES_MAX)
+        if len(body) + len(piece) > maximum:
+            raise TooLarge("decoded_bytes", maximum)
         body += piece
     return bytes(body)
 
@@ -145,9 +159,9 @@ def _from_gzip(wire: bytes) -> Iterator[bytes]:
         raise BadEncoding("gzip", "it breaks off")
 
 
-def _from_zstd(wire: bytes) -> bytes:
+def _from_zstd(wire: bytes, maximum: int) -> bytes:
     try:
-        body = _bounded(_zstd_pieces(wire))
+        body = _bounded(_zstd_pieces(wire), maximum)
         if not _is_whole_zstd(wire):
             raise BadEncoding("zstd", "it breaks off")
     except zstandard.ZstdError:

@@ -1,12 +1,14 @@
-"""A bound on every request's body, before anything reads it into memory.
+"""Bounds on the bodies of all requests, before anything reads them: size and time of each, size of all.
 
-Ingest has its own, lower bound and its own words for it; this one stands behind all routes.
-FastAPI's `max_body_size` would answer in plain text and go on swallowing what is sent.
+A body is read before anybody asks for its sender's key. Ingest has its own, lower bounds and its own words
+for them; these stand behind all routes. FastAPI's `max_body_size` would answer in plain text and go on
+swallowing what is sent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -15,33 +17,55 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from control_plane.bodies import WIRE_BYTES_MAX
 
 BODY_BYTES_MAX: Final = 2 * WIRE_BYTES_MAX
+BODY_S: Final = 30.0
+HELD_BYTES_MAX: Final = 128 * WIRE_BYTES_MAX  # of all bodies that are not answered yet
+RETRY_AFTER_S: Final = 2
+# the rest of a body is not wanted, and a kept connection would have to swallow it
+LAST: Final = {"Connection": "close"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BodyLimit:
     """Counts what arrives, whatever was declared."""
 
     app: ASGIApp
+    body_s: float = BODY_S
+    held_bytes_max: int = HELD_BYTES_MAX
+    _held_bytes: int = field(default=0, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        bounded = _bounded(receive) if scope["type"] == "http" else receive
-        await self.app(scope, bounded, send)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        taken = 0
+        is_whole = False
+        until_s = asyncio.get_running_loop().time() + self.body_s
+
+        async def bounded() -> Message:
+            nonlocal taken, is_whole
+            if is_whole:  # what comes now is the end of the connection
+                return await receive()
+            message = await _in_time(receive, until_s, self.body_s)
+            size = len(message.get("body", b""))
+            taken += size
+            self._held_bytes += size
+            is_whole = not message.get("more_body", False)
+            if taken > BODY_BYTES_MAX:
+                raise HTTPException(413, f"the body is over the limit body_bytes = {BODY_BYTES_MAX:,}", LAST)
+            if self._held_bytes > self.held_bytes_max:
+                waits = {"Retry-After": str(RETRY_AFTER_S), **LAST}
+                raise HTTPException(503, "too many bodies are open here; send it again", waits)
+            return message
+
+        try:
+            await self.app(scope, bounded, send)
+        finally:
+            self._held_bytes -= taken
 
 
-def _bounded(receive: Receive) -> Receive:
-    taken = 0
-
-    async def bounded() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > BODY_BYTES_MAX:
-            raise HTTPException(
-                413,
-                f"the body is over the limit body_bytes = {BODY_BYTES_MAX:,}",
-                # the rest is not wanted, and a kept connection would have to swallow it
-                {"Connection": "close"},
-            )
-        return message
-
-    return bounded
+async def _in_time(receive: Receive, until_s: float, body_s: float) -> Message:
+    try:
+        async with asyncio.timeout_at(until_s):
+            return await receive()
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {body_s:g} s", LAST) from None

@@ -179,13 +179,13 @@ def _refusals(method: str, operation: Json) -> Iterator[int]:
     if has_body or any(each["name"] in ("after", "limit") for each in parameters):
         yield 400
     if has_body:
-        yield 413
+        yield from (408, 413)
     if has_body or parameters:
         yield 422
     if method.upper() not in SAFE_METHODS:
         yield 409
     if INGEST in operation.get("tags", ()):
-        yield from (408, 415)
+        yield 415
 
 
 def _refusal(status: int, own: Json | None) -> Json:

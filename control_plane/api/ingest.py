@@ -37,7 +37,8 @@ def router(ingestor: Ingestor, intake: Intake) -> APIRouter:
         sender = (
             None if principal.is_shared else f"{principal.key_id or principal.name}@{address_of(request)}"
         )
-        with intake.place(sender):
+        with intake.place(sender) as place:
+            request.state.room = place.large
             yield
 
     one_place = [Depends(place)]
@@ -97,7 +98,10 @@ async def _body(request: Request) -> bytes:
     # A second header of the same name would hide a second layer of encoding.
     encoding = ", ".join(request.headers.getlist("content-encoding")) or None
     return await read_body(
-        request.stream(), encoding=encoding, content_length=request.headers.get("content-length")
+        request.stream(),
+        encoding=encoding,
+        content_length=request.headers.get("content-length"),
+        room=request.state.room,
     )
 
 

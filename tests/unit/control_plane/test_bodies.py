@@ -19,6 +19,7 @@ from control_plane.bodies import (
     CHUNK_BYTES,
     DECODED_BYTES_MAX,
     PARTS_MAX,
+    SMALL_BYTES,
     WIRE_BYTES_MAX,
     BadEncoding,
     SlowBody,
@@ -177,6 +178,19 @@ async def test_a_gibibyte_of_zeros_takes_the_memory_of_one_limit(
         tracemalloc.stop()
     assert raised.value.limit == "decoded_bytes"
     assert peak < 3 * DECODED_BYTES_MAX
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [(None, bytes), *COMPRESSORS])
+async def test_only_what_is_large_waits_for_room(encoding: str | None, compress: Compress) -> None:
+    asked = []
+
+    async def room() -> None:
+        asked.append(True)
+
+    for size, waits in ((SMALL_BYTES, 0), (SMALL_BYTES + 1, 1)):
+        sent = compress(bytes(size))
+        read = await read_body(stream(sent), encoding=encoding, content_length=None, room=room)
+        assert (read, len(asked)) == (bytes(size), waits)
 
 
 @pytest.mark.parametrize(("encoding", "compress"), COMPRESSORS)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 
 import pytest
 
-from control_plane.intake import BURST, EVERY_S, OPEN_MAX, OPEN_OF_ONE_MAX, Intake
+from control_plane.intake import BURST, EVERY_S, LARGE_MAX, OPEN_MAX, OPEN_OF_ONE_MAX, Intake
 from control_plane.throttle import NAMES_MAX, Throttle, Throttled
 from events.errors import Transient
 from events.testing import ManualClock
@@ -60,3 +61,24 @@ def test_too_many_requests_are_told_how_long_to_wait() -> None:
     with pytest.raises(Throttled) as caught, intake.place("a"):
         pass
     assert caught.value.retry_after_s == 4.0
+
+
+async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_when_they_leave() -> None:
+    intake = Intake(Throttle(ManualClock(), BURST, EVERY_S))
+    with ExitStack() as stack:
+        first = stack.enter_context(intake.place("pod-0"))
+        for place in (first, *(stack.enter_context(intake.place(f"pod-{n}")) for n in range(1, LARGE_MAX))):
+            await place.large()
+        late = stack.enter_context(intake.place("late"))
+        again = stack.enter_context(intake.place("pod-0"))
+        waiting = [asyncio.ensure_future(each.large()) for each in (again, late)]
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in waiting)
+        first.leave()
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert sum(each.done() for each in waiting) == 1
+        again.leave()
+        late.leave()
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    assert not intake._large_of
+    assert intake._large._value == LARGE_MAX

@@ -1,0 +1,68 @@
+"""The bounds on bodies that stand behind every route."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from control_plane.body_limit import BODY_BYTES_MAX, BodyLimit
+
+MIB = 1 << 20
+
+
+async def hold(scope: Any, receive: Any, send: Any) -> None:
+    """Read the whole body, and keep it until the scope says so."""
+    while (await receive())["more_body"]:
+        pass
+    scope["read"].set()
+    await scope["go_on"].wait()
+
+
+async def asked(
+    limit: BodyLimit, sizes: Sequence[int], go_on: asyncio.Event, *, is_whole: bool = True
+) -> None:
+    """Send a body in pieces of these sizes; one that is not whole never ends."""
+    pieces = list(sizes)
+
+    async def receive() -> Any:
+        if not pieces:
+            await asyncio.Event().wait()
+        body = bytes(pieces.pop(0))
+        return {"type": "http.request", "body": body, "more_body": bool(pieces) or not is_whole}
+
+    scope = {"type": "http", "read": asyncio.Event(), "go_on": go_on}
+    await limit(scope, receive, hold)  # type: ignore[arg-type]
+
+
+async def test_a_body_has_its_size_and_its_time() -> None:
+    go_on = asyncio.Event()
+    go_on.set()
+    limit = BodyLimit(hold, body_s=0.05)
+    await asked(limit, [BODY_BYTES_MAX // 2] * 2, go_on)
+    for sizes, is_whole, status in (([BODY_BYTES_MAX, 1], True, 413), ([1], False, 408), ([], False, 408)):
+        with pytest.raises(HTTPException) as caught:
+            await asked(limit, sizes, go_on, is_whole=is_whole)
+        assert caught.value.status_code == status
+        assert caught.value.headers is not None
+        assert caught.value.headers["Connection"] == "close"
+    assert limit._held_bytes == 0
+
+
+async def test_the_bodies_of_all_have_a_size_together_and_give_it_back() -> None:
+    limit = BodyLimit(hold, held_bytes_max=4 * MIB)
+    go_on = asyncio.Event()
+    held = [asyncio.ensure_future(asked(limit, [MIB, MIB], go_on)) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    with pytest.raises(HTTPException) as caught:
+        await asked(limit, [1], go_on)
+    assert caught.value.status_code == 503
+    assert caught.value.headers is not None
+    assert caught.value.headers["Retry-After"]
+    go_on.set()
+    await asyncio.gather(*held)
+    await asked(limit, [MIB, MIB], go_on)
+    assert limit._held_bytes == 0
