@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TextIO
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import structlog
 
@@ -22,7 +22,14 @@ SECRET_NAME: Final = re.compile(
     r"(^|[_.-])(password|passwd|secret|token|authorization|credentials?|cookie|(api|access|secret|private)[_-]?key)$",
     re.IGNORECASE,
 )
-CREDENTIALS_IN_URL: Final = re.compile(r"(?<=://)[^/\s@]+@")
+# Up to the last @: a password may hold one.
+CREDENTIALS_IN_URL: Final = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
+# What signs an address, or opens it.
+SECRET_IN_QUERY: Final = re.compile(
+    r"(?<=[?&])([\w.-]*(?:key|token|secret|password|signature|credential)[\w.-]*=)[^&\s\"'<>]+", re.IGNORECASE
+)
+KEY_OF_OURS: Final = re.compile(r"\bpf_[a-z]+_[0-9A-Za-z]{20,}(?:_[0-9A-Za-z]+)?")
+PASSWORD_MIN_CHARS: Final = 8
 WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -75,7 +82,8 @@ class Mask:
     """Replaces secrets by `***`: fields with a secret's name, known values, credentials in URLs."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = {form for secret in secrets for form in (secret, quote(secret, safe=""))}
+        whole = [part for secret in secrets for part in (secret, *passwords_of(secret))]
+        known = {form for secret in whole for form in (secret, quote(secret, safe=""))}
         usable = sorted((s for s in known if len(s) >= SECRET_MIN_CHARS), key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, usable))) if usable else None
 
@@ -84,7 +92,8 @@ class Mask:
 
     def text(self, text: str) -> str:
         """Return `text` without secrets."""
-        return CREDENTIALS_IN_URL.sub(f"{MASK}@", self.known(text))
+        open_ = SECRET_IN_QUERY.sub(rf"\1{MASK}", CREDENTIALS_IN_URL.sub(f"{MASK}@", self.known(text)))
+        return KEY_OF_OURS.sub(MASK, open_)
 
     def known(self, text: str) -> str:
         """Return `text` without the secrets that were named."""
@@ -107,3 +116,18 @@ class Mask:
                 return [self._value(inner) for inner in value]
             case _:
                 return self.text(str(value))  # an exception or a path may quote a secret in its text
+
+
+def passwords_of(url: str) -> tuple[str, ...]:
+    """Return the password in an address, as written and as meant; a name that stands alone is one.
+
+    A word that the rest of the address has too, as in `fleet:fleet@host/fleet`, is no secret: to mask it
+    everywhere would hide half the log.
+    """
+    found = CREDENTIALS_IN_URL.search(url)
+    if found is None:
+        return ()
+    user, colon, password = found.group()[:-1].partition(":")
+    secret = password if colon else user
+    is_word = len(secret) < PASSWORD_MIN_CHARS or url.count(secret) > 1
+    return () if is_word else (secret, unquote(secret))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from typing import BinaryIO, Final, Self
 from events.catalog import ENDS
 from events.clock import Clock
 from events.errors import Transient
+from events.logs import passwords_of
 from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing
@@ -36,12 +38,14 @@ PASSED: Final = frozenset(
     {
         "PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
         "MPLCONFIGDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HF_TOKEN", "HF_HOME",
-        "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "PODFLEET_PRICES", "PODFLEET_DATASETS",
-        "PODFLEET_ISOLATION", "PODFLEET_LITERATURE_URL", "PODFLEET_PRIVATE_HOSTS",
+        "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "PODFLEET_PRICES",
+        "PODFLEET_DATASETS", "PODFLEET_ISOLATION", "PODFLEET_LITERATURE_URL", "PODFLEET_PRIVATE_HOSTS",
         "PODFLEET_GPU_USD_PER_HOUR",
     }
 )  # fmt: skip
 PASSED_PREFIXES: Final = ("LC_", "PYTHON", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "OPENAI_")
+# Whatever it begins with: other keys of a provider, such as one that administers the account.
+NOT_PASSED: Final = re.compile(r"(^|_)(KEY|SECRET|TOKEN|PASSWORD|CREDENTIALS?)$")
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")  # some programs read one case, some the other
 
 # Of what is passed, these are secrets; a shorter value is a placeholder such as "EMPTY", and no secret.
@@ -60,7 +64,9 @@ Listener = Callable[[Heard], None]
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the part of the pod's environment that a pipeline may see."""
     passed = {
-        name: value for name, value in environ.items() if name in PASSED or name.startswith(PASSED_PREFIXES)
+        name: value
+        for name, value in environ.items()
+        if name in PASSED or (name.startswith(PASSED_PREFIXES) and not NOT_PASSED.search(name))
     }
     for upper in PROXIES:
         lower = upper.lower()
@@ -70,9 +76,10 @@ def allowed(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets that a pipeline is given, and that it must not tell."""
+    """Return the secrets that a pipeline is given, and that it must not tell; addresses may hold some."""
     values = (environ.get(name, "").strip() for name in SECRETS)
-    return tuple(value for value in values if len(value) >= SECRET_MIN_CHARS)
+    passwords = (each for value in allowed(environ).values() for each in passwords_of(value))
+    return (*(value for value in values if len(value) >= SECRET_MIN_CHARS), *dict.fromkeys(passwords))
 
 
 def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:

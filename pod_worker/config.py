@@ -75,7 +75,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
             "such as mongodb://user:password@host/podfleet?replicaSet=rs0"
         )
     if not _is_address(url):
-        problems.append(f"CONTROL_PLANE_URL is {url!r}; it must be like {CONTROL_PLANE_DEFAULT}")
+        problems.append(f"CONTROL_PLANE_URL is no address like {CONTROL_PLANE_DEFAULT}")
     if wishes.runs_max is not None and wishes.runs_max < 1:
         problems.append(f"--max-runs is {wishes.runs_max}; it has to be 1 or more")
     if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
@@ -117,7 +117,7 @@ def _problems_of_tools(values: Mapping[str, str]) -> list[str]:
             )
     literature = values.get("PODFLEET_LITERATURE_URL")
     if literature and not _is_address(literature):
-        problems.append(f"PODFLEET_LITERATURE_URL is {literature!r}; it must begin with http:// or https://")
+        problems.append("PODFLEET_LITERATURE_URL must begin with http:// or https://")
     isolation = values.get("PODFLEET_ISOLATION")
     if isolation and isolation not in ISOLATIONS:
         problems.append(f"PODFLEET_ISOLATION is {isolation!r}; accepted values: {', '.join(ISOLATIONS)}")

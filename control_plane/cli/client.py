@@ -189,7 +189,9 @@ class Client:
         try:
             return self.http().request(method, path, **parts)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            fail(f"CONTROL_PLANE_URL is {self.url!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
+            fail(
+                f"CONTROL_PLANE_URL is {shown(self.url)!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE
+            )
         except httpx.HTTPError as error:
             raise Unreachable(self.silent(error)) from error
 
@@ -211,12 +213,19 @@ class Client:
     def silent(self, error: Exception) -> str:
         """Return what to say where nobody answers."""
         return (
-            f"no control plane at {self.url} ({type(error).__name__}); start one with `podfleet up`, "
+            f"no control plane at {shown(self.url)} ({type(error).__name__}); start one with `podfleet up`, "
             "or set CONTROL_PLANE_URL; `podfleet doctor` looks closer"
         )
 
     def _foreign(self) -> str:
-        return f"what answers at {self.url} is no control plane; CONTROL_PLANE_URL says where to look"
+        return f"what answers at {shown(self.url)} is no control plane; CONTROL_PLANE_URL says where to look"
+
+
+def shown(url: str) -> str:
+    """Return an address without the password that it may hold."""
+    from control_plane.cli.config import masked
+
+    return masked("", url)
 
 
 def is_list(items: object) -> bool:
@@ -233,5 +242,5 @@ def client() -> Client:
     try:
         urlsplit(url)
     except ValueError as error:
-        fail(f"CONTROL_PLANE_URL is {url!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
+        fail(f"CONTROL_PLANE_URL is {shown(url)!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
     return Client(url.rstrip("/"), variables.get("PODFLEET_API_KEY"))

@@ -22,7 +22,7 @@ from events.catalog import ENDS
 from events.clock import SystemClock
 from events.errors import Transient
 from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, encode
-from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kills
+from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kills, secrets_of
 from pod_worker.child_main import load_what_works
 from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.hearing import Hearing, line_said
@@ -982,11 +982,24 @@ class TestEnvironment:
             "RUNPOD_API_KEY",
             "MY_PATH",
             "HF_TOKEN_2",
+            "OPENAI_ADMIN_KEY",
+            "NVIDIA_API_KEY",
             "DATABASE_URL",
         ],
     )
     def test_what_is_not_named_is_not_passed(self, name: str) -> None:
         assert allowed({name: "x"}) == {}
+
+    def test_passwords_of_the_addresses_that_are_passed_are_told_to_nobody(self) -> None:
+        addresses = {
+            "HTTPS_PROXY": "http://me:of-the-proxy@p",
+            "OPENAI_BASE_URL": "https://of-the-gateway@m/v1",
+            "PODFLEET_LITERATURE_URL": "https://me:of%20the%20index@i",
+            "MONGODB_URL": "mongodb://me:never-passed@db",
+        }
+        assert set(secrets_of(addresses)) == {
+            "of-the-proxy", "of-the-gateway", "of%20the%20index", "of the index",
+        }  # fmt: skip
 
     def test_options_do_not_print_the_environment(self) -> None:
         assert "hunter2" not in repr(ChildOptions(environ={"MONGODB_URL": "hunter2"}))

@@ -98,6 +98,29 @@ def test_credentials_in_a_url_are_masked_though_nobody_named_them(stream: io.Str
     assert records(stream)[0]["url"] == f"mongodb://{MASK}@db.example:27017/podfleet"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mongodb://fleet:hunt@er2@db:27017/p refused", f"mongodb://{MASK}@db:27017/p refused"),
+        ("see http://h/a?b=1, write to me@h", "see http://h/a?b=1, write to me@h"),
+        ("PUT https://s3/k?a=1&X-Amz-Signature=abc&x=1", f"PUT https://s3/k?a=1&X-Amz-Signature={MASK}&x=1"),
+        ("https://h/v1?api_key=abc 'x'", f"https://h/v1?api_key={MASK} 'x'"),
+        (f"wrong key pf_pod_{'a1B' * 14}X_0Zz9aB!", f"wrong key {MASK}!"),
+        ("the token= and key=s of a text", "the token= and key=s of a text"),
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_secret_is_masked_though_nobody_named_it(text: str, shown: str) -> None:
+    assert Mask(()).text(text) == shown
+
+
+def test_of_an_address_that_is_secret_the_password_is_too() -> None:
+    mask = Mask(
+        ["mongodb://fleet:hunter2%40home@db/fleet", "http://only-a-token@h/", "x://fleet12:fleet12@h"]
+    )
+    said = mask.text("tried hunter2@home, hunter2%40home, only-a-token; fleet12 knows nothing of this")
+    assert said == f"tried {MASK}, {MASK}, {MASK}; fleet12 knows nothing of this"
+
+
 def test_empty_and_tiny_values_are_no_secrets() -> None:
     assert Mask(["", "a"]).text("banana") == "banana"
 

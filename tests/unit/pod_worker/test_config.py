@@ -69,7 +69,7 @@ def test_what_exists_is_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["index.example", "ftp://index.example", "http://", "http://[::1"])
 def test_an_index_without_an_address_is_refused(address: str) -> None:
-    assert f"PODFLEET_LITERATURE_URL is {address!r}" in problems_of(PODFLEET_LITERATURE_URL=address)
+    assert "PODFLEET_LITERATURE_URL must" in problems_of(PODFLEET_LITERATURE_URL=address)
 
 
 def test_a_pipeline_sees_the_settings_of_its_tools_and_no_key_of_the_fleet() -> None:

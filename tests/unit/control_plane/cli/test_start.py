@@ -66,14 +66,14 @@ def test_what_no_command_foresees_ends_it_in_words(tmp_path: Path) -> None:
     program = "from control_plane.cli.main import main; main()"
 
     def ended(redirection: str, *words: str) -> tuple[int, str]:
-        settings = 'PYTHONPATH="$2" CONTROL_PLANE_URL="http://[::1"'
+        settings = 'PYTHONPATH="$2" CONTROL_PLANE_URL="http://me:a-password@[::1"'
         shell = f'{settings} exec "$0" -c "$1" {" ".join(words)} {redirection}'
         command = ["sh", "-c", shell, sys.executable, program, str(Path.cwd())]
         found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert "Traceback" not in found.stderr, found.stderr
         return found.returncode, found.stderr
 
-    assert ended("", "runs", "list")[1].startswith("CONTROL_PLANE_URL is 'http://[::1'")
+    assert ended("", "runs", "list")[1].startswith("CONTROL_PLANE_URL is 'http://me:********@[::1'")
     assert ended(">&-", "config", "show") == (0, "")
     assert ended(">/dev/full", "config", "show") == (1, "[Errno 28] No space left on device\n")
     (tmp_path / ".env").write_bytes(b"\xff\xfe")
