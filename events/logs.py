@@ -15,6 +15,8 @@ from urllib.parse import quote, unquote
 
 import structlog
 
+from events.harmless import for_terminal
+
 MASK: Final = "***"
 SECRET_MIN_CHARS: Final = 4  # shorter values are no secrets, and masking them would hide half the log
 
@@ -65,6 +67,7 @@ def configure_logs(options: LogOptions, stream: TextIO) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,  # before the mask: tracebacks quote secrets too
                 Mask(options.secrets),
+                *((_told_harmlessly,) if options.style == "console" else ()),
                 renderer,
             ],
         )
@@ -76,6 +79,13 @@ def configure_logs(options: LogOptions, stream: TextIO) -> None:
     root.setLevel(options.level.upper())
     # It logs each URL, and a signed URL is a secret.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _told_harmlessly(
+    logger: object, method: str, record: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Let nothing that is told steer the terminal; what is no text is written as its `repr`."""
+    return {name: for_terminal(value) if isinstance(value, str) else value for name, value in record.items()}
 
 
 class Mask:

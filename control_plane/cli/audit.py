@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from itertools import islice
 from typing import Annotated, Final
 
@@ -10,7 +10,7 @@ import typer
 
 from control_plane.cli.client import client
 from control_plane.cli.nouns import noun
-from control_plane.cli.output import AsJson, Column, ago, field, print_items
+from control_plane.cli.output import AsJson, Column, ago, field, print_items, print_json_line
 from control_plane.cli.runs import SHOWN, Limit
 
 app = noun("audit")
@@ -44,4 +44,4 @@ def list_entries(
 def export(by: By = None, key: Key = None, wanted: Object = None) -> None:
     """Write every entry to the standard output, the oldest first, one JSON object a line."""
     for line in client().lines("/api/audit/export", by=by, key=key, object=wanted):
-        sys.stdout.write(f"{line}\n")
+        print_json_line(json.loads(line))

@@ -12,6 +12,7 @@ from control_plane.cli.following import Changed, Follower, Happened, Log, Silenc
 from control_plane.cli.naming import RUN, RunName, find
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, clean, is_terminal, print_json_line, tell
+from events.harmless import for_spreadsheet
 
 app = noun("events")
 
@@ -146,8 +147,12 @@ def _printer(as_json: bool, line: Callable[[Json], tuple[str, ...]]) -> Callable
     if as_json:
         return print_json_line
     if not is_terminal():
-        return lambda event: print("\t".join(clean(cell) for cell in line(event)), flush=True)
+        return _print_row(line)
     return _on_terminal(line)
+
+
+def _print_row(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+    return lambda event: print("\t".join(for_spreadsheet(clean(cell)) for cell in line(event)), flush=True)
 
 
 def log_printer(as_json: bool) -> Callable[[Json], None]:

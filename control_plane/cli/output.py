@@ -1,7 +1,7 @@
 """How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON where asked for.
 
-Law: what came from the server is hostile. Nothing of it reaches a terminal before `clean`, and none of it is
-read as markup.
+Law: what came from the server is hostile. Nothing of it reaches a terminal before `clean`, none of it is read
+as markup, and no cell of a pipe is a formula to a spreadsheet; JSON has every value as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
+
+from events.harmless import for_spreadsheet
 
 Json = Mapping[str, Any]
 
@@ -79,8 +81,10 @@ class Column:
                 return ""
             case bool():
                 return str(value).lower()
-            case str() | int() | float():
-                return clean(value)
+            case int() | float():
+                return str(value)
+            case str():
+                return for_spreadsheet(clean(value))
             case _:
                 return clean(json.dumps(value))
 
@@ -136,7 +140,7 @@ def print_fields(fields: Sequence[tuple[str, str | None]]) -> None:
     known = [(name, value) for name, value in fields if value is not None]
     if not is_terminal():
         for name, value in known:
-            print(f"{name}\t{clean(value)}")
+            print(f"{name}\t{for_spreadsheet(clean(value))}")
         return
     from rich.table import Table
     from rich.text import Text

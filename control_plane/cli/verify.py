@@ -13,6 +13,7 @@ import typer
 
 from control_plane.cli.client import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
 from control_plane.cli.nouns import noun
+from control_plane.cli.output import clean
 
 app = noun("verify", has_verbs=False)
 
@@ -84,4 +85,4 @@ def _tell(invariant: str, run_id: str, message: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"invariant": invariant, "run": run_id, "message": message}), flush=True)
     else:
-        print(f"{invariant}  {run_id}  {message}", flush=True)
+        print(clean(f"{invariant}  {run_id}  {message}"), flush=True)

@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from events.harmless import for_spreadsheet
 from stages.experiment.glyphs import LABELS, has_glyph
 from stages.experiment.plots.picture import Picture
 
@@ -71,8 +72,8 @@ def kept(figure: Figure, folder: Path, name: str, table: tuple[Row, Iterable[Row
     data = base.with_name(f"{base.name}.csv")
     with data.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
+        for row in (header, *rows):
+            writer.writerow([for_spreadsheet(cell) if isinstance(cell, str) else cell for cell in row])
     return Picture(name, caption, tuple(images), data)
 
 

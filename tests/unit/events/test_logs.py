@@ -47,6 +47,18 @@ def test_a_record_is_one_line_of_json_with_its_fields(stream: io.StringIO) -> No
     }
 
 
+def test_no_message_and_no_traceback_steers_a_terminal(stream: io.StringIO) -> None:
+    configure_logs(LogOptions(), stream)
+    try:
+        raise ValueError("\x1b]0;title\x07\nsecond line")
+    except ValueError:
+        log.exception("said \x1b[2J\x9b2J", extra={"text": "\x1b[31m"})
+    printed = stream.getvalue()
+    assert not set(printed) & set("\x1b\x07\x9b\x90")
+    assert "\\x1b[2J" in printed
+    assert "\nsecond line" in printed
+
+
 def test_records_below_the_level_are_left_out(stream: io.StringIO) -> None:
     log.debug("loop.turned")
     assert records(stream) == []

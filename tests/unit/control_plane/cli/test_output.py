@@ -68,6 +68,15 @@ def test_a_pipe_gets_one_row_a_line_with_values_as_they_are(capsys: pytest.Captu
     assert capsys.readouterr().out == "ID\tTITLE\tSHARE\tSPARE\n"
 
 
+def test_no_cell_of_a_pipe_is_a_formula_and_a_number_stays_one(capsys: pytest.CaptureFixture[str]) -> None:
+    values = ["=1+1", "@SUM(A1)", "-2+3", "+cmd|' /C calc'!A0", "\t=1", "-5", "+1e3", "-", -5, "a=b"]
+    print_items([{"id": value} for value in values], COLUMNS[:1])
+    told = ["'=1+1", "'@SUM(A1)", "'-2+3", "'+cmd|' /C calc'!A0", " =1", "-5", "+1e3", "-", "-5", "a=b"]
+    assert capsys.readouterr().out.split("\n") == ["ID", *told, ""]
+    output.print_fields([("title", "=1+1")])
+    assert capsys.readouterr().out == "title\t'=1+1\n"
+
+
 def test_ids_and_json_are_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     print_items(ITEMS, COLUMNS, ids_only=True)
     assert capsys.readouterr().out.split() == ["A" * 26, "B" * 26]

@@ -400,3 +400,10 @@ def test_the_scale_of_losses_is_logarithmic_only_where_that_can_be_read() -> Non
         axes.plot(values)
         canvas.log_where_positive(axes, values)
         assert axes.get_yscale() == scale
+
+
+def test_no_cell_beside_a_figure_is_a_formula(tmp_path: Path) -> None:
+    figure = Figure()
+    figure.subplots().plot([1, 2])
+    picture = kept(figure, tmp_path, "x", (("=a", "b"), [("=1+1", -1.5)]), "x")
+    assert picture.files[-1].read_text().split() == ["'=a,b", "'=1+1,-1.5"]

@@ -1,0 +1,28 @@
+"""Text from elsewhere where a terminal or a spreadsheet would take it for an order."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# What a spreadsheet reads as the beginning of a formula; some read the wide forms alike.
+FORMULA: Final = re.compile(r"[=+\-@\t\r＝＋－＠]")  # noqa: RUF001
+STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def for_spreadsheet(text: str) -> str:
+    """Return `text` as a cell that is no formula: an apostrophe before what could begin one, but a number."""
+    return f"'{text}" if len(text) > 1 and FORMULA.match(text) and not _is_number(text) else text
+
+
+def for_terminal(text: str) -> str:
+    """Return `text` with its lines, and each character that steers a terminal by its number."""
+    return STEERING.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
