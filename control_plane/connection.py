@@ -8,12 +8,17 @@ has waited longest for a request makes room.
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from control_plane.metrics import ANSWERS
+
+log = logging.getLogger(__name__)
 
 HEAD_S: Final = 10.0
 HEAD_BYTES_MAX: Final = 64 * 1024
@@ -44,6 +49,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.logger = log
         self._is_in_head = False
         self._head_bytes = 0
         self._head_ends: asyncio.TimerHandle | None = None
@@ -99,6 +105,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         super().send_400_response(msg)
+        ANSWERS.labels("4xx").inc()
         self._await_flush()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -145,6 +152,7 @@ class Connection(HttpToolsProtocol):
 
 def connection_class() -> type[Connection]:
     """Return the connections of one server, as many as the process may have files for."""
+    log.setLevel(logging.ERROR)  # what is no HTTP is counted; lines of it would fill a disk
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_MAX + FILES_KEPT
     if soft < wanted and soft != resource.RLIM_INFINITY:

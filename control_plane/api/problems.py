@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Mount
 
 from control_plane.api.ingest import UnsupportedMedia
@@ -133,6 +134,11 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
         detail = "; ".join(f"{each['field'] or 'body'}: {each['message']}" for each in fields)
         status, code = (400, "bad_json") if unreadable else (422, "invalid")
         return answer(request, problem(status, code, detail, fields=fields), detail)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> Response:
+        # nobody reads it; who goes away in the middle is no error of ours, and not worth a traceback
+        return problem(400, "gone", "the client went away before the body was whole")
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:

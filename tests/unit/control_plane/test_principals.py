@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -85,3 +86,24 @@ async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(app
                 target = path.replace(":path", "").replace("{", "").replace("}", "")
                 answer = await stranger.request(method, target)
                 assert answer.status_code == 401, (method, path)
+
+
+async def test_a_client_that_goes_away_in_the_middle_leaves_no_traceback(
+    app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = []
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    headers = {"host": "127.0.0.1", "authorization": "Bearer key", "content-type": "application/x-ndjson"}
+    scope = {
+        **{"type": "http", "method": "POST", "path": "/api/ingest/events", "query_string": b""},
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+    await app(scope, receive, send)  # it would raise
+    assert answers[0]["status"] == 400
+    assert caplog.messages == []
