@@ -240,10 +240,13 @@ def is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
 
 
 @contextmanager
-def fleet_on(database_url: str, s3: S3Server, home: Path) -> Iterator[Fleet]:
-    """Start a fleet, and end it with all of its workers."""
-    process, url = start_control_plane(home, database_url, s3)
-    with httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client:
+def fleet_on(database_url: str, s3: S3Server, home: Path, api_key: str | None = None) -> Iterator[Fleet]:
+    """Start a fleet, keyless on loopback or with a key, and end it with all of its workers."""
+    settings, headers = {}, {}
+    if api_key:
+        settings, headers = {"PODFLEET_API_KEY": api_key}, {"Authorization": f"Bearer {api_key}"}
+    process, url = start_control_plane(home, database_url, s3, **settings)
+    with httpx.Client(base_url=url, trust_env=False, timeout=30.0, headers=headers) as client:
         started = Fleet(url, database_url, home, client)
         try:
             yield started
