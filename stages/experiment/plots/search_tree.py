@@ -49,6 +49,8 @@ def draw_tree(record: Record, folder: Path) -> Picture:
     axes.set_axis_off()
     rows: list[Row] = []
     for band, colour in zip(bands, _colours(record), strict=True):
+        if not band.spots:
+            continue
         shift = (leaves - 1 - max(x for x, _ in band.spots.values())) / 2
         spots = {name: (x + shift, y) for name, (x, y) in band.spots.items()}
         rows += _draw_band(axes, band, spots, colour, mark_pt)
@@ -72,6 +74,9 @@ def _bands(record: Record) -> list[_Band]:
     bands: list[_Band] = []
     top = 0.0
     for stage in record.stages:
+        if not stage.nodes:  # nothing was proposed that could be tried: it took over the node before
+            bands.append(_Band(stage, None, {}, -top))
+            continue
         own = {node.id for node in stage.nodes}
         root = next((node.parent for node in stage.nodes if node.parent and node.parent not in own), None)
         lowered = top - (1.0 if root else 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,16 @@ def test_a_node_stands_below_its_parent_and_a_stage_below_the_one_before(tmp_pat
     lowest = [min(float(r["y"]) for r in rows.values() if r["stage"] == s.name) for s in record.stages]
     highest = [max(float(r["y"]) for r in rows.values() if r["stage"] == s.name) for s in record.stages]
     assert all(low > high for low, high in zip(lowest, highest[1:], strict=False))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_stage_in_which_nothing_was_tried_leaves_no_mark(tmp_path: Path, number: int) -> None:
+    whole = make_record()
+    stages = list(whole.stages)
+    stages[number] = replace(stages[number], nodes=(), best=stages[number - 1].best)
+    rest = [stage for stage in stages if stage.nodes]
+    picture = draw_tree(replace(whole, stages=tuple(stages)), tmp_path)
+    assert list(rows_of(picture)) == [node.id for stage in rest for node in stage.nodes]
 
 
 def test_a_chain_of_a_thousand_repairs_is_laid_out() -> None:
