@@ -16,6 +16,7 @@ from control_plane.api import (
     artifacts,
     audit,
     bulk,
+    claims,
     description,
     fleet,
     hypotheses,
@@ -83,7 +84,7 @@ def create_app(deps: Deps) -> FastAPI:
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor, deps.intake))
-    for noun in (bulk, runs, nodes, hypotheses, artifacts, fleet, schedules, keys, audit, stream):
+    for noun in (bulk, runs, nodes, hypotheses, artifacts, claims, fleet, schedules, keys, audit, stream):
         app.include_router(noun.router(deps))
     site = Site(deps, pages)
     app.include_router(sign_in_pages.router(site, deps.authenticator))

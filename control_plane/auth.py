@@ -15,15 +15,18 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from control_plane import run_tokens
 from control_plane.config import LOOPBACK
 from control_plane.key_ring import KeyRing, Unauthorized
 from control_plane.keys import ALL, Scope, digest
+from control_plane.run_tokens import RunTokens
 from control_plane.sign_in import Session, SignIn, is_brought_back
 from control_plane.throttle import Throttle, Throttled
 from events.errors import Rejected, Transient
 
 ADMITTED: Final = "admitted"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+RUN_TOKEN_SCOPES: Final[frozenset[Scope]] = frozenset({"ingest"})
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "Podfleet-Form-Token"
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
@@ -37,14 +40,16 @@ class Forbidden(Rejected):
 class Principal:
     """A name for the records, what it may do, and the id of the key that says so, where it is a stored one.
 
-    Behind one that `is_shared` may be anybody: who acts has to say their name. A signed-in browser's has a
-    `form_token`, which each of its forms brings back.
+    A run token's speaks for one `attempt`, by the run's id and its number, and for no other. Behind one that
+    `is_shared` may be anybody: who acts has to say their name. A signed-in browser's has a `form_token`,
+    which each of its forms brings back.
     """
 
     name: str
     scopes: frozenset[Scope]
     key_id: str | None = None
     is_shared: bool = False
+    attempt: tuple[str, int] | None = None
     form_token: str | None = field(default=None, repr=False)
 
 
@@ -101,6 +106,7 @@ class Keyed:
 
     ring: KeyRing
     sign_in: SignIn
+    run_tokens: RunTokens
     failures: Throttle
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
@@ -130,6 +136,10 @@ class Keyed:
         if self.root is not None and hmac.compare_digest(offered.encode(), self.root.encode()):
             return Principal("root", ALL)
         try:
+            if offered.startswith(run_tokens.PREFIX):
+                said = await self.run_tokens.read(offered)
+                name = f"{said.run_id}/a{said.attempt}"
+                return Principal(name, RUN_TOKEN_SCOPES, attempt=(said.run_id, said.attempt))
             key = await self.ring.whose(offered)
         except Unauthorized:
             # A right key is never slowed down by the wrong ones of a neighbour at the same address.

@@ -12,9 +12,11 @@ from control_plane.blobs import Blobs, open_blobs
 from control_plane.bulk import Bulk
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
+from control_plane.claiming import Claimer
 from control_plane.config import Settings
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
+from control_plane.doorbell import Doorbell
 from control_plane.ingest import Ingestor
 from control_plane.intake import Intake
 from control_plane.key_ring import KeyRing
@@ -24,10 +26,12 @@ from control_plane.projector import Projector
 from control_plane.reading import Reading
 from control_plane.reporter import Reporter
 from control_plane.rescuer import Rescuer
+from control_plane.run_tokens import RunTokens
 from control_plane.scheduler import Scheduler
 from control_plane.sign_in import SignIn
 from control_plane.spec_sweeper import SpecSweeper
 from control_plane.store.changes import Changes
+from control_plane.store.claims import Claims
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
@@ -80,6 +84,7 @@ class Deps:
     spec_sweeper: SpecSweeper
     hub: Hub
     watcher: Watcher
+    claimer: Claimer
     reporter: Reporter
 
 
@@ -91,7 +96,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
-    hub = Hub()
+    hub, doorbell = Hub(), Doorbell()
     decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
     return Deps(
@@ -99,7 +104,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         db=db,
         runs=runs,
         blobs=open_blobs(settings.storage),
-        authenticator=authenticator(settings, db, ring, clock, ids),
+        authenticator=authenticator(settings, db, ring, RunTokens(runs, clock), clock, ids),
         key_ring=ring,
         trail=Trail(db),
         clock=clock,
@@ -118,12 +123,15 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
         hub=hub,
-        watcher=Watcher(Changes(db), hub),
+        watcher=Watcher(Changes(db), hub, doorbell),
+        claimer=Claimer(Claims(db), doorbell, clock, ids),
         reporter=Reporter(RunReads(db)),
     )
 
 
-def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
+def authenticator(
+    settings: Settings, db: Database, ring: KeyRing, run_tokens: RunTokens, clock: Clock, ids: Ids
+) -> Keyed:
     """Return who tells senders apart: keys, sessions, and without one the trust that the settings give."""
     if settings.trust == "everybody":
         keyless: Keyless | None = Keyless(anywhere=True)
@@ -132,6 +140,7 @@ def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock,
     return Keyed(
         ring,
         SignIn(Sessions(db), clock, ids),
+        run_tokens,
         Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
         keyless,

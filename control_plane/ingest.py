@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bson.raw_bson import RawBSONDocument
@@ -35,10 +35,23 @@ LETTER_BYTES_MAX: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sends: a name for the dead letters, and whether it may decide (scope `admin`)."""
+    """Who sends: a name for the dead letters, whether it may decide (scope `admin`), and by which right.
+
+    Who may decide writes for every run, the holder of an `attempt` for that, and another key for the attempts
+    that were claimed with it.
+    """
 
     name: str
     may_decide: bool
+    attempt: tuple[str, int] | None = None
+    key_id: str | None = None
+
+    def may_write(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+        """Say whether what it says of an attempt is to be believed."""
+        if self.may_decide or self.attempt is not None:
+            return self.may_decide or self.attempt == (run_id, attempt)
+        token = None if run is None else run.token_of(attempt)
+        return token is not None and token.key_id == self.key_id is not None and token.is_open(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +150,9 @@ class Ingestor:
         if isinstance(event, Refusal):
             return Refused(line.line, event.id, event.code, event.message)
         run = runs[event.run_id]
+        if not sender.may_write(event.run_id, event.attempt, run, self.clock.now()):
+            message = f"attempt {event.attempt} of run {event.run_id} is not held by this key"
+            return _refuse(line, event, "forbidden", message)
         if run is None and not (sender.may_decide and orphan_room):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
         if event.sequence is None and self.direct.decides(event):

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane.believed import Believed
-from control_plane.keys import LIFE_MAX, Key, Kind, Scope, digest, granted, id_of, written
+from control_plane.keys import LIFE_MAX, Key, Kind, Scope, digest, granted, id_of
 from control_plane.store.keys import Keys
 from events.clock import Clock, Ids
 from events.errors import Conflict, NotFound, Rejected
+from events.key_text import letters, written
 
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
 OVERLAP: Final = timedelta(days=1)
@@ -67,7 +68,7 @@ class KeyRing:
         scopes = granted(wanted.kind, wanted.scopes)
         if wanted.life is not None and not timedelta(0) < wanted.life <= LIFE_MAX:
             raise Rejected("bad_life", f"a key lives for a second to {LIFE_MAX.days} days, or has no end")
-        text = written(wanted.kind, self.ids.token())
+        text = written(wanted.kind, letters(self.ids.token()))
         document: Json = {
             "_id": id_of(text),
             "kind": wanted.kind,

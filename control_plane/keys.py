@@ -1,22 +1,18 @@
 """Keys: their form, what each kind may do, and when one opens, pure.
 
-A key is `pf_<kind>_<random>_<checksum>`: 43 letters of base 62 (256 bits) and the CRC-32 of all before it, in
-six. The checksum lets a scanner know a leaked key, and refuses a misspelt one without a look at the store.
-The first ten letters of the random part are the key's id, which is no secret; the whole is kept as its
-SHA-256 only: what has 256 random bits needs no slow hash.
+A key's random part is 43 letters of base 62 (256 bits). The first ten of them are the key's id, which is no
+secret; the whole is kept as its SHA-256 only: what has 256 random bits needs no slow hash.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import string
-import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
+from events import key_text
 from events.errors import Rejected
 
 Scope = Literal["ingest", "claim", "submit", "read", "review", "admin"]
@@ -31,9 +27,6 @@ SCOPES: Final[Mapping[Kind, frozenset[Scope]]] = {
     "pod": frozenset({"ingest", "claim"}),
 }
 
-LETTERS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
-RANDOM_CHARS: Final = 43
-CHECKSUM_CHARS: Final = 6
 ID_CHARS: Final = 10
 NAME_CHARS_MAX: Final = 100
 LIFE_MAX: Final = timedelta(days=3650)
@@ -57,21 +50,12 @@ class Key:
         return self.revoked_at is None and (self.ends_at is None or now < self.ends_at)
 
 
-def written(kind: Kind, token: str) -> str:
-    """Return the text of a key made of 256 random bits in URL-safe base 64."""
-    bits = int.from_bytes(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    body = f"pf_{kind}_{_base62(bits, RANDOM_CHARS)}"
-    return f"{body}_{_checksum(body)}"
-
-
 def id_of(text: str) -> str | None:
     """Return the id in a key; None where the text is none, or was not copied whole."""
-    body, _, checksum = text.rpartition("_")
-    prefix, _, random = body.rpartition("_")
-    kind = prefix.removeprefix("pf_")
-    if kind not in SCOPES or prefix == kind or len(random) != RANDOM_CHARS or not set(random) <= set(LETTERS):
+    found = key_text.read(text)
+    if found is None or found[0] not in SCOPES or len(found[1]) != key_text.SECRET_CHARS:
         return None
-    return random[:ID_CHARS] if checksum == _checksum(body) else None
+    return found[1][:ID_CHARS]
 
 
 def digest(text: str) -> str:
@@ -91,15 +75,3 @@ def granted(kind: Kind, wanted: Collection[Scope] | None) -> frozenset[Scope]:
             f"a key of kind {kind} may do {', '.join(sorted(may))}; not {', '.join(sorted(foreign))}",
         )
     return scopes
-
-
-def _checksum(body: str) -> str:
-    return _base62(zlib.crc32(body.encode()), CHECKSUM_CHARS)
-
-
-def _base62(number: int, length: int) -> str:
-    digits = []
-    for _ in range(length):
-        number, rest = divmod(number, len(LETTERS))
-        digits.append(LETTERS[rest])
-    return "".join(reversed(digits))

@@ -25,6 +25,7 @@ CLAIMABLE: Final[Writers] = {
     **_by("decision", "revision", "journal", "failures", "error", "notBefore", "finishedAt"),
     **_by("claim", "attempt", "claimedBy", "claimedAt"),
     **_by("claim, renew", "lease"),
+    **_by("claim, decision", "tokens"),
     **_by("settle", "settled"),
     **_by("cancel", "cancelRequested"),
     **_by("review", "humanVerdict"),
@@ -74,7 +75,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     "pods": {
         **_by(
             "report", "pod", "mode", "region", "kinds", "state", "runId", "attempt", "version",
-            "capabilities", "telemetry", "reportedAt", "startedAt",
+            "capabilities", "telemetry", "reportedAt", "startedAt", "keyId",
         ),
         **_by("drain", "orders"),
     },

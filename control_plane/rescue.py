@@ -41,10 +41,14 @@ def observe(watch: Watch, leases: Sequence[HeldLease], *, now_s: float, gap_max_
     return Watch(seen, now_s)
 
 
-def gone(watch: Watch, leases: Sequence[HeldLease], *, now_s: float, ttl_s: float) -> list[str]:
-    """Return the runs whose lease is over by the store's clock and stood still for a whole lease of ours."""
+def gone(watch: Watch, leases: Sequence[HeldLease], *, now_s: float, ttl_s: float | None = None) -> list[str]:
+    """Return the runs whose lease is over by the store's clock and stood still for a whole one of ours.
+
+    `ttl_s` stands in for the length of every lease.
+    """
     return [
         lease.run_id
         for lease in leases
-        if lease.is_expired and now_s - watch.seen[lease.run_id].since_s >= ttl_s
+        if lease.is_expired
+        and now_s - watch.seen[lease.run_id].since_s >= (lease.ttl_s if ttl_s is None else ttl_s)
     ]

@@ -11,7 +11,7 @@ from control_plane.store.runs import Runs
 from control_plane.store.schema import QUEUES
 from events.clock import Clock, Ids
 from events.errors import Transient
-from events.lifecycle import LEASE_TTL_S, Illegal
+from events.lifecycle import Illegal
 from events.settlement import rescue_decision
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Rescuer:
     runs: Runs
     clock: Clock
     ids: Ids
-    ttl_s: float = LEASE_TTL_S
+    ttl_s: float | None = None  # None: as long as each lease
     gap_max_s: float = GAP_MAX_S
     watches: dict[str, Watch] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from events.lifecycle import HELD, Failures, Standing, Status
+from events.lifecycle import HELD, LEASE_TTL_S, Failures, Standing, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,31 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptToken:
+    """Who claimed an attempt: the token's hash, the id of the key it was claimed with, when it opens no more.
+
+    `key_id` is None for a pod that claims in the database itself, `ends_at` until the attempt has ended.
+    """
+
+    attempt: int
+    hash: str
+    key_id: str | None
+    ends_at: datetime | None
+
+    def is_open(self, now: datetime) -> bool:
+        """Say whether what its holder says is still taken at `now`."""
+        return self.ends_at is None or now < self.ends_at
+
+
+@dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A lease as the rescuer watches it."""
+    """A lease as the rescuer watches it; `ttl_s` is its whole length."""
 
     run_id: str
     attempt: int
     renewals: int
     is_expired: bool
+    ttl_s: float = LEASE_TTL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +109,7 @@ class Run:
     hypothesis_id: str | None
     paused: bool
     notes_count: int
+    tokens: tuple[AttemptToken, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -106,6 +125,15 @@ class Run:
         """Say whether somebody has decided something of which the run's owner has not heard yet."""
         heard = None if self.lease is None else self.lease.heard
         return self.is_held and heard is not None and heard < self.revision
+
+    def token_of(self, attempt: int) -> AttemptToken | None:
+        """Return by which token an attempt was claimed; None long after its end."""
+        return next((each for each in self.tokens if each.attempt == attempt), None)
+
+    def is_of(self, attempt: int) -> bool:
+        """Say whether `attempt` holds the run, or has settled and what it said is still on its way."""
+        is_last = attempt == self.attempt and self.lease is not None
+        return is_last and (self.is_held or self.log_open)
 
     def has_lost(self, attempt: int) -> bool:
         """Say whether `attempt` ran once and owns the run no more, without having settled."""

@@ -1,10 +1,11 @@
-"""Reads the database's log of changes into the hub, for as long as the process lives."""
+"""Reads the database's log of changes for live pages and waiting pods, for as long as the process lives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
+from control_plane.doorbell import Doorbell
 from control_plane.live import Hub
 from control_plane.store.changes import Changes, HistoryLost
 
@@ -18,11 +19,14 @@ class Watcher:
 
     changes: Changes
     hub: Hub
+    doorbell: Doorbell
 
     async def run_once(self) -> None:
         """Follow the log until that breaks, and from there on the next time. Raises `Transient`."""
         try:
             async for step in self.changes.steps(self.hub.token, BACK_S):
                 self.hub.publish(step)
+                if step.change is not None:
+                    self.doorbell.hear(step.change)
         except HistoryLost:
             self.hub.forget()

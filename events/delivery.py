@@ -28,6 +28,8 @@ REQUESTS_MAX: Final = 20  # in one step, so that a long backlog leaves room for 
 POST_TIMEOUT_S: Final = 30.0
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 60.0
+BARRED_S: Final = 60.0  # what a token opens is changed by people
+FLUSH_TURN_S: Final = 0.02
 TELEMETRY_MAX: Final = 100
 TELEMETRY_AGE_MAX_S: Final = 60.0
 
@@ -54,6 +56,10 @@ class Taken:
     steered: frozenset[AttemptName] = frozenset()
 
 
+class Barred(Transient):
+    """The token of an attempt opens nothing there: its events wait, others may go."""
+
+
 @dataclass(frozen=True, slots=True)
 class Declined:
     """The request as a whole was refused for good, and nothing says which line is to blame."""
@@ -66,8 +72,11 @@ class Declined:
 class Ingest(Protocol):
     """Where events go."""
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
-        """Hand events over, in order. Raises `Transient` when no verdict came."""
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
+        """Hand events of one attempt over, in order, with its run token.
+
+        Raises `Transient` when no verdict came, `Barred` where the token opens nothing.
+        """
         ...
 
 
@@ -92,10 +101,10 @@ class Telemetry:
         self._ids = ids
         self._waiting: deque[tuple[float, Row]] = deque(maxlen=TELEMETRY_MAX)
 
-    def put(self, run_id: str, attempt: int, source: str, fact: Fact) -> None:
+    def put(self, run_id: str, attempt: int, source: str, fact: Fact, *, token: str) -> None:
         """Offer a fact whose loss does no harm, such as a heartbeat; the oldest gives way."""
         saying = said(fact)
-        row = Row(None, self._ids.ulid(), saying.type, run_id, attempt, None, source)
+        row = Row(None, self._ids.ulid(), saying.type, run_id, attempt, None, source, token=token)
         line = with_line(row, saying.data, timestamp(self._clock.now()))
         self._waiting.append((self._clock.monotonic_s(), line))
 
@@ -114,6 +123,12 @@ class Pace:
     failures: int = 0
     not_before_s: float = float("-inf")
     lines_max: int = BATCH_EVENTS_MAX
+    barred: dict[AttemptName, float] = field(default_factory=dict)  # until when
+
+    def waits(self, now_s: float) -> frozenset[AttemptName]:
+        """Return the attempts whose events are not tried now."""
+        self.barred = {name: until_s for name, until_s in self.barred.items() if until_s > now_s}
+        return frozenset(self.barred)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +168,8 @@ class Sender:
                 delivery = self._step(deadline_s)
                 if delivery.left == 0:
                     return True
-                self.clock.wait(never, min(delivery.back_off_s, deadline_s - self.clock.monotonic_s()))
+                pause_s = max(delivery.back_off_s, FLUSH_TURN_S)
+                self.clock.wait(never, min(pause_s, deadline_s - self.clock.monotonic_s()))
             return False
         finally:
             self.pace.lock.release()
@@ -203,11 +219,20 @@ class _Step:
         sender, pace = self.sender, self.sender.pace
         beats = sender.telemetry.take()
         for _ in range(REQUESTS_MAX):
-            rows = [*beats, *sender.outbox.batch(pace.lines_max, BATCH_BYTES_MAX)]
-            if not rows or sender.clock.monotonic_s() >= self.deadline_s:
+            now_s = sender.clock.monotonic_s()
+            rows = sender.outbox.batch(pace.lines_max, BATCH_BYTES_MAX, pace.waits(now_s))
+            first = next(iter([*rows, *beats]), None)
+            if first is None or now_s >= self.deadline_s:
                 return
-            self._send(rows)
-            beats = []
+            name = (first.run_id, first.attempt)
+            own = [beat for beat in beats if (beat.run_id, beat.attempt) == name]
+            beats = [beat for beat in beats if (beat.run_id, beat.attempt) != name]
+            try:
+                self._send([*own, *rows])
+            except Barred as error:
+                log.error("delivery.barred", extra={"run": name[0], "attempt": name[1], "why": error.message})
+                pace.barred[name] = now_s + BARRED_S
+                continue
             pace.failures = 0
             pace.lines_max = min(BATCH_EVENTS_MAX, pace.lines_max + 1 + pace.lines_max // 10)
 
@@ -228,7 +253,8 @@ class _Step:
     def _post(self, rows: Sequence[Row]) -> Taken | Declined:
         left_s = self.deadline_s - self.sender.clock.monotonic_s()
         timeout_s = max(0.1, min(POST_TIMEOUT_S, left_s))
-        return self.sender.ingest.post([row.line for row in rows], timeout_s=timeout_s)
+        lines = [row.line for row in rows]
+        return self.sender.ingest.post(lines, token=rows[0].run_token, timeout_s=timeout_s)
 
     def _take(self, rows: Sequence[Row], answer: Taken) -> None:
         rejections = {rejection.line: rejection for rejection in answer.rejected}

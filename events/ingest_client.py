@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,21 +13,22 @@ import httpx
 import msgspec
 
 from events.clock import Clock
-from events.delivery import AttemptName, Declined, Rejection, Taken
+from events.delivery import AttemptName, Barred, Declined, Rejection, Taken
 from events.errors import Transient
 
-log = logging.getLogger(__name__)
-
 CALL_TIMEOUT_S: Final = 30.0
-UNAUTHORIZED_BACK_OFF_S: Final = 60.0  # a key is mended by people
 RETRY_AFTER_MAX_S: Final = 300.0
 ANSWER_BYTES_MAX: Final = 8 << 20
 
 
 def control_plane_client(url: str, api_key: str | None) -> httpx.Client:
     """Return a client of the control plane that sends the key; give each base URL one of its own."""
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    return httpx.Client(base_url=url, headers=headers, timeout=CALL_TIMEOUT_S)
+    return httpx.Client(base_url=url, headers=bearer(api_key) if api_key else {}, timeout=CALL_TIMEOUT_S)
+
+
+def bearer(key: str) -> dict[str, str]:
+    """Return the headers by which a request shows a key."""
+    return {"Authorization": f"Bearer {key}"}
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -57,10 +57,10 @@ class HttpIngest:
     client: httpx.Client
     clock: Clock
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         """Send one request and read its verdicts; the time limit holds for the whole answer."""
         body = gzip.compress(b"\n".join(lines), compresslevel=1, mtime=0)
-        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip", **bearer(token)}
         deadline_s = self.clock.monotonic_s() + timeout_s
         try:
             with self.client.stream(
@@ -90,12 +90,7 @@ def read_answer(response: httpx.Response, body: bytes, *, lines: int, now: datet
         case 400 | 413 | 415 as status:
             return Declined(f"http_{status}", _shown(body), is_too_large=status == 413)
         case 401 | 403 as status:
-            log.error("delivery.unauthorized", extra={"status": status, "why": _shown(body)})
-            raise Transient(
-                "INGEST_UNAUTHORIZED",
-                f"the control plane answers {status}: check PODFLEET_API_KEY",
-                retry_after_s=UNAUTHORIZED_BACK_OFF_S,
-            )
+            raise Barred("INGEST_BARRED", f"the control plane answers {status}: {_shown(body)}")
         case status:
             raise Transient(
                 "INGEST_UNAVAILABLE",

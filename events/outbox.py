@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -206,18 +206,25 @@ class Outbox:
         """Close an attempt without an end, as after a lost lease; what was said is still delivered."""
         self._end(run_id, attempt, "open")
 
-    def batch(self, events_max: int, bytes_max: int) -> list[Row]:
-        """Return the oldest events within both limits, and at least one when there is any."""
+    def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
+        """Return the oldest events of one attempt within both limits, and at least one when there is any.
+
+        It is the attempt that was opened first, but for those of `without`.
+        """
         rows: list[Row] = []
         size = 0
         with self._lock:
+            waiting = self._db.execute(
+                "SELECT key, run_id, attempt FROM attempts AS a"
+                " WHERE EXISTS (SELECT 1 FROM events WHERE attempt_key = a.key) ORDER BY key"
+            ).fetchall()
+            first = next((key for key, *name in waiting if tuple(name) not in without), None)
             found = self._db.execute(
                 "SELECT e.position, e.id, e.type, a.run_id, a.attempt, e.sequence, a.source, e.line,"
-                " a.traceparent"
-                # CROSS keeps SQLite from sorting a long backlog: it reads the oldest rows and stops.
-                " FROM events AS e CROSS JOIN attempts AS a ON a.key = e.attempt_key"
-                " ORDER BY e.position LIMIT ?",
-                (events_max,),
+                " a.traceparent, a.token"
+                " FROM events AS e JOIN attempts AS a ON a.key = e.attempt_key"
+                " WHERE e.attempt_key = ? ORDER BY e.sequence LIMIT ?",
+                (first, events_max),
             )
             for values in found:
                 row = Row(*values)

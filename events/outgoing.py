@@ -20,6 +20,7 @@ from events.catalog import (
 from events.codec import LINE_BYTES_MAX
 from events.envelope import encode, wire
 from events.errors import Rejected
+from events.key_text import run_token
 from events.pipe import Said
 from events.settlement import End
 
@@ -40,6 +41,12 @@ class Row(NamedTuple):
     source: str
     line: bytes = b""
     traceparent: str | None = None
+    token: str = ""  # with which the attempt was claimed
+
+    @property
+    def run_token(self) -> str:
+        """What proves that the attempt is ours to speak for."""
+        return run_token(self.run_id, self.attempt, self.token)
 
 
 def end_of(fact: Fact) -> End:

@@ -6,7 +6,8 @@ Law: `lifecycle.end` decides; this only says which fields of the run follow from
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from events.journal import Decision, Expression, ServerTime, expression
 from events.lifecycle import (
@@ -44,7 +45,7 @@ def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: floa
         to=ending.to,
         by=by,
         sets=_fields(ending, attempt, how),
-        silent={"lease": RELEASED},
+        silent={"lease": RELEASED, "tokens": ENDING},
     )
 
 
@@ -61,7 +62,7 @@ def rescue_decision(run: Standing, attempt: int, *, by: str, jitter: float) -> D
         by=by,
         sets=_fields(ending, attempt, how),
         # Nobody knows the last sequence of a lost attempt, so nobody waits for it.
-        silent={"lease": None, "logOpen": False},
+        silent={"lease": None, "logOpen": False, "tokens": ENDING},
     )
 
 
@@ -71,6 +72,18 @@ RELEASED = {
     "until": None,
     "renewals": Expression("$lease.renewals"),
 }
+
+# So long after an attempt's end may its pod still deliver what was said before it.
+TOKEN_LIFE: Final = timedelta(days=7)
+_ENDS_NOW = {"$mergeObjects": ["$$this", {"endsAt": expression(ServerTime(TOKEN_LIFE.total_seconds()))}]}
+ENDING: Final = Expression(
+    {
+        "$map": {
+            "input": {"$ifNull": ["$tokens", []]},
+            "in": {"$cond": [{"$eq": ["$$this.endsAt", None]}, _ENDS_NOW, "$$this"]},
+        }
+    }
+)
 
 
 def _fields(ending: Ending, attempt: int, how: End) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 
 from events.catalog import Fact, RunLog
 from events.clock import Clock, Ids, timestamp
-from events.delivery import Declined, Rejection, Taken
+from events.delivery import Barred, Declined, Rejection, Taken
 from events.envelope import wire
 from events.errors import Transient
 from events.outbox import OUTBOX_BYTES_MAX, Outbox
@@ -107,14 +107,17 @@ class FakeIngest:
         self.chokes = chokes
         self.lines_max = lines_max
         self.requests = 0
+        self.barred: frozenset[str] = frozenset()  # run tokens
         self.fenced: frozenset[tuple[str, int]] = frozenset()
         self.canceling: frozenset[tuple[str, int]] = frozenset()
         self.steered: frozenset[tuple[str, int]] = frozenset()
         self.stored: dict[tuple[str, str], dict[str, Any]] = {}
         self._positions: dict[tuple[str, int, str], str] = {}
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         self.requests += 1
+        if token in self.barred:
+            raise Barred("INGEST_BARRED", "the control plane answers 401")
         fault = next(self.faults, "none")
         if fault == "lost":
             raise Transient("INGEST_UNREACHABLE", "the request was lost")

@@ -28,6 +28,7 @@ from events.catalog import (
     RunLog,
 )
 from events.checkpoints import MANIFEST
+from events.claims import Claim
 from events.clock import Clock, Ids, instant
 from events.errors import LeaseLost, Transient
 from events.loops import Threads
@@ -37,7 +38,6 @@ from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
 from events.runs import stages_before
 from events.settlement import End
 from pod_worker.child import Exit, Heard, Listener
-from pod_worker.claim import Claim
 from pod_worker.ending import TimedOut
 from pod_worker.heartbeat import Heartbeat
 from pod_worker.inbox import Inbox

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from events.errors import ConfigError
+from events.matching import Mode
 from pod_worker.child import secrets_of
-from pod_worker.matching import Mode
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
@@ -38,7 +38,7 @@ class Settings:
     """A worker's settings. `environ` is the whole environment, of which the child sees a part."""
 
     mode: Mode
-    mongodb_url: str = field(repr=False)
+    mongodb_url: str | None = field(repr=False)  # None: the control plane claims for this pod
     control_plane_url: str
     api_key: str | None = field(repr=False)
     pod: str
@@ -69,11 +69,6 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     problems = []
     if chosen not in modes:
         problems.append(f"WORKER_MODE (--mode) is {chosen!r}; accepted values: {', '.join(modes)}")
-    if not values.get("MONGODB_URL"):
-        problems.append(
-            "MONGODB_URL is not set; it is the connection string of the fleet's MongoDB replica set, "
-            "such as mongodb://user:password@host/podfleet?replicaSet=rs0"
-        )
     if not _is_address(url):
         problems.append(f"CONTROL_PLANE_URL is no address like {CONTROL_PLANE_DEFAULT}")
     if wishes.runs_max is not None and wishes.runs_max < 1:
@@ -85,7 +80,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         raise ConfigError(problems)
     return Settings(
         mode=next(each for each in modes if each == chosen),
-        mongodb_url=values["MONGODB_URL"],
+        mongodb_url=values.get("MONGODB_URL") or None,
         control_plane_url=url.rstrip("/"),
         api_key=values.get("PODFLEET_API_KEY") or None,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),

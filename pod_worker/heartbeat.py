@@ -7,12 +7,11 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from events.claims import Claim, Orders
 from events.clock import Clock, instant
 from events.errors import LeaseLost
-from events.lifecycle import LEASE_TTL_S
 from events.loops import Threads, run_every
 from events.pipe import Note
-from pod_worker.claim import Claim, Orders
 from pod_worker.lease import RENEW_EVERY_S, Lease, grant, lose
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,6 @@ class Heartbeat:
     renewals: Renewals
     clock: Clock
     pulse: Pulse
-    ttl_s: float = LEASE_TTL_S
     every_s: float = RENEW_EVERY_S
     _stop: threading.Event = field(default_factory=threading.Event)
     _hurry: threading.Event = field(default_factory=threading.Event)
@@ -73,7 +71,7 @@ class Heartbeat:
             with self._lock:
                 lease = self.pulse.lease
                 if not lease.is_lost:
-                    lease = grant(asked=asked, ttl_s=self.ttl_s)
+                    lease = grant(asked=asked, ttl_s=self.claim.lease_s)
                 cancel = self.pulse.cancel or orders.cancel
                 self.pulse = Pulse(lease, cancel=cancel, paused=orders.paused, notes=orders.notes)
         return self.pulse

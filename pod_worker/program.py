@@ -12,10 +12,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 import httpx
-from pymongo.database import Database
 
 from events.clock import Clock, Ids, SystemClock, SystemIds
 from events.delivery import Sender, Telemetry
@@ -23,16 +22,17 @@ from events.errors import Transient
 from events.ingest_client import HttpIngest, control_plane_client
 from events.lifecycle import LEASE_TTL_S
 from events.loops import Threads, run_every, start_thread
+from events.matching import Mode
 from events.outbox import Outbox
 from pod_worker.attempt import Ports
 from pod_worker.child import Child, ChildOptions
-from pod_worker.claim import Queue
 from pod_worker.config import Settings
 from pod_worker.gpu import Gauges, open_driver
+from pod_worker.http_queue import HttpQueue
 from pod_worker.intent import Intent
 from pod_worker.lease import RENEW_EVERY_S
-from pod_worker.matching import Mode, collections
-from pod_worker.queue import MongoQueue, connect, require_guarantees
+from pod_worker.mongo_queue import MongoQueue, connect
+from pod_worker.queue import Queue
 from pod_worker.registry import OutboxRegistry
 from pod_worker.restoring import HttpCheckpoints
 from pod_worker.roster import REPORT_EVERY_S, Roster
@@ -67,11 +67,11 @@ def serve(settings: Settings, world: World) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    db = connect(settings.mongodb_url)
-    if not _is_sound(db, settings.mode, world):
+    control_plane = control_plane_client(settings.control_plane_url, settings.api_key)
+    store = _store(settings, control_plane, world)
+    if not _is_sound(store, settings.mode, world):
         return
-    mongo = MongoQueue(db, ttl_s=world.lease_ttl_s)
-    queue = world.queue(mongo)
+    queue = world.queue(store)
     gauges = Gauges(open_driver())
     gpus = gauges.capabilities().gpus
     clock, ids = world.clock, world.ids
@@ -80,13 +80,11 @@ def serve(settings: Settings, world: World) -> None:
         mode=settings.mode,
         region=settings.region,
         gpu_gib=max((gpu.memory_mib for gpu in gpus), default=0.0) / 1024,
-        ttl_s=world.lease_ttl_s,
         renew_every_s=world.renew_every_s,
         runs_max=settings.runs_max,
         idle_exit_s=settings.idle_exit_s,
     )
     with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
-        control_plane = control_plane_client(settings.control_plane_url, settings.api_key)
         spool = Telemetry(clock=clock, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane, clock), clock, ids)
         identity = {
@@ -97,7 +95,7 @@ def serve(settings: Settings, world: World) -> None:
             "version": version("podfleet"),
             "started_at": clock.now(),
         }
-        roster = Roster(mongo, gauges, spool, identity)
+        roster = Roster(store, gauges, spool, identity)
 
         storage = httpx.Client(trust_env=False)
         uploads = Uploader(control_plane, storage, OutboxRegistry(outbox), clock, ids)
@@ -129,11 +127,18 @@ def serve(settings: Settings, world: World) -> None:
             _say_goodbye(roster)
 
 
-def _is_sound(db: Database[dict[str, Any]], mode: Mode, world: World) -> bool:
+def _store(settings: Settings, control_plane: httpx.Client, world: World) -> MongoQueue | HttpQueue:
+    """Return where runs wait: MongoDB for a pod that has a user there, else behind the control plane."""
+    if settings.mongodb_url is None:
+        return HttpQueue(control_plane, world.clock)
+    return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+
+
+def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World) -> bool:
     """Check the store before anything is claimed there; False when told to stop before it answered."""
     while not world.stop.is_set():
         try:
-            require_guarantees(db, collections(mode))
+            store.check(mode)
         except Transient as error:
             log.warning("start.waits", extra={"code": error.code, "why": error.message})
             world.clock.wait(world.stop, RETRY_S)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from events.catalog import Fact
+from events.claims import Claim
 from events.outbox import Outbox
-from pod_worker.claim import Claim
 
 
 @dataclass(frozen=True, slots=True)

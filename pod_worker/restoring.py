@@ -16,8 +16,9 @@ import httpx
 import msgspec
 
 from events.checkpoints import MANIFEST, MANIFEST_BYTES_MAX, CheckpointFile, decode_manifest
+from events.claims import Claim
 from events.errors import LeaseLost, Transient
-from pod_worker.claim import Claim
+from events.ingest_client import bearer
 
 CALL_S: Final = 10.0  # orders are heard between two calls
 
@@ -81,7 +82,7 @@ class HttpCheckpoints:
         return warnings
 
     def _candidates(self, claim: Claim) -> Sequence[_Candidate]:
-        headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+        headers = bearer(claim.run_token)
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
         try:
             response = self.control_plane.post(path, headers=headers, timeout=CALL_S)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote
 
 from events.catalog import RunHeartbeat
+from events.claims import Claim
 from events.delivery import Telemetry as Spool
-from pod_worker.claim import Claim
 from pod_worker.gpu import Capabilities, Gauges, Telemetry
 
 log = logging.getLogger(__name__)
@@ -88,9 +89,8 @@ class Roster:
                 gpu_memory_mib=telemetry.gpu_memory_mib,
                 gpu_temperature_c=telemetry.gpu_temperature_c,
             )
-            self.spool.put(
-                now.claim.run_id, now.claim.attempt, source_of(self.identity["id"], now.claim), beat
-            )
+            claim, source = now.claim, source_of(self.identity["id"], now.claim)
+            self.spool.put(claim.run_id, claim.attempt, source, beat, token=claim.token)
         report = PodReport(
             **self.identity,
             kinds=now.kinds,
@@ -109,3 +109,33 @@ class Roster:
 def source_of(pod_id: str, claim: Claim) -> str:
     """Return the CloudEvents source of an attempt's events: a URI, whatever the pod is called."""
     return f"//podfleet/pods/{quote(pod_id, safe=IN_URI)}/runs/{claim.run_id}/attempts/{claim.attempt}"
+
+
+def report_fields(report: PodReport) -> dict[str, Any]:
+    """Return a line of the roster as it is stored."""
+    fields = {
+        "pod": report.pod,
+        "mode": report.mode,
+        "region": report.region,
+        "kinds": list(report.kinds),
+        "state": report.state,
+        "runId": report.run_id,
+        "attempt": report.attempt,
+        "version": report.version,
+        "capabilities": {"device": report.device, **asdict(report.capabilities)},
+        "telemetry": asdict(report.telemetry),
+    }
+    return {_camel(name): _camels(value) for name, value in fields.items()}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _camels(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_camel(name): _camels(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_camels(each) for each in value]
+    return value

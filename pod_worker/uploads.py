@@ -25,12 +25,12 @@ import httpx
 import msgspec
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.claims import Claim
 from events.clock import Clock, Ids
 from events.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
-from events.ingest_client import retry_after_s
+from events.ingest_client import bearer, retry_after_s
 from events.outgoing import cut
 from events.pipe import Checkpoint, Kept, Made
-from pod_worker.claim import Claim
 
 log = logging.getLogger(__name__)
 
@@ -369,7 +369,7 @@ class Uploader:
 
     def _ask(self, job: _Job, action: str, body: dict[str, Any]) -> bytes:
         claim = job.claim
-        headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+        headers = bearer(claim.run_token)
         path = f"/api/runs/{claim.run_id}/artifacts/{action}"
         try:
             response = self.control_plane.post(path, json=body, headers=headers)

@@ -9,19 +9,20 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from events.abilities import Abilities
+from events.claims import Claim
 from events.clock import Instant, instant
 from events.delivery import Delivery
 from events.errors import LeaseLost, Transient
-from events.lifecycle import LEASE_TTL_S
+from events.key_text import letters
+from events.matching import Mode, Seeker, collections
 from events.pipe import Ready
 from events.settlement import End
 from pod_worker.attempt import Attempt, Ports, Process
-from pod_worker.claim import Claim, Queue
 from pod_worker.ending import NeverStarted
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.intent import Intent
 from pod_worker.lease import RENEW_EVERY_S, grant
-from pod_worker.matching import Mode, candidates, collections
+from pod_worker.queue import Queue
 from pod_worker.roster import Roster, source_of
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,6 @@ class Pod:
     mode: Mode
     region: str | None
     gpu_gib: float
-    ttl_s: float = LEASE_TTL_S
     renew_every_s: float = RENEW_EVERY_S
     runs_max: int | None = None
     idle_exit_s: float | None = None
@@ -65,6 +65,7 @@ class Shift:
 
     runs: int = 0
     idle_since_s: float | None = None
+    is_in_doubt: bool = True  # whether a claim may have been made whose answer nobody saw
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +154,16 @@ class Worker:
         self.roster.standing.state = "idle"
         self.shift.idle_since_s = self.ports.clock.monotonic_s()
         able = Abilities(frozenset(ready.kinds), self.pod.gpu_gib, self.pod.region)
+        seeker = Seeker(self.pod.id, self.pod.mode, able)
         while not self._is_over():
+            asked = instant(self.ports.clock)
             try:
-                asked = instant(self.ports.clock)
-                claim = self._resolve() or self._try(able)
+                claim = self._resolve() or self._try(seeker)
                 if claim is not None:
                     return claim, asked
-                pause_s = POLL_S + POLL_JITTER_S * self.ports.ids.fraction()
+                # A queue may have waited for a run by itself, and then need not be left alone.
+                took_s = instant(self.ports.clock).elapsed_s(asked)
+                pause_s = max(0.0, POLL_S + POLL_JITTER_S * self.ports.ids.fraction() - took_s)
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
                 pause_s = TROUBLE_POLL_S * (0.5 + self.ports.ids.fraction())
@@ -168,24 +172,24 @@ class Worker:
 
     def _resolve(self) -> Claim | None:
         """Find the claim whose answer was lost, before another one is made."""
-        token = self.intent.token()
+        token = self.intent.token() if self.shift.is_in_doubt else None
         if token is None:
             return None
         claim = self.queue.recover(collections(self.pod.mode), token)
-        if claim is None:
-            self.intent.close()
+        self.shift.is_in_doubt = False
         return claim
 
-    def _try(self, able: Abilities) -> Claim | None:
+    def _try(self, seeker: Seeker) -> Claim | None:
+        """Claim with the token on disk, which stays there until it has taken something."""
         self.ports.outbox.check_room()
-        for wanted in candidates(self.queue.waiting(collections(self.pod.mode)), able, self.pod.mode):
-            token = self.ports.ids.token()
+        token = self.intent.token()
+        if token is None:
+            token = letters(self.ports.ids.token())
             self.intent.open(token)
-            claim = self.queue.claim(wanted, token=token, pod=self.pod.id)
-            if claim is not None:
-                return claim
-            self.intent.close()
-        return None
+        self.shift.is_in_doubt = True
+        claim = self.queue.claim(seeker, token=token)
+        self.shift.is_in_doubt = False
+        return claim
 
     def _serve(self, claim: Claim, asked: Instant, child: Process) -> None:
         source = source_of(self.pod.id, claim)
@@ -211,8 +215,7 @@ class Worker:
             claim=claim,
             renewals=self.queue,
             clock=self.ports.clock,
-            pulse=Pulse(grant(asked=asked, ttl_s=self.pod.ttl_s), paused=claim.paused, notes=claim.notes),
-            ttl_s=self.pod.ttl_s,
+            pulse=Pulse(grant(asked=asked, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes),
             every_s=self.pod.renew_every_s,
         )
         self.heard_from[claim.run_id, claim.attempt] = heartbeat
@@ -233,6 +236,7 @@ class Worker:
             log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
         except Transient as late:
             log.warning("settle.later", extra={"run": claim.run_id, "why": late.message})
+            self.shift.is_in_doubt = True
             return
         self.intent.close()
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import RedirectResponse
 
 from control_plane.api.models import ArtifactBody, CompletedArtifact
 from control_plane.api.runs import MayRead, Page
-from control_plane.auth import Principal, require
+from control_plane.auth import Forbidden, Principal, require
 from control_plane.deps import Deps
 from control_plane.projection import artifact_prefix
 from events.errors import Conflict, Rejected
 
 Json = dict[str, Any]
 MayIngest = Annotated[Principal, Depends(require("ingest"))]
-Attempt = Annotated[int, Header(alias="Podfleet-Attempt", ge=1)]
-Token = Annotated[str, Header(alias="Podfleet-Claim-Token", min_length=1, max_length=200)]
 
 # What a browser may show in place; everything else is a download.
 INLINE: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
@@ -42,17 +38,26 @@ def router(deps: Deps) -> APIRouter:
         url = await deps.blobs.get_url(artifact["key"], name=artifact["name"], inline=inline)
         return RedirectResponse(url, 302)
 
+    async def own(run_id: str, principal: MayIngest) -> int:
+        """Return the attempt for which a run token speaks, as long as nobody has the run after it.
+
+        It holds the run, or has settled and its log is still on its way. Raises `Forbidden`, `Conflict`.
+        """
+        if principal.attempt is None or principal.attempt[0] != run_id:
+            raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
+        attempt = principal.attempt[1]
+        found = await deps.runs.find(run_id)
+        if found is not None and found.run.is_of(attempt):
+            return attempt
+        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
+
     @routes.post("/api/runs/{run_id}/artifacts/presign")
-    async def presign(run_id: str, body: ArtifactBody, _: MayIngest, attempt: Attempt, token: Token) -> Json:
-        await _require_owner(deps, run_id, attempt, token)
+    async def presign(run_id: str, body: ArtifactBody, attempt: int = Depends(own)) -> Json:
         key = artifact_key(run_id, attempt, body)
         return {"key": key, "url": await deps.blobs.put_url(key), "headers": {}, "upload_id": None}
 
     @routes.post("/api/runs/{run_id}/artifacts/complete")
-    async def complete(
-        run_id: str, body: CompletedArtifact, _: MayIngest, attempt: Attempt, token: Token
-    ) -> Json:
-        await _require_owner(deps, run_id, attempt, token)
+    async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:
         if body.key != artifact_key(run_id, attempt, body):
             raise Rejected("foreign_key", "the key is not the one that was signed for this file")
         size = await deps.blobs.size(body.key)
@@ -62,8 +67,7 @@ def router(deps: Deps) -> APIRouter:
         return {"key": body.key, "size": size, "sha256": body.sha256}
 
     @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
-    async def checkpoints(run_id: str, _: MayIngest, attempt: Attempt, token: Token) -> Json:
-        await _require_owner(deps, run_id, attempt, token)
+    async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Json:
         found = await deps.reading.checkpoints(run_id, attempt)
 
         async def signed(artifact: Mapping[str, Any]) -> Json:
@@ -92,13 +96,3 @@ def artifact_key(run_id: str, attempt: int, body: ArtifactBody) -> str:
     if "\\" in body.name or not body.name.isprintable() or ".." in parts or "/".join(parts) != body.name:
         raise Rejected("bad_name", f"{body.name!r} is no relative path")
     return f"{artifact_prefix(run_id, attempt)}{body.sha256[:16]}/{body.name}"
-
-
-async def _require_owner(deps: Deps, run_id: str, attempt: int, token: str) -> None:
-    """Refuse everybody but the holder of the lease; raises `Conflict`."""
-    found = await deps.runs.find(run_id)
-    offered = hashlib.sha256(token.encode()).hexdigest()
-    lease = found.run.lease if found and found.run.attempt == attempt and found.run.is_held else None
-    if lease is not None and hmac.compare_digest(offered, lease.token_hash):
-        return
-    raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is not held by this token")

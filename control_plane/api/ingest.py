@@ -70,7 +70,12 @@ def router(ingestor: Ingestor, intake: Intake) -> APIRouter:
                 raise _unsupported(media, NDJSON, BATCH)
 
     async def _take(lines: Sequence[Decoded], principal: Principal, nothing_valid: int = 422) -> JSONResponse:
-        sender = Sender(principal.name, may_decide="admin" in principal.scopes)
+        sender = Sender(
+            principal.name,
+            may_decide="admin" in principal.scopes,
+            attempt=principal.attempt,
+            key_id=principal.key_id,
+        )
         answer = await ingestor.take(lines, sender)
         EVENTS.labels("accepted").inc(answer.accepted)
         EVENTS.labels("duplicate").inc(answer.duplicates)

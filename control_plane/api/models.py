@@ -7,11 +7,17 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
 
 from control_plane.agenda import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
+from control_plane.claiming import WAIT_MAX_S
 from control_plane.decisions import NOTE_CHARS_MAX
 from control_plane.schedule import Missed, Overlap
 from control_plane.submission import QUEUE_LIMIT_S
+from events.key_text import SECRET_CHARS
+from events.lifecycle import Outcome
+from events.matching import Mode
+from events.outgoing import MESSAGE_MAX
 
 LABELS_MAX: Final = 32
 QUEUE_LIMIT_MAX_S: Final = 30 * 24 * 3600
@@ -171,3 +177,97 @@ class CompletedArtifact(ArtifactBody):
     """A file that a worker has put into storage."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+PodId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x20\x7f]{1,200}$"), Storable]
+ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CHARS}}}$")]
+Names = Annotated[list[ShortText], Field(max_length=100), Storable]
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod said of an end
+
+
+class SoughtClaim(Body):
+    """A claim whose answer was lost, by the token it was made with."""
+
+    token: ClaimToken
+    mode: Mode = "experiment"
+
+
+class NewClaim(SoughtClaim):
+    """A pod that seeks a run: what it has, and for how many seconds it waits for one.
+
+    `token` is 256 random bits in base 62, made by the pod and on its disk before it asks, so that a claim
+    whose answer is lost can be found again; one that took nothing may be used again. `gpu_gib` is the memory
+    of the pod's largest GPU.
+    """
+
+    pod: PodId
+    kinds: Names
+    gpu_gib: Amount = 0.0
+    region: Annotated[ShortText, Storable] | None = None
+    wait_s: Annotated[float, Field(ge=0, le=WAIT_MAX_S)] = 0.0
+
+
+class Release(Body):
+    """Why a run is given back; `last` is the last sequence of the attempt's events."""
+
+    last: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    code: Words | None = None
+    message: Words | None = None
+
+
+class Settlement(Release):
+    """How an attempt ended."""
+
+    outcome: Outcome
+    stage: Words | None = None
+    retryable: bool = False
+
+
+class Stored(Body):
+    """Root of what is stored as it comes, under the names of MongoDB's documents."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
+
+
+class GpuLine(Stored):
+    """A device of a pod."""
+
+    name: Annotated[ShortText, Storable]
+    memory_mib: Amount
+
+
+class CapabilitiesLine(Stored):
+    """What a pod has; `device` is what its pipelines compute on."""
+
+    device: Annotated[ShortText, Storable] | None = None
+    cpus: Annotated[int, Field(ge=0, le=100_000)]
+    memory_mib: Amount
+    gpus: Annotated[list[GpuLine], Field(max_length=64)] = []
+
+
+class TelemetryLine(Stored):
+    """What is in use on a pod: fractions of one, MiB, degrees Celsius."""
+
+    cpu_util: Amount | None = None
+    memory_mib: Amount
+    gpu_util: Amount | None = None
+    gpu_memory_mib: Amount | None = None
+    gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
+
+
+class PodLine(Stored):
+    """A pod's line of the roster; `id` is the pod's name with the mark of its start, such as `pod-7/3f2a`."""
+
+    id: PodId
+    pod: Annotated[ShortText, Storable]
+    mode: Mode
+    region: Annotated[ShortText, Storable] | None = None
+    kinds: Names
+    state: Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
+    run_id: Annotated[ShortText, Storable] | None = None
+    attempt: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    version: Annotated[ShortText, Storable]
+    capabilities: CapabilitiesLine
+    telemetry: TelemetryLine
+    started_at: Moment

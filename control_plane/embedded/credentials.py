@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from control_plane.embedded.private_file import FILE_MODE, private_directory, replace_private
-from control_plane.keys import written
 from events.clock import Ids
 from events.errors import ConfigError
+from events.key_text import letters, written
 
 MONGO_USER: Final = "podfleet"
 
@@ -48,7 +48,7 @@ def credentials(path: Path, ids: Ids) -> Credentials:
     try:
         stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
         if not stored.api_key:
-            stored = msgspec.structs.replace(stored, api_key=written("admin", ids.token()))
+            stored = msgspec.structs.replace(stored, api_key=written("admin", letters(ids.token())))
             replace_private(path, msgspec.json.encode(stored).decode())
     except msgspec.DecodeError as error:
         raise ConfigError(

@@ -12,6 +12,7 @@ from pymongo.asynchronous.change_stream import AsyncDatabaseChangeStream
 from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
+from events.lifecycle import Status
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
 FOLLOWED: Final = ("runs", "ideation_requests", "events", "hypotheses", "pods", "schedules")
@@ -19,15 +20,25 @@ KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000
 AWAIT_MS: Final = 1_000
 HISTORY_LOST: Final = 286
+# An insert has the whole document, an update the fields that it changed.
+_QUEUED: Final = {
+    "status": {"$ifNull": ["$updateDescription.updatedFields.status", "$fullDocument.status"]},
+    "classKey": "$fullDocument.classKey",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One document that changed; `token` is where in the log, the same at every replica, and sorts."""
+    """One document that changed; `token` is where in the log, the same at every replica, and sorts.
+
+    `is_queued` of a run that began to wait for a pod, with its class where the log tells that.
+    """
 
     token: str
     collection: str
     id: str
+    is_queued: bool = False
+    class_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ class Changes:
     async def _open(self, **since: Any) -> AsyncDatabaseChangeStream[Document]:
         wanted = {"ns.coll": {"$in": list(FOLLOWED)}, "operationType": {"$in": list(KINDS)}}
         return await self.db.watch(
-            [{"$match": wanted}, {"$project": {"ns.coll": 1, "documentKey": 1}}],
+            [{"$match": wanted}, {"$project": {"ns.coll": 1, "documentKey": 1, **_QUEUED}}],
             batch_size=BATCH_MAX,
             max_await_time_ms=AWAIT_MS,
             **since,
@@ -118,4 +129,7 @@ async def _step(stream: AsyncDatabaseChangeStream[Document], begin: str) -> Step
     end = str(token["_data"])
     if document is None:
         return Step(begin, end, None)
-    return Step(begin, end, Change(end, document["ns"]["coll"], str(document["documentKey"]["_id"])))
+    is_queued = document.get("status") == Status.QUEUED.value
+    class_key = document.get("classKey") if is_queued else None
+    name = str(document["documentKey"]["_id"])
+    return Step(begin, end, Change(end, document["ns"]["coll"], name, is_queued, class_key))

@@ -10,12 +10,12 @@ from typing import Any, Final
 from pymongo import ReturnDocument
 from pymongo.errors import PyMongoError
 
-from control_plane.run import CurrentStage, Entry, HeldLease, Lease, Run, Settled
+from control_plane.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Settled
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import QUEUES
 from events import journal
 from events.errors import Transient
-from events.lifecycle import Failures, Status
+from events.lifecycle import LEASE_TTL_S, Failures, Status
 
 BATCH_MAX: Final = 200
 
@@ -107,13 +107,14 @@ class Runs:
             "attempt": 1,
             "renewals": "$lease.renewals",
             "isExpired": {"$lt": ["$lease.until", "$$NOW"]},
+            "ttlS": {"$ifNull": ["$lease.ttlS", LEASE_TTL_S]},
         }
         try:
             found = await self.db[collection].aggregate(
                 [{"$match": {"lease.until": {"$type": "date"}}}, {"$project": wanted}]
             )
             return [
-                HeldLease(each["_id"], each["attempt"], each["renewals"], each["isExpired"])
+                HeldLease(each["_id"], each["attempt"], each["renewals"], each["isExpired"], each["ttlS"])
                 async for each in found
             ]
         except PyMongoError as error:
@@ -224,9 +225,13 @@ def decode(document: Mapping[str, Any]) -> Run:
         validation=document["validation"],
         journal=tuple(decode_entry(entry) for entry in document["journal"]),
         hypothesis_id=document["hypothesisId"],
-        # Runs from before there were pauses and notes lack both.
+        # Runs from before there were pauses, notes and tokens lack them.
         paused=bool(document.get("paused")),
         notes_count=len(document.get("notes") or ()),
+        tokens=tuple(
+            AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"])
+            for each in document.get("tokens") or ()
+        ),
     )
 
 

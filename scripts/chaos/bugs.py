@@ -18,13 +18,13 @@ from control_plane.store.database import Database
 from control_plane.store.events import STRETCH_MAX, Events, decode
 from control_plane.store.runs import Found, Runs
 from events import journal
+from events.claims import Claim
 from events.delivery import Declined, Ingest, Taken
 from events.envelope import Event
 from events.errors import LeaseLost, Transient
 from events.lifecycle import Failures, Standing, Status
 from events.settlement import End, settle_decision
-from pod_worker.claim import Claim
-from pod_worker.queue import MongoQueue
+from pod_worker.mongo_queue import MongoQueue
 
 
 class UnfencedQueue(MongoQueue):
@@ -140,9 +140,9 @@ class DroppingIngest:
 
     ingest: Ingest
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         try:
-            return self.ingest.post(lines, timeout_s=timeout_s)
+            return self.ingest.post(lines, token=token, timeout_s=timeout_s)
         except Transient:
             return Taken()
 

@@ -16,10 +16,10 @@ from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError
 from events.logs import LogOptions, configure_logs
 from pod_worker.__main__ import EXIT_CONFIG, stop_on_signals
-from pod_worker.claim import Queue
 from pod_worker.config import Wishes, read_settings
+from pod_worker.mongo_queue import MongoQueue
 from pod_worker.program import World, serve
-from pod_worker.queue import MongoQueue
+from pod_worker.queue import Queue
 from scripts.chaos import ledger
 from scripts.chaos.bugs import COMPOSABLE, NO_BUG, Parts
 from scripts.chaos.journal import Journal, Phase

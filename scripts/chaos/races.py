@@ -96,7 +96,7 @@ async def appliers_cross(scene: Scene) -> None:
     worker = scene.hand("worker")
     assert await worker.take_run()
     worker.say(*STORY[:3])
-    early = asyncio.create_task(take(slow, [row.line for row in worker.rows()]))
+    early = asyncio.create_task(take(slow, worker.rows()))
     await gate.reached.wait()
     worker.say(*STORY[3:])
     await worker.end(RunCompleted())
@@ -112,9 +112,9 @@ async def batches_overtake(scene: Scene) -> None:
     worker = scene.hand("worker")
     assert await worker.take_run()
     worker.say(*STORY)
-    lines = [row.line for row in worker.rows()]
-    await take(plane, [lines[0], lines[2]])
-    await take(plane, [lines[1]])
+    rows = worker.rows()
+    await take(plane, [rows[0], rows[2]])
+    await take(plane, [rows[1]])
     await worker.end(RunCompleted())
     await worker.deliver(plane)
 
@@ -134,7 +134,7 @@ async def replica_dies_applying(scene: Scene) -> None:
     assert await worker.take_run()
     worker.say(*STORY)
     with suppress(Crash):
-        await take(dying, [row.line for row in worker.rows()])
+        await take(dying, worker.rows())
     await worker.end(RunCompleted())
     await worker.deliver(plane)
 
@@ -146,11 +146,11 @@ class FailingOnce:
     ingest: Ingest
     is_over: bool = False
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         if not self.is_over:
             self.is_over = True
             raise Transient("INGEST_UNAVAILABLE", "the control plane answers 503")
-        return self.ingest.post(lines, timeout_s=timeout_s)
+        return self.ingest.post(lines, token=token, timeout_s=timeout_s)
 
 
 async def ingest_is_away(scene: Scene) -> None:

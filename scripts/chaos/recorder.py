@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from events.claims import Claim, Orders
 from events.errors import LeaseLost, Transient
+from events.matching import Seeker
 from events.pipe import Kept, Note, Ready, Start
 from events.settlement import End
 from pod_worker.child import Exit, Listener
-from pod_worker.claim import Claim, Orders, Queue, WaitingClass
 from pod_worker.ending import NeverStarted
+from pod_worker.queue import Queue
 from pod_worker.worker import WarmProcess
 from scripts.chaos.journal import Journal, Phase
 
@@ -41,12 +43,9 @@ class RecordedQueue:
     journal: Journal
     ttl_s: float
 
-    def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
-        return self.queue.waiting(collections)
-
-    def claim(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
-        with self._noted("claim", token=shortened(token), pod=pod, ttl_s=self.ttl_s) as call:
-            claim = self.queue.claim(wanted, token=token, pod=pod)
+    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
+        with self._noted("claim", token=shortened(token), pod=seeker.pod, ttl_s=self.ttl_s) as call:
+            claim = self.queue.claim(seeker, token=token)
             _learn(call, claim)
             return claim
 

@@ -7,7 +7,7 @@ same checker reads what is left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,17 +18,20 @@ from control_plane.store import database, schema
 from control_plane.store.documents import Documents
 from control_plane.store.runs import Runs
 from control_plane.submission import Submission
+from events.abilities import Abilities
 from events.catalog import Fact, RunCompleted
+from events.claims import Claim
 from events.clock import Clock, Ids, SystemClock, SystemIds
 from events.codec import decode_ndjson
 from events.delivery import Declined, Ingest, Rejection, Sender, Taken, Telemetry
 from events.errors import LeaseLost
+from events.key_text import letters, read_run_token
 from events.lifecycle import FINAL
+from events.matching import Seeker
 from events.outbox import Outbox
 from events.outgoing import Row, end_of
 from events.testing import ManualClock
-from pod_worker.claim import Claim
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 from pod_worker.roster import source_of
 from scripts.chaos import ledger
 from scripts.chaos.bugs import Parts
@@ -48,6 +51,7 @@ WAIT_S: Final = 40.0
 BATCH: Final = 500
 BYTES: Final = 1 << 20
 CLASSES: Final = ("runs",)
+ABLE: Final = Abilities(frozenset({"probe"}), 0.0, None)
 
 
 class Unhurried(SystemIds):
@@ -112,16 +116,22 @@ class LocalIngest:
     plane: Plane
     loop: asyncio.AbstractEventLoop
 
-    def post(self, lines: Any, *, timeout_s: float) -> Taken | Declined:
-        taking = take(self.plane, list(lines))
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
+        taking = hand_over(self.plane, lines, token)
         return asyncio.run_coroutine_threadsafe(taking, self.loop).result(timeout_s)
 
 
-async def take(plane: Plane, lines: list[bytes]) -> Taken:
-    """Hand lines to a replica; return its verdicts as a worker reads them."""
-    answer = await plane.ingestor.take(
-        decode_ndjson(b"\n".join(lines)), Principal("worker", may_decide=False)
-    )
+async def take(plane: Plane, rows: Sequence[Row]) -> Taken:
+    """Hand events of one attempt to a replica; return its verdicts as a worker reads them."""
+    return await hand_over(plane, [row.line for row in rows], rows[0].run_token)
+
+
+async def hand_over(plane: Plane, lines: Sequence[bytes], token: str) -> Taken:
+    """Hand lines to a replica, which believes the token."""
+    said = read_run_token(token)
+    assert said is not None
+    sender = Principal("worker", may_decide=False, attempt=(said.run_id, said.attempt))
+    answer = await plane.ingestor.take(decode_ndjson(b"\n".join(lines)), sender)
     return Taken(tuple(Rejection(each.line, each.code, each.message, each.id) for each in answer.rejected))
 
 
@@ -139,7 +149,7 @@ class Hand:
 
     async def look(self) -> None:
         """Look at the queue, and take nothing."""
-        await asyncio.to_thread(self.queue.waiting, CLASSES)
+        await asyncio.to_thread(self.mongo.waiting, CLASSES)
 
     async def take_run(self) -> bool:
         """Claim the head of the queue; False where nothing waits."""
@@ -193,18 +203,20 @@ class Hand:
         await asyncio.to_thread(lambda: sender.flush(clock.monotonic_s() + FLUSH_S))
 
     def _take_run(self) -> bool:
-        for wanted in self.queue.waiting(CLASSES):
-            token = self.scene.ids.token()
-            claim = self.queue.claim(wanted, token=token, pod=f"{self.name}/1")
-            if claim is not None:
-                self.claim = claim
-                source = source_of(f"{self.name}/1", claim)
-                self.outbox.open_attempt(
-                    claim.run_id, claim.attempt, token=token, source=source, collection=claim.collection
-                )
-                self.journal.note("child started", run=claim.run_id, attempt=claim.attempt)
-                return True
-        return False
+        seeker = Seeker(f"{self.name}/1", "experiment", ABLE)
+        claim = self.queue.claim(seeker, token=letters(self.scene.ids.token()))
+        if claim is None:
+            return False
+        self.claim = claim
+        self.outbox.open_attempt(
+            claim.run_id,
+            claim.attempt,
+            token=claim.token,
+            source=source_of(seeker.pod, claim),
+            collection=claim.collection,
+        )
+        self.journal.note("child started", run=claim.run_id, attempt=claim.attempt)
+        return True
 
     def _claimed(self) -> Claim:
         assert self.claim is not None, "take a run first"

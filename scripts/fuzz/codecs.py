@@ -30,7 +30,7 @@ import zstandard
 with atheris.instrument_imports(include=["control_plane", "events", "cronsim"]):
     from control_plane import paging
     from control_plane.bodies import read_body
-    from control_plane.keys import id_of, written
+    from control_plane.keys import id_of
     from control_plane.schedule import read_timetable
     from events.codec import (
         Decoded,
@@ -41,6 +41,7 @@ with atheris.instrument_imports(include=["control_plane", "events", "cronsim"]):
         decode_structured,
     )
     from events.errors import Rejected
+    from events.key_text import read_run_token, run_token, written
 
 INPUT_S: Final = 5
 MEMORY_MIB: Final = 1024
@@ -125,6 +126,13 @@ def key(body: bytes) -> None:
     assert id_of(text) is None or text.startswith("pf_")
 
 
+def holder(body: bytes) -> None:
+    """Read whose a run token is; what is read is written the same."""
+    text = body.decode("latin-1")
+    said = read_run_token(text)
+    assert said is None or run_token(*said) == text
+
+
 def cron(body: bytes) -> None:
     """Read a time table, and the first of its slots."""
     entry, _, zone = body.decode("latin-1").partition("\n")
@@ -141,6 +149,7 @@ TARGETS: Final[Mapping[str, tuple[Callable[[bytes], None], bytes]]] = {
     "zstd": (zstd, zstandard.ZstdCompressor(write_checksum=False).compress(LINE)),
     "cursor": (cursor, paging.encode("runs", "01K", 7).encode()),
     "key": (key, written("admin", "A" * 43).encode()),
+    "run token": (holder, run_token("01K0000000000000000000000A", 7, "A" * 43).encode()),
     "cron": (cron, b"0 9 * * 1-5\nEurope/Berlin"),
 }
 

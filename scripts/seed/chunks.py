@@ -12,8 +12,7 @@ from events import catalog as c
 from events.runs import IDEATION
 from events.settlement import End
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
-from pod_worker.queue import report_fields
-from pod_worker.roster import PodReport, State
+from pod_worker.roster import PodReport, State, report_fields
 from scripts.seed import texts
 from scripts.seed.echoes import echo
 from scripts.seed.life import Life, encoded, ulid

@@ -24,12 +24,12 @@ from control_plane.store.events import Arrival, entry_document, storable
 from control_plane.store.runs import decode, decode_entry
 from control_plane.submission import Submission, run_fields, snapshot
 from events.catalog import Fact, data_of, type_of
+from events.claims import claim_decision
 from events.clock import timestamp
 from events.envelope import Event, content_hash, storage_id
 from events.journal import Decision, creation, expression, update
 from events.lifecycle import Status, advance
 from events.settlement import End, rescue_decision, settle_decision
-from pod_worker.queue import claim_decision
 from scripts.simulation.store.expressions import Scope, evaluate
 
 Document = dict[str, Any]

@@ -5,7 +5,7 @@ Each is the product with one part exchanged; nothing in the product can be switc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from control_plane.store.events import decode as decode_event
 from control_plane.store.runs import Found, Runs
 from control_plane.store.runs import decode as decode_run
 from events import journal
+from events.claims import Claim
 from events.delivery import Declined, Ingest, Taken
 from events.envelope import Event
 from events.errors import Transient
@@ -25,9 +26,8 @@ from events.lifecycle import Failures, Standing, Status
 from events.outbox import Attempt
 from events.outgoing import Row
 from events.settlement import End, settle_decision
-from pod_worker.claim import Claim
 from pod_worker.intent import Intent
-from pod_worker.queue import MongoQueue
+from pod_worker.mongo_queue import MongoQueue
 from scripts.simulation.faults import STRIKES
 from scripts.simulation.ledger import WitnessedOutbox
 from scripts.simulation.product import Product
@@ -156,8 +156,8 @@ class LeapingProjector(Projector):
 class ForgettingOutbox(WitnessedOutbox):
     """Lets go of what it hands to the sender, before there is a verdict."""
 
-    def batch(self, events_max: int, bytes_max: int) -> list[Row]:
-        rows = super().batch(events_max, bytes_max)
+    def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
+        rows = super().batch(events_max, bytes_max, without)
         self.confirm(rows)
         return rows
 
@@ -168,9 +168,9 @@ class DroppingIngest:
 
     inner: Ingest
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         try:
-            return self.inner.post(lines, timeout_s=timeout_s)
+            return self.inner.post(lines, token=token, timeout_s=timeout_s)
         except Transient:
             return Taken()
 

@@ -110,4 +110,7 @@ class WitnessedOutbox(Outbox):
 
 def undelivered(outbox: Outbox) -> set[AttemptName]:
     """Return the attempts of which an outbox still holds events."""
-    return {(row.run_id, row.attempt) for row in outbox.batch(100_000, 1 << 30)}
+    found: set[AttemptName] = set()
+    while rows := outbox.batch(1, 1, found):
+        found.add((rows[0].run_id, rows[0].attempt))
+    return found

@@ -9,18 +9,19 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Final, cast
 
+from events.claims import Claim, Orders, token_hash
 from events.clock import Ids, instant
 from events.delivery import Pace, Sender, Telemetry
 from events.errors import LeaseLost, Transient
 from events.loops import run_every
+from events.matching import Seeker, collections
 from events.settlement import End
 from pod_worker.attempt import Ports
-from pod_worker.claim import Claim, Orders, WaitingClass
 from pod_worker.gpu import Capabilities, Gauges
 from pod_worker.gpu import Telemetry as Readings
 from pod_worker.lease import judge
+from pod_worker.mongo_queue import MongoQueue
 from pod_worker.program import FLUSH_S, LEAVE_S
-from pod_worker.queue import MongoQueue, token_hash
 from pod_worker.roster import REPORT_EVERY_S, Roster
 from pod_worker.worker import Pod as Identity
 from pod_worker.worker import Worker
@@ -57,19 +58,15 @@ class WitnessedQueue:
     hub: Hub
     ambushes: list[Callable[[], None]]
 
-    def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
-        """List the waiting classes."""
-        return self.queue.waiting(collections)
-
-    def claim(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
+    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
         """Claim; whatever is still in doubt must not be held by now."""
         doubts = self.ledger.doubts.setdefault(self.disk, set())
         for earlier in sorted(doubts):
-            if self._is_held(wanted.collection, earlier):
-                self.ledger.blame(f"{pod} claims again, and leaves a claim behind that it never learnt of")
+            if any(self._is_held(name, earlier) for name in collections(seeker.mode)):
+                self.ledger.blame(f"{seeker.pod} claims again, and leaves a claim that it never learnt of")
         doubts.clear()
         doubts.add(token)
-        claim = self.queue.claim(wanted, token=token, pod=pod)
+        claim = self.queue.claim(seeker, token=token)
         if claim is None:
             doubts.discard(token)
         return claim
@@ -186,7 +183,6 @@ class Pod:
             mode="experiment",
             region=None,
             gpu_gib=0.0,
-            ttl_s=TTL_S,
             renew_every_s=RENEW_EVERY_S,
         )
         named = {"id": identity.id, "pod": self.node.name, "started_at": clock.now(), **IDENTITY}

@@ -10,7 +10,7 @@ from control_plane.store.events import Events
 from control_plane.store.runs import Runs
 from events.delivery import Ingest
 from pod_worker.intent import Intent
-from pod_worker.queue import MongoQueue
+from pod_worker.mongo_queue import MongoQueue
 from scripts.simulation.ledger import WitnessedOutbox
 from scripts.simulation.store.replica_set import ReplicaSet
 

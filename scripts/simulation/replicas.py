@@ -11,10 +11,12 @@ from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
-from control_plane.ingest import Ingestor
+from control_plane.ingest import Answer, Ingestor
 from control_plane.ingest import Sender as Principal
+from control_plane.key_ring import Unauthorized
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
+from control_plane.run_tokens import RunTokens
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
@@ -24,8 +26,8 @@ from control_plane.store.submissions import Submissions
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from events.clock import Ids
-from events.codec import decode_ndjson
-from events.delivery import Declined, Rejection, Taken
+from events.codec import Decoded, decode_ndjson
+from events.delivery import Barred, Declined, Rejection, Taken
 from events.errors import PodfleetError, Transient
 from scripts.simulation.kernel import Hub, Node, NodeClock
 from scripts.simulation.ledger import Ledger
@@ -59,6 +61,7 @@ class Parts:
     """One wired control plane."""
 
     ingestor: Ingestor
+    run_tokens: RunTokens
     submitter: Submitter
     decider: Decider
     sweeper: Sweeper
@@ -139,6 +142,7 @@ class Replica:
         direct = DirectEvents(runs, events, clock, self.ids)
         return Parts(
             ingestor=Ingestor(runs, events, documents, projector, direct, clock, self.ids),
+            run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, self.ids, clock),
             sweeper=Sweeper(runs, chronicler),
@@ -212,19 +216,26 @@ class SimulatedIngest:
     balancer: Balancer
     pod: str
 
-    def post(self, lines: Sequence[bytes], *, timeout_s: float) -> Taken | Declined:
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         """Hand events over, in order. Raises `Transient` when no verdict came."""
         decoded = decode_ndjson(b"\n".join(lines))
-        principal = Principal(self.pod, may_decide=False)
         later_half = decoded[len(decoded) // 2 :]
-        self.balancer.run_ahead(lambda parts: parts.ingestor.take(later_half, principal))
-        answer = self.balancer.ask(lambda parts: parts.ingestor.take(decoded, principal), timeout_s=timeout_s)
+        self.balancer.run_ahead(lambda parts: self._take(parts, later_half, token))
+        try:
+            answer = self.balancer.ask(lambda parts: self._take(parts, decoded, token), timeout_s=timeout_s)
+        except Unauthorized as error:
+            raise Barred(error.code, error.message) from error
         return Taken(
             tuple(Rejection(each.line, each.code, each.message, each.id) for each in answer.rejected),
             _names(answer.fenced),
             _names(answer.canceling),
             _names(answer.steered),
         )
+
+    async def _take(self, parts: Parts, lines: Sequence[Decoded], token: str) -> Answer:
+        said = await parts.run_tokens.read(token)
+        principal = Principal(self.pod, may_decide=False, attempt=(said.run_id, said.attempt))
+        return await parts.ingestor.take(lines, principal)
 
 
 def _names(attempts: Sequence[str]) -> frozenset[tuple[str, int]]:

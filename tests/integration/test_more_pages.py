@@ -15,9 +15,10 @@ from pymongo import MongoClient
 from control_plane.embedded.mongod import Mongod
 from events.catalog import RunStarted, StageMetric, StageStarted
 from events.clock import SystemIds
+from events.key_text import letters
+from events.matching import WaitingClass
 from events.settlement import End
-from pod_worker.claim import WaitingClass
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 from tests.integration.conftest import Fleet, HandDriven, S3Server, fleet_on, own_database
 
 pytestmark = pytest.mark.timeout(240)
@@ -53,8 +54,8 @@ def sweep(fleet: Fleet) -> list[str]:
     made = [fleet.submit("experiment", spec={"idea": HOSTILE, **each}, priority=100) for each in specs]
     db = connect(fleet.database_url)
     for offset in range(len(made)):
-        claim = MongoQueue(db).claim(
-            WaitingClass("runs", "experiment/cpu/any", 0), token=SystemIds().token(), pod="by/hand"
+        claim = MongoQueue(db).take(
+            WaitingClass("runs", "experiment/cpu/any", 0), token=letters(SystemIds().token()), pod="by/hand"
         )
         assert claim is not None
         assert claim.run_id == made[offset]

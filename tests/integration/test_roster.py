@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pod_worker.gpu import Capabilities, Telemetry
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 from pod_worker.roster import PodReport
 
 REPORT = PodReport(

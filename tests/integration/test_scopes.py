@@ -115,7 +115,14 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/pods/{pod_id}/drain",
         "POST /pods/{pod_id}/drain",
     ),
-    "claim": (),
+    "claim": (
+        "POST /api/claims",
+        "POST /api/claims/recover",
+        "POST /api/claims/{run_id}/release",
+        "POST /api/claims/{run_id}/renew",
+        "POST /api/claims/{run_id}/settle",
+        "POST /api/pods",
+    ),
 }
 
 
@@ -166,6 +173,30 @@ def test_a_scope_opens_its_own_routes_and_no_other(clients: dict[Scope, httpx.Cl
                 is_refused = (answer, code) == (403, "missing_scope")
                 assert is_refused != (scope == opened_by), (scope, route, answer, code)
                 assert answer < 500, route
+
+
+def test_the_token_of_a_run_opens_its_own_files_and_log_and_no_foreign_ones(
+    keyed_url: str, clients: dict[Scope, httpx.Client]
+) -> None:
+    runs = [
+        clients["submit"].post("/api/runs", json={"kind": "probe", "spec": {}}).json()["id"] for _ in "ab"
+    ]
+    body = {"pod": "hand/1", "kinds": ["probe"]}
+    claims = [
+        clients["claim"].post("/api/claims", json={**body, "token": f"{number:043}"}).json()["claim"]
+        for number in range(2)
+    ]
+    assert [each["runId"] for each in claims] == runs
+    for claim in claims:
+        key = {"authorization": f"Bearer {claim['runToken']}"}
+        with httpx.Client(base_url=keyed_url, headers=key, timeout=30) as holder:
+            for route in (route for routes in OPENED_BY.values() for route in routes):
+                for run_id in runs:
+                    is_own = run_id == claim["runId"] or "{run_id}" not in route
+                    answer, code = asked(holder, route.replace("{run_id}", run_id))
+                    is_open = is_own and route in OPENED_BY["ingest"]
+                    assert is_open == (answer != 403), (route, is_own, answer, code)
+                    assert answer < 500, route
 
 
 def asked(client: httpx.Client, route: str) -> tuple[int, Any]:

@@ -13,10 +13,11 @@ import pytest
 
 from events.catalog import ArtifactRegistered, Fact, RunLog, StageCompleted, StageStarted
 from events.checkpoints import manifest_artifact
+from events.claims import Claim
+from events.ingest_client import bearer
 from events.settlement import End
 from events.testing import make_line
-from pod_worker.claim import Claim
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 from tests.integration.test_fleet import child_of
 
 pytestmark = pytest.mark.timeout(240)
@@ -189,7 +190,7 @@ class Hand:
     def claim(self, run_id: str) -> Claim:
         self.claims += 1
         (wanted,) = self.queue.waiting(["runs"])
-        claim = self.queue.claim(wanted, token=f"token-{self.claims}", pod="hand/1")
+        claim = self.queue.take(wanted, token=f"{self.claims:043}", pod="hand/1")
         assert claim is not None
         assert claim.run_id == run_id
         return claim
@@ -218,7 +219,7 @@ class Hand:
 
     def offered(self, claim: Claim) -> list[tuple[str, str, int]]:
         """Return which checkpoints the attempt may go on from: name, run and attempt."""
-        headers = {"Podfleet-Attempt": str(claim.attempt), "Podfleet-Claim-Token": claim.token}
+        headers = bearer(claim.run_token)
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
         found = self.fleet.client.post(path, headers=headers).json()["checkpoints"]
         assert all(claim.run_id in each["manifest"]["url"] or each["runId"] != claim.run_id for each in found)

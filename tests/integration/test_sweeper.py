@@ -21,10 +21,10 @@ from control_plane.store.runs import BATCH_MAX
 from control_plane.store.schedules import Schedules
 from control_plane.submission import Submission
 from events.clock import SystemClock, SystemIds
+from events.matching import WaitingClass
 from events.settlement import End, end_decision, rescue_decision
 from events.testing import CROCKFORD
-from pod_worker.claim import WaitingClass
-from pod_worker.queue import MongoQueue, connect
+from pod_worker.mongo_queue import MongoQueue, connect
 
 Document = dict[str, Any]
 NAMES = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
@@ -173,7 +173,7 @@ async def claim_at(deps: Deps, url: str, run_id: str, *, waited: timedelta) -> N
     db = connect(url)
     try:
         queue = MongoQueue(db)
-        claim = queue.claim(WaitingClass("runs", "probe/cpu/any", 0), token=f"t-{run_id}", pod="pod/1")
+        claim = queue.take(WaitingClass("runs", "probe/cpu/any", 0), token=f"t-{run_id}", pod="pod/1")
         assert claim is not None
         assert claim.run_id == run_id
     finally:

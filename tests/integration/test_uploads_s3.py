@@ -20,11 +20,11 @@ from minio import Minio
 from minio.error import S3Error
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.errors import LeaseLost
 from events.ingest_client import control_plane_client
 from events.pipe import Made
-from pod_worker.claim import Claim
 from pod_worker.uploads import Uploader
 
 KEY = "pf_test_key"
@@ -94,10 +94,7 @@ class SignerHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        offered = (self.headers["Podfleet-Attempt"], self.headers["Podfleet-Claim-Token"])
-        if self.headers["Authorization"] != f"Bearer {KEY}":
-            self._send(401, {})
-        elif offered != (str(self.server.attempt), "the-token"):
+        if self.headers["Authorization"] != f"Bearer {claim_of(self.server).run_token}":
             self._send(409, {"code": "lease_lost"})
         elif self.path == f"/api/runs/{self.server.run_id}/artifacts/presign":
             self._send(200, self.server.presign(body))
@@ -159,8 +156,8 @@ def uploader(signer: Signer, facts: list[Fact], until: Until) -> Iterator[Upload
         until(lambda: uploader._threads == 0)
 
 
-def claim_of(signer: Signer, *, attempt: int = 1) -> Claim:
-    return Claim("runs", signer.run_id, attempt, "the-token", "probe", {}, None)
+def claim_of(signer: Signer, *, attempt: int | None = None) -> Claim:
+    return Claim("runs", signer.run_id, attempt or signer.attempt, "the-token", "probe", {}, None)
 
 
 def made(folder: Path, content: bytes, name: str) -> Made:

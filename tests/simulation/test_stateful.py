@@ -39,14 +39,14 @@ from control_plane.store.runs import Runs
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submission, Submitter
 from control_plane.sweeper import Sweeper
+from events.claims import Claim, token_hash
 from events.clock import SystemIds, instant
 from events.errors import Conflict, LeaseLost
 from events.lifecycle import FINAL, TRANSITIONS, Cause, Failures, Status
 from events.settlement import End
 from events.testing import EPOCH, ManualClock, SeededIds
-from pod_worker.claim import Claim
 from pod_worker.lease import Lease, grant, judge, lose
-from pod_worker.queue import MongoQueue, connect, token_hash
+from pod_worker.mongo_queue import MongoQueue, connect
 from scripts.simulation.bugs import UnfencedQueue
 from scripts.simulation.store.driver import async_database, sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
@@ -197,7 +197,7 @@ class Fleet(RuleBasedStateMachine):
             return
         worker.claims += 1
         token, asked = f"{worker.name}-{worker.claims}", instant(self.clock)
-        claim = self.queue.claim(waiting[0], token=token, pod=worker.name)
+        claim = self.queue.take(waiting[0], token=token, pod=worker.name)
         if not answered:  # the answer was lost: found again by its token
             assert claim == self.queue.recover(("runs",), token)
         assert claim is not None

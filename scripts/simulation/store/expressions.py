@@ -94,6 +94,17 @@ def _filter(argument: Mapping[str, Any], scope: Scope) -> Any:
     ]
 
 
+def _map(argument: Mapping[str, Any], scope: Scope) -> Any:
+    array = evaluate(argument["input"], scope)
+    if array is MISSING or array is None:
+        return None
+    name = argument.get("as", "this")
+    return [
+        _or_null(evaluate(argument["in"], Scope(scope.root, scope.now, {**scope.variables, name: each})))
+        for each in array
+    ]
+
+
 def _condition(argument: Any, scope: Scope) -> Any:
     if isinstance(argument, dict):
         argument = [argument["if"], argument["then"], argument["else"]]
@@ -116,6 +127,7 @@ def _shifted(sign: int) -> Callable[[Mapping[str, Any], Scope], Any]:
 
 _LAZY: Final[Mapping[str, Callable[[Any, Scope], Any]]] = {
     "$filter": _filter,
+    "$map": _map,
     "$cond": _condition,
     "$dateAdd": _shifted(1),
     "$dateSubtract": _shifted(-1),

@@ -8,13 +8,16 @@ import pytest
 
 from control_plane.auth import Forbidden, Keyed, Keyless
 from control_plane.key_ring import KeyRing, Unauthorized
-from control_plane.keys import ALL, written
+from control_plane.keys import ALL
+from control_plane.run_tokens import RunTokens
 from control_plane.sign_in import SignIn
 from control_plane.store import database
 from control_plane.store.keys import Keys
+from control_plane.store.runs import Runs
 from control_plane.store.sessions import Sessions
 from control_plane.throttle import Throttle, Throttled
 from events.clock import SystemClock, SystemIds
+from events.key_text import written
 
 URL = "mongodb://127.0.0.1:1/unit"
 HOME = {"host": "127.0.0.1:8700"}
@@ -27,7 +30,8 @@ async def keyed() -> AsyncIterator[Callable[..., Keyed]]:
     db, clock, ids = database.database(client, URL), SystemClock(), SystemIds()
     ring = KeyRing(Keys(db), clock, ids)
     sign_in = SignIn(Sessions(db), clock, ids)
-    yield lambda *options, **more: Keyed(ring, sign_in, Throttle(clock, 3, 60.0), *options, **more)
+    parts = (ring, sign_in, RunTokens(Runs(db), clock), Throttle(clock, 3, 60.0))
+    yield lambda *options, **more: Keyed(*parts, *options, **more)
     await client.close()
 
 

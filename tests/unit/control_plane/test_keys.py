@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.keys import ALL, LETTERS, SCOPES, Key, Kind, digest, granted, id_of, written
+from control_plane.keys import ALL, SCOPES, Key, Kind, digest, granted, id_of
 from events.clock import SystemIds
 from events.errors import Rejected
+from events.key_text import LETTERS, letters, run_token, written
 
 KINDS = get_args(Kind)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,7 +21,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_key_says_its_kind_and_has_an_id_that_is_not_its_secret(kind: Kind) -> None:
-    keys = [written(kind, SystemIds().token()) for _ in range(200)]
+    keys = [written(kind, letters(SystemIds().token())) for _ in range(200)]
     assert len(set(keys)) == 200
     for key in keys:
         prefix, said, random, checksum = key.split("_")
@@ -41,6 +42,10 @@ def test_a_key_with_one_other_letter_is_none(position: int, letter: str) -> None
 def test_no_other_text_is_a_key(text: str) -> None:
     assert id_of(text) is None
     assert id_of(f"pf_admin_{text}_{zlib.crc32(text.encode('utf-8', 'surrogatepass')):06d}") is None
+
+
+def test_a_run_token_is_no_key() -> None:
+    assert id_of(run_token("01K0000000000000000000000A", 1, "A" * 43)) is None
 
 
 def test_a_key_may_do_what_its_kind_may_or_less() -> None:

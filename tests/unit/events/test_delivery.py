@@ -15,9 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import RunCompleted, RunHeartbeat, StageProgress
-from events.delivery import BACK_OFF_MAX_S, TELEMETRY_AGE_MAX_S, TELEMETRY_MAX, Sender, Telemetry
+from events.delivery import (
+    BACK_OFF_MAX_S,
+    BARRED_S,
+    TELEMETRY_AGE_MAX_S,
+    TELEMETRY_MAX,
+    Barred,
+    Sender,
+    Telemetry,
+)
 from events.errors import Transient
 from events.ingest_client import RETRY_AFTER_MAX_S, read_answer, retry_after_s
+from events.key_text import run_token
 from events.outbox import Outbox
 from events.settlement import End
 from events.testing import (
@@ -33,6 +42,7 @@ from events.testing import (
     make_outbox,
 )
 
+TOKEN = "token-1"
 MISFITS = ["a", "b", "fine", "fine", "fine"]
 
 
@@ -193,7 +203,7 @@ def test_the_names_of_fenced_attempts_come_back(bench: Bench) -> None:
 
 
 def test_telemetry_goes_along_and_leaves_no_trace_in_the_outbox(bench: Bench) -> None:
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=0.5))
+    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=0.5), token=TOKEN)
     bench.outbox.append(RUN_ID, 1, make_logs(1))
     bench.sender.run_once()
     beats = [event for event in bench.ingest.stored.values() if event["type"] == "ai.run.heartbeat"]
@@ -204,27 +214,27 @@ def test_telemetry_goes_along_and_leaves_no_trace_in_the_outbox(bench: Bench) ->
 
 def test_telemetry_of_an_outage_is_bounded_and_expires(bench: Bench) -> None:
     telemetry = bench.sender.telemetry
-    telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=0.0))
+    telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=0.0), token=TOKEN)
     bench.clock.advance(TELEMETRY_AGE_MAX_S + 1)
     for number in range(TELEMETRY_MAX + 10):
-        telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=number / 1000))
+        telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=number / 1000), token=TOKEN)
     assert len(telemetry.take()) == TELEMETRY_MAX
-    telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat())
+    telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.clock.advance(TELEMETRY_AGE_MAX_S + 1)
     assert telemetry.take() == []
 
 
 def test_telemetry_that_is_refused_or_lost_is_not_sent_again(bench: Bench) -> None:
     bench.ingest.refuses = lambda _: "code"
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat())
+    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.sender.run_once()
     bench.ingest.refuses = lambda _: None
     bench.ingest.chokes = lambda _: True
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat())
+    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.sender.run_once()
     bench.ingest.chokes = lambda _: False
     bench.ingest.faults = iter(["lost"])
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat())
+    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.clock.advance(bench.sender.run_once().back_off_s)
     bench.outbox.append(RUN_ID, 1, make_logs(1))
     drain(bench)
@@ -328,12 +338,26 @@ def test_every_other_status_acknowledges_nothing(status: int) -> None:
     assert raised.value.code == "INGEST_UNAVAILABLE"
 
 
+def test_an_attempt_whose_token_opens_nothing_waits_and_holds_up_no_other(bench: Bench) -> None:
+    make_attempt(bench.outbox, attempt=2, token="token-2")
+    bench.outbox.append(RUN_ID, 1, make_logs(60))
+    bench.outbox.append(RUN_ID, 2, make_logs(3))
+    bench.ingest.barred = frozenset({run_token(RUN_ID, 1, TOKEN)})
+    assert bench.sender.run_once().left == 60
+    assert len(bench.ingest.history(attempt=2)) == 3
+    asked = bench.ingest.requests
+    assert not bench.sender.flush(bench.clock.monotonic_s() + 1.0)
+    assert bench.ingest.requests == asked, "it is asked again when people had time to mend it"
+    bench.ingest.barred = frozenset()
+    bench.clock.advance(BARRED_S + 1)
+    assert bench.sender.run_once().left == 0
+    assert len(bench.ingest.history()) == 60
+
+
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_bad_key_waits_long_and_loudly(status: int, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(Transient, match="PODFLEET_API_KEY") as raised:
+def test_a_token_that_opens_nothing_is_no_verdict(status: int) -> None:
+    with pytest.raises(Barred, match=str(status)):
         read_answer(httpx.Response(status), b"", lines=2, now=EPOCH)
-    assert raised.value.retry_after_s == 60.0
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from events.catalog import Fact, Price, RunCompleted, RunLog, RunStarted, RunUsage
 from events.checkpoints import MANIFEST
+from events.claims import Claim, Orders
 from events.clock import instant
 from events.errors import LeaseLost, Transient
 from events.outbox import Outbox
@@ -23,7 +24,6 @@ from events.settlement import End
 from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Attempt, Ports
 from pod_worker.child import Exit, Listener
-from pod_worker.claim import Claim, Orders
 from pod_worker.ending import Exited, Signalled
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.lease import grant
@@ -212,7 +212,7 @@ class Scene:
         **fields: Any,
     ) -> Attempt:
         claim = Claim("runs", RUN_ID, number, "token-1", "probe", spec or {}, None)
-        claim = replace(claim, **fields)
+        claim = replace(claim, lease_s=TTL_S, **fields)
         self.outbox.open_attempt(RUN_ID, number, token="token-1", source=SOURCE, collection="runs")
         ports = Ports(
             queue=self.store, outbox=self.outbox, uploads=self.files, checkpoints=self.earlier,
@@ -221,7 +221,7 @@ class Scene:
         )  # fmt: skip
         start = grant(asked=instant(self.clock), ttl_s=TTL_S)
         pulse = Pulse(start, paused=claim.paused, notes=claim.notes)
-        heartbeat = Heartbeat(claim, self.store, self.clock, pulse, ttl_s=TTL_S)
+        heartbeat = Heartbeat(claim, self.store, self.clock, pulse)
         if beats:
             for second in range(10, 4000, 10):
                 self.clock.at(float(second), lambda: _beat(heartbeat))

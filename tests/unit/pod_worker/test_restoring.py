@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from events.checkpoints import CheckpointFile, Manifest, decode_manifest, encode_manifest
+from events.claims import Claim
 from events.errors import LeaseLost, Transient
 from events.testing import RUN_ID
-from pod_worker.claim import Claim
 from pod_worker.restoring import HttpCheckpoints
 
 CLAIM = Claim("runs", RUN_ID, 3, "the-token", "experiment", {}, None)
@@ -54,8 +54,7 @@ class House:
 
     def control_plane(self, request: httpx.Request) -> httpx.Response:
         assert request.url.path == f"/api/runs/{RUN_ID}/artifacts/checkpoints"
-        assert request.headers["Podfleet-Attempt"] == "3"
-        assert request.headers["Podfleet-Claim-Token"] == "the-token"
+        assert request.headers["Authorization"] == f"Bearer {CLAIM.run_token}"
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer or httpx.Response(200, text=json.dumps({"checkpoints": self.candidates}))

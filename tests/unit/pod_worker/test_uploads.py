@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.claims import Claim
 from events.errors import Conflict, LeaseLost, Rejected, Transient
 from events.pipe import Checkpoint, Kept, Made
 from events.testing import RUN_ID, ManualClock, SeededIds
-from pod_worker.claim import Claim
 from pod_worker.uploads import FILE_BYTES_MAX, NAME_MAX, REFUSALS_MAX, Uploader, checked_name
 
 CLAIM = Claim("runs", RUN_ID, 2, "the-token", "probe", {}, None)
@@ -36,18 +37,18 @@ class Storehouse:
         self.presigned = 0
         self.signatures: dict[str, str] = {}  # the one that is valid now, by key
         self.clock = ManualClock()
-        self.owner = (CLAIM.attempt, CLAIM.token)
+        self.owner = CLAIM
         self.faults: dict[str, list[httpx.Response | Exception]] = {"presign": [], "put": [], "complete": []}
         self.on_put: Callable[[], None] = lambda: None
 
     def control_plane(self, request: httpx.Request) -> httpx.Response:
         action = request.url.path.rpartition("/")[2]
-        offered = (int(request.headers["Podfleet-Attempt"]), request.headers["Podfleet-Claim-Token"])
+        offered = request.headers["Authorization"]
         body = json.loads(request.content)
         self._fail(action)
-        if request.url.path.split("/")[3] == RUN_ID and offered != self.owner:
+        if request.url.path.split("/")[3] == RUN_ID and offered != f"Bearer {self.owner.run_token}":
             return httpx.Response(409, json={"code": "lease_lost"})
-        key = f"runs/{RUN_ID}/a{offered[0]}/{body['sha256'][:16]}/{body['name']}"
+        key = f"runs/{RUN_ID}/a{self.owner.attempt}/{body['sha256'][:16]}/{body['name']}"
         if action == "presign":
             self.presigned += 1
             self.signatures[key] = str(self.presigned)
@@ -269,7 +270,7 @@ def test_a_lost_lease_ends_the_uploads_of_its_attempt_and_registers_nothing(
     action: str, uploader: Uploader, house: Storehouse, registry: Registry, until: Until, tmp_path: Path
 ) -> None:
     def lose() -> None:
-        house.owner = (3, "somebody-else")
+        house.owner = replace(CLAIM, token="somebody-else")
 
     if action == "presign":
         lose()
@@ -290,7 +291,7 @@ def test_a_lost_lease_wakes_the_one_who_waits(uploader: Uploader, house: Storeho
             return flag.wait(20.0) if seconds == 1_000.0 else super().wait(flag, seconds)
 
     uploader.clock = Waiting()
-    house.owner = (3, "somebody-else")
+    house.owner = replace(CLAIM, token="somebody-else")
     uploader.add(CLAIM, made(tmp_path))
     with pytest.raises(LeaseLost):
         uploader.drain(CLAIM, deadline_s=1_000.0)

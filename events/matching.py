@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from events.abilities import Abilities, lacks
-from pod_worker.claim import WaitingClass
 
 Mode = Literal["experiment", "ideation", "hybrid"]
 MODES: tuple[Mode, ...] = ("experiment", "ideation", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingClass:
+    """A class in which at least one run waits, with the priority of its head."""
+
+    collection: str
+    class_key: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seeker:
+    """A pod that seeks a run."""
+
+    pod: str
+    mode: Mode
+    abilities: Abilities
 
 
 def collections(mode: Mode) -> tuple[str, ...]:
@@ -28,8 +46,8 @@ def matches(class_key: str, pod: Abilities) -> bool:
     return not any(lacks(class_key, pod))
 
 
-def candidates(waiting: Sequence[WaitingClass], pod: Abilities, mode: Mode) -> list[WaitingClass]:
+def candidates(waiting: Sequence[WaitingClass], seeker: Seeker) -> list[WaitingClass]:
     """Return the classes to try: preferred queue first, then the highest priority of the head."""
-    order = collections(mode)
-    served = [each for each in waiting if matches(each.class_key, pod)]
+    order = collections(seeker.mode)
+    served = [each for each in waiting if matches(each.class_key, seeker.abilities)]
     return sorted(served, key=lambda each: (order.index(each.collection), -each.priority))

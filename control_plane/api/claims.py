@@ -1,0 +1,113 @@
+"""The queue over HTTP, for pods without a database of their own: claim, renew, settle, release, report.
+
+A pod shows its key; what it does with a run it claimed also takes that run's token (`Podfleet-Run-Token`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request
+
+from control_plane.api.models import NewClaim, PodLine, Release, Settlement, SoughtClaim
+from control_plane.auth import Principal, require
+from control_plane.deps import Deps
+from events.abilities import Abilities
+from events.claims import Claim, Orders
+from events.errors import Conflict, Rejected
+from events.key_text import RunToken, read_run_token
+from events.matching import Seeker, collections
+from events.pipe import Note
+from events.settlement import End
+
+Json = dict[str, Any]
+MayClaim = Annotated[Principal, Depends(require("claim"))]
+Token = Annotated[str, Header(alias="Podfleet-Run-Token", max_length=200)]
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of the queue."""
+    routes = APIRouter(tags=["claims"])
+    claimer = deps.claimer
+
+    @routes.post("/api/claims")
+    async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:
+        able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
+        taken = await claimer.claim(
+            Seeker(body.pod, body.mode, able),
+            token=body.token,
+            key_id=principal.key_id,
+            wait_s=body.wait_s,
+            is_gone=request.is_disconnected,
+        )
+        return {"claim": None if taken is None else shown(taken)}
+
+    @routes.post("/api/claims/recover")
+    async def recover(body: SoughtClaim, _: MayClaim) -> Json:
+        found = await claimer.claims.recover(collections(body.mode), body.token)
+        return {"claim": None if found is None else shown(found)}
+
+    @routes.post("/api/claims/{run_id}/renew")
+    async def renew(run_id: str, _: MayClaim, token: Token) -> Json:
+        return ordered(await claimer.claims.renew(held(run_id, token)))
+
+    @routes.post("/api/claims/{run_id}/settle")
+    async def settle(run_id: str, body: Settlement, _: MayClaim, token: Token) -> Json:
+        how = End(body.outcome, body.code, body.message, body.stage, body.retryable)
+        await claimer.claims.settle(held(run_id, token), how, body.last, jitter=deps.ids.fraction())
+        return {"settled": True}
+
+    @routes.post("/api/claims/{run_id}/release")
+    async def release(run_id: str, body: Release, _: MayClaim, token: Token) -> Json:
+        how = End("preempted", body.code, body.message)
+        await claimer.claims.settle(held(run_id, token), how, body.last, jitter=deps.ids.fraction())
+        return {"settled": True}
+
+    @routes.post("/api/pods")
+    async def report(body: PodLine, principal: MayClaim) -> Json:
+        return await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
+
+    return routes
+
+
+def held(run_id: str, token: str) -> RunToken:
+    """Return what a run token says of this run. Raises `Rejected`, `Conflict`."""
+    said = read_run_token(token)
+    if said is None:
+        raise Rejected("bad_run_token", "Podfleet-Run-Token is not the `runToken` of a claim")
+    if said.run_id != run_id:
+        raise Conflict("lease_lost", f"this token is not of run {run_id}")
+    return said
+
+
+def shown(claim: Claim) -> Json:
+    """Return a claim as its pod reads it."""
+    return {
+        "collection": claim.collection,
+        "runId": claim.run_id,
+        "attempt": claim.attempt,
+        "runToken": claim.run_token,
+        "leaseS": claim.lease_s,
+        "kind": claim.kind,
+        "spec": claim.spec,
+        "hypothesisId": claim.hypothesis_id,
+        "fromStage": claim.from_stage,
+        "traceparent": claim.traceparent,
+        "paused": claim.paused,
+        "notes": noted(claim.notes),
+    }
+
+
+def ordered(orders: Orders) -> Json:
+    """Return what people want of the owner of a run."""
+    return {
+        "cancel": orders.cancel,
+        "paused": orders.paused,
+        "notes": noted(orders.notes),
+    }
+
+
+def noted(notes: Sequence[Note]) -> list[Json]:
+    """Return notes as a pod reads them."""
+    return [{"number": each.number, "text": each.text, "by": each.by} for each in notes]

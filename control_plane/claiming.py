@@ -1,0 +1,77 @@
+"""Claims runs for pods that ask over HTTP, and lets them wait a little for one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.auth import Forbidden
+from control_plane.doorbell import Doorbell
+from control_plane.store.claims import Claims
+from events.claims import Claim
+from events.clock import Clock, Ids
+from events.matching import Seeker, candidates, collections
+
+Json = dict[str, Any]
+
+LOOK_AGAIN_S: Final = 2.0  # at most, and jittered: a ring may be lost
+WAIT_MAX_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claimer:
+    """The queue for pods with a key."""
+
+    claims: Claims
+    doorbell: Doorbell
+    clock: Clock
+    ids: Ids
+
+    async def claim(
+        self,
+        seeker: Seeker,
+        *,
+        token: str,
+        key_id: str | None,
+        wait_s: float,
+        is_gone: Callable[[], Awaitable[bool]],
+    ) -> Claim | None:
+        """Take the first run that the pod can serve, which may come within `wait_s`.
+
+        Nothing is taken for a pod that `is_gone`. Raises `Forbidden`, `Transient`.
+        """
+        await self._require_own(seeker.pod, key_id)
+        until_s = self.clock.monotonic_s() + wait_s
+        with self.doorbell.waiting(seeker) as bell:
+            while True:
+                waiting = await self.claims.waiting(collections(seeker.mode))
+                for wanted in candidates(waiting, seeker):
+                    if await is_gone():
+                        return None
+                    claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
+                    if claim is not None:
+                        return claim
+                left_s = until_s - self.clock.monotonic_s()
+                if bell is None or left_s <= 0 or await is_gone():
+                    return None
+                await bell.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
+
+    async def report(self, line: Json, *, key_id: str | None) -> Json:
+        """Write a pod's line of the roster; return what the fleet wants of it. Raises `Forbidden`."""
+        fields = {name: value for name, value in line.items() if name not in ("id", "startedAt")}
+        pod_id, started_at = line["id"], line["startedAt"]
+        document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
+        if document is None:
+            raise _foreign(pod_id)
+        orders: Json = document["orders"]
+        return orders
+
+    async def _require_own(self, pod_id: str, key_id: str | None) -> None:
+        found = await self.claims.has_reported(pod_id)
+        if found is not None and found.get("keyId") != key_id:
+            raise _foreign(pod_id)
+
+
+def _foreign(pod_id: str) -> Forbidden:
+    return Forbidden("foreign_pod", f"pod {pod_id} reports with another key")

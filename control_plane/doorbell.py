@@ -1,0 +1,76 @@
+"""Tells pods that wait for a run that there may be one: a hint, which makes pick-up take milliseconds.
+
+Law: whoever waits asks the queue itself, before and after: a lost ring costs one look (`claiming.py`).
+A run that is new rings for one pod that can serve it, the one that has waited longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from control_plane.store.changes import Change
+from events.matching import Seeker, collections, matches
+
+WAITING_MAX: Final = 2_000  # requests that wait in one process
+
+
+@dataclass(slots=True, eq=False)
+class Bell:
+    """One pod's; `wait` returns at a ring."""
+
+    seeker: Seeker
+    _rung: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_rung(self) -> bool:
+        return self._rung.is_set()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a ring, at most so long, and let the next one count anew."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        self._rung.clear()
+
+    def is_for(self, collection: str, class_key: str | None) -> bool:
+        """Say whether the pod could serve a run of this class; None is one of which no more is known."""
+        if collection not in collections(self.seeker.mode):
+            return False
+        return class_key is None or matches(class_key, self.seeker.abilities)
+
+
+@dataclass(slots=True)
+class Doorbell:
+    """The bells of one process, in the order in which their pods began to wait."""
+
+    _bells: dict[Bell, None] = field(default_factory=dict)
+
+    @contextmanager
+    def waiting(self, seeker: Seeker) -> Iterator[Bell | None]:
+        """Hold a bell; None where too many wait already."""
+        if len(self._bells) >= WAITING_MAX:
+            yield None
+            return
+        bell = Bell(seeker)
+        self._bells[bell] = None
+        try:
+            yield bell
+        finally:
+            del self._bells[bell]
+
+    def hear(self, change: Change) -> None:
+        """Ring for a run that began to wait."""
+        if not change.is_queued:
+            return
+        for bell in self._bells:
+            if not bell.is_rung and bell.is_for(change.collection, change.class_key):
+                bell.ring()
+                if change.class_key is not None:
+                    return

@@ -1,0 +1,144 @@
+"""Claims for pods without a database of their own: the statements of `events.claims`, carried out here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError, PyMongoError
+
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.schema import QUEUES
+from events import claims, reports
+from events.claims import Claim, Orders
+from events.errors import Conflict, Transient
+from events.key_text import RunToken
+from events.matching import WaitingClass
+from events.settlement import End
+
+log = logging.getLogger(__name__)
+
+# Ten times that of a pod that asks the database itself: a control plane may be away for a while.
+LEASE_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The queue, for whoever holds a token. Raises `Conflict` where the lease is lost, and `Transient`."""
+
+    db: Database
+    ttl_s: float = LEASE_S
+
+    async def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
+        """List the waiting classes, one index seek each, in the order of `collections`."""
+        async with answers():
+            return [each for name in collections async for each in self._classes(name)]
+
+    async def _classes(self, collection: str) -> AsyncIterator[WaitingClass]:
+        last = ""
+        for _ in range(claims.CLASSES_MAX):
+            head = await self.db[collection].find_one(
+                claims.next_class(last), claims.HEAD, sort=[("classKey", 1), *claims.CLAIM_ORDER]
+            )
+            if head is None:
+                return
+            last = head["classKey"]
+            yield WaitingClass(collection, last, head["priority"])
+
+    async def take(self, wanted: WaitingClass, *, token: str, pod: str, key_id: str | None) -> Claim | None:
+        """Take the head of a class for a pod; None when it is empty by now."""
+        async with answers():
+            try:
+                document = await self.db[wanted.collection].find_one_and_update(
+                    claims.waiting_in(wanted),
+                    claims.taking(token, pod, self.ttl_s, key_id=key_id),
+                    sort=claims.CLAIM_ORDER,
+                    return_document=ReturnDocument.AFTER,
+                )
+            except DuplicateKeyError as error:
+                message = "an earlier claim with this token took a run: ask for that"
+                raise Transient("claim_in_flight", message) from error
+            return None if document is None else await self._claimed(wanted.collection, document, token)
+
+    async def recover(self, collections: Sequence[str], token: str) -> Claim | None:
+        """Find the run that a claim with this token holds; a write, so that the answer is a majority's."""
+        async with answers():
+            for name in collections:
+                document = await self.db[name].find_one_and_update(
+                    claims.claimed_with(token),
+                    claims.extension(self.ttl_s),
+                    return_document=ReturnDocument.AFTER,
+                )
+                if document is not None:
+                    return await self._claimed(name, document, token)
+        return None
+
+    async def renew(self, held: RunToken) -> Orders:
+        """Extend a lease by a whole term from the store's now."""
+        for name in QUEUES:
+            async with answers():
+                document = await self.db[name].find_one_and_update(
+                    claims.held(*held),
+                    claims.extension(self.ttl_s),
+                    projection=claims.ORDERS,
+                    return_document=ReturnDocument.AFTER,
+                )
+            if document is not None:
+                return claims.orders_of(document)
+        raise _lost(held)
+
+    async def settle(self, held: RunToken, how: End, last: int, *, jitter: float) -> None:
+        """Decide the end by compare-and-set; a run that moved meanwhile is read again."""
+        own = claims.owned(*held)
+        for _ in range(claims.SETTLE_TRIES_MAX):
+            async with answers():
+                found = [(name, run) for name in QUEUES if (run := await self.db[name].find_one(own))]
+                if not found:
+                    raise _lost(held)
+                ((name, run),) = found
+                if run["settled"] is not None:
+                    return
+                decided = claims.settling(run, how, last, jitter=jitter)
+                result = await self.db[name].update_one({**own, "revision": run["revision"]}, decided)
+                if result.matched_count:
+                    return
+        raise Transient("contended", f"run {held.run_id} changes too fast to settle")
+
+    @answers()
+    async def has_reported(self, pod_id: str) -> Document | None:
+        """Return with which key a pod has reported, None where it never did."""
+        return await self.db.pods.find_one({"_id": pod_id}, {"keyId": 1})
+
+    @answers()
+    async def report(
+        self, pod_id: str, fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None
+    ) -> Document | None:
+        """Write a pod's line of the roster; None where it belongs to another key."""
+        try:
+            document = await self.db.pods.find_one_and_update(
+                {"_id": pod_id, "keyId": key_id},
+                reports.line(fields, started_at, key_id=key_id),
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        except DuplicateKeyError:
+            return None
+        assert document is not None, "an upsert answers with its document"
+        hour, update = reports.sample(pod_id, document["reportedAt"], fields["telemetry"])
+        try:
+            await self.db.pod_telemetry.update_one(hour, update, upsert=True)
+        except PyMongoError as error:  # a sample may be lost; what the fleet wants of the pod may not
+            log.warning("pod.sample_dropped", extra={"why": str(error)})
+        return document
+
+    async def _claimed(self, collection: str, document: Document, token: str) -> Claim:
+        stored = await self.db.run_specs.find_one({"_id": document["_id"]})
+        return claims.claim_of(document, stored, collection=collection, token=token, lease_s=self.ttl_s)
+
+
+def _lost(held: RunToken) -> Conflict:
+    return Conflict("lease_lost", f"attempt {held.attempt} of run {held.run_id} is another's by now, or over")

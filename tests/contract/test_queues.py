@@ -1,0 +1,250 @@
+"""What a worker may rely on, whichever way it reaches the queue: in MongoDB itself, or over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from events.abilities import Abilities
+from events.catalog import RunCompleted, RunStarted
+from events.claims import Claim, token_hash
+from events.clock import SystemClock, SystemIds
+from events.delivery import Barred, Taken
+from events.envelope import wire
+from events.errors import LeaseLost, Transient
+from events.ingest_client import HttpIngest, control_plane_client
+from events.key_text import letters
+from events.matching import Mode, Seeker
+from events.settlement import End
+from pod_worker.gpu import Capabilities, Gpu, Telemetry
+from pod_worker.http_queue import HttpQueue
+from pod_worker.mongo_queue import MongoQueue, connect
+from pod_worker.roster import PodReport, source_of
+from tests.integration.conftest import Fleet, fleet_on, own_database
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queues")]
+
+Adapter = MongoQueue | HttpQueue
+POD = "pod-1/abc"
+
+
+@dataclass(frozen=True)
+class House:
+    """A queue with the fleet that it belongs to."""
+
+    queue: Adapter
+    fleet: Any
+    db: Database[dict[str, Any]]
+    client: httpx.Client
+
+    def claim(self, token: str, mode: Mode = "experiment", **abilities: Any) -> Claim | None:
+        able = {"kinds": frozenset({"probe"}), "gpu_gib": 0.0, "region": None, **abilities}
+        return self.queue.claim(Seeker(POD, mode, Abilities(**able)), token=token)
+
+    def claimed(self, **abilities: Any) -> Claim:
+        claim = self.claim(token(), **abilities)
+        assert claim is not None
+        return claim
+
+    def stored(self, claim: Claim) -> dict[str, Any]:
+        found = self.db[claim.collection].find_one({"_id": claim.run_id})
+        assert found is not None
+        return found
+
+    def expire(self, claim: Claim) -> None:
+        """Let a lease be taken from its owner, as a rescue does."""
+        changes = {"lease": None, "status": "DELAYED", "claimedBy": None, "logOpen": False}
+        self.db[claim.collection].update_one({"_id": claim.run_id}, {"$set": changes})
+
+
+def token() -> str:
+    return letters(SystemIds().token())
+
+
+def mongo(fleet: Any) -> tuple[Adapter, Callable[[], None]]:
+    db = connect(fleet.database_url)
+    return MongoQueue(db), db.client.close
+
+
+def http(fleet: Any) -> tuple[Adapter, Callable[[], None]]:
+    client = control_plane_client(fleet.url, None)
+    return HttpQueue(client, SystemClock(), wait_s=0.0), client.close
+
+
+@pytest.fixture(scope="module")
+def fleet(mongod: Any, s3: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A fleet that these tests share; each begins with empty queues."""
+    home = tmp_path_factory.mktemp("queues")
+    with own_database(mongod) as url, fleet_on(url, s3, home) as started:
+        yield started
+
+
+@pytest.fixture(params=[mongo, http])
+def house(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[House]:
+    queue, close = request.param(fleet)
+    with (
+        MongoClient[dict[str, Any]](fleet.database_url, tz_aware=True) as mongo_client,
+        control_plane_client(fleet.url, None) as client,
+    ):
+        db = mongo_client.get_default_database()
+        for name in ("runs", "ideation_requests", "pods", "pod_telemetry"):
+            db[name].delete_many({})
+        yield House(queue, fleet, db, client)
+    close()
+
+
+def test_a_run_is_claimed_once_with_all_that_its_pod_has_to_know(house: House) -> None:
+    run_id = house.fleet.submit(spec={"seconds": 2})
+    house.queue.check("hybrid")
+    mine = token()
+    claim = house.claim(mine)
+    assert claim is not None
+    assert (claim.run_id, claim.attempt, claim.kind, claim.collection) == (run_id, 1, "probe", "runs")
+    assert (claim.spec["seconds"], claim.token, claim.paused, claim.notes) == (2, mine, False, ())
+    assert claim.traceparent is not None
+    assert claim.from_stage is None
+    assert house.claim(token()) is None
+    stored = house.stored(claim)
+    assert (stored["status"], stored["claimedBy"]) == ("SCHEDULED", POD)
+    assert stored["lease"]["tokenHash"] == token_hash(mine)
+    left_s = (stored["lease"]["until"] - SystemClock().now()).total_seconds()
+    assert claim.lease_s - 30 < left_s <= claim.lease_s + 5
+
+
+def test_the_first_of_a_class_is_taken_and_only_what_the_pod_can_serve(house: House) -> None:
+    first = house.fleet.submit()
+    urgent = house.fleet.submit(priority=7)
+    house.fleet.submit(requires={"gpu_gib": 40}, priority=50)
+    house.fleet.submit(requires={"region": "mars"}, priority=50)
+    assert [house.claimed().run_id for _ in range(2)] == [urgent, first]
+    assert house.claim(token()) is None
+    assert house.claim(token(), kinds=frozenset()) is None
+    assert house.claim(token(), gpu_gib=48.0, kinds=frozenset({"ideation"})) is None
+    assert house.claimed(gpu_gib=48.0).attempt == 1
+    assert house.claimed(region="mars").attempt == 1
+
+
+def test_a_claim_whose_answer_was_lost_is_found_again_and_a_token_takes_one_run(house: House) -> None:
+    house.fleet.submit()
+    house.fleet.submit()
+    lost = token()
+    assert house.queue.recover(("runs",), lost) is None
+    claim = house.claim(lost)
+    assert claim is not None
+    assert house.queue.recover(("runs", "ideation_requests"), lost) == claim
+    assert house.queue.recover(("ideation_requests",), lost) is None
+    with pytest.raises(Transient, match="earlier claim"):
+        house.claim(lost)
+    house.queue.settle(claim, End("completed"), 0, jitter=0.5)
+    assert house.queue.recover(("runs",), lost) is None
+    assert house.claim(token()) is not None
+
+
+def test_a_renewal_extends_and_brings_what_people_want(house: House) -> None:
+    claim_of = house.fleet.submit()
+    claim = house.claimed()
+    before = house.stored(claim)["lease"]
+    assert house.queue.renew(claim).notes == ()
+    house.fleet.client.post(f"/api/runs/{claim_of}/notes", json={"text": "smaller steps, please"})
+    house.fleet.client.post(f"/api/runs/{claim_of}/pause")
+    orders = house.queue.renew(claim)
+    assert (orders.cancel, orders.paused, [note.text for note in orders.notes]) == (
+        False, True, ["smaller steps, please"],
+    )  # fmt: skip
+    after = house.stored(claim)["lease"]
+    assert (after["renewals"], after["until"] > before["until"]) == (2, True)
+    assert house.fleet.client.post(f"/api/runs/{claim_of}/cancel").status_code == 200
+    assert house.queue.renew(claim).cancel
+
+
+def test_whoever_lost_the_lease_may_neither_renew_nor_settle(house: House) -> None:
+    house.fleet.submit()
+    claim = house.claimed()
+    house.expire(claim)
+    with pytest.raises(LeaseLost):
+        house.queue.renew(claim)
+    with pytest.raises(LeaseLost):
+        house.queue.settle(claim, End("completed"), 1, jitter=0.5)
+    assert house.stored(claim)["status"] == "DELAYED"
+    forged = [
+        Claim("runs", claim.run_id, 1, token(), "probe", {}, None),
+        Claim("runs", claim.run_id, 2, claim.token, "probe", {}, None),
+        Claim("runs", SystemIds().ulid(), 1, claim.token, "probe", {}, None),
+    ]
+    for other in forged:
+        with pytest.raises(LeaseLost):
+            house.queue.renew(other)
+        with pytest.raises(LeaseLost):
+            house.queue.settle(other, End("completed"), 1, jitter=0.5)
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        (End("completed", message="done"), "COMPLETED"),
+        (End("failed", "BROKEN", "it broke", "probe", retryable=False), "FAILED"),
+        (End("failed", "BROKEN", "it broke \x00 here", retryable=True), "DELAYED"),
+        (End("preempted", None, "the pod leaves"), "QUEUED"),
+    ],
+)
+def test_an_end_is_decided_once(house: House, how: End, status: str) -> None:
+    house.fleet.submit()
+    claim = house.claimed()
+    for _ in range(2):
+        house.queue.settle(claim, how, 3, jitter=0.5)
+    stored = house.stored(claim)
+    assert (stored["status"], stored["settled"]["last"], stored["logOpen"]) == (status, 3, True)
+    assert (stored["settled"]["code"], stored["settled"]["message"]) == (how.code, how.message)
+    assert sum(each["cause"].startswith("end") for each in stored["journal"]) <= 1
+    with pytest.raises(LeaseLost):
+        house.queue.renew(claim)
+
+
+def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
+    report = PodReport(
+        id=POD, pod="pod-1", mode="hybrid", region="eu", kinds=("probe",), state="idle", run_id=None,
+        attempt=None, device="cuda", capabilities=Capabilities(4, 1024.0, (Gpu("H100", 81_559.0),)),
+        telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
+    )  # fmt: skip
+    assert not house.queue.report(report).drain
+    assert house.fleet.client.post(f"/api/pods/{POD}/drain").status_code == 200
+    assert house.queue.report(report).drain
+    shown = house.fleet.client.get(f"/api/pods/{POD}").json()
+    has = shown["capabilities"]
+    assert (shown["region"], has["device"]) == ("eu", "cuda")
+    assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
+    (hour,) = house.db.pod_telemetry.find()
+    assert [each["gpuTemperatureC"] for each in hour["samples"]] == [60.0, 60.0]
+
+
+def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None:
+    house.fleet.submit()
+    house.fleet.submit()
+    mine, other = house.claimed(), house.claimed()
+    ingest = HttpIngest(house.client, SystemClock())
+
+    def say(claim: Claim, with_token: Claim, number: int = 1) -> Any:
+        fact = RunStarted() if number == 1 else RunCompleted()
+        line = wire(
+            fact, event_id=f"{claim.run_id}-{number}", source=source_of(POD, claim), run_id=claim.run_id,
+            attempt=claim.attempt, sequence=number, time="2026-11-22T10:00:00Z",
+        )  # fmt: skip
+        return ingest.post([line], token=with_token.run_token, timeout_s=20)
+
+    assert say(mine, mine) == Taken()
+    refused = say(other, mine)
+    assert [each.code for each in refused.rejected] == ["forbidden"]
+    with pytest.raises(Barred):
+        say(mine, Claim("runs", mine.run_id, 1, token(), "probe", {}, None))
+    with pytest.raises(Barred):
+        say(mine, Claim("runs", mine.run_id, 2, mine.token, "probe", {}, None))
+    # What was said before the end still arrives after it, and after somebody else has the run.
+    house.queue.settle(mine, End("preempted"), 2, jitter=0.5)
+    assert house.claimed().attempt == 2
+    assert not say(mine, mine, 2).rejected

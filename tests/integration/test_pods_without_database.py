@@ -1,0 +1,196 @@
+"""A pod that knows the control plane's address and a key, and nothing else; and whoever steals that key."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from events.catalog import RunLog
+from events.clock import SystemIds
+from events.ingest_client import bearer
+from events.key_text import letters, run_token
+from events.testing import make_line
+from tests.integration.conftest import NDJSON, Fleet, S3Server, start_control_plane
+
+pytestmark = pytest.mark.timeout(240)
+
+ROOT_KEY = "the-key-of-the-test"
+GONE = {"MONGODB_URL": "", "WORKER_MODE": "experiment"}
+
+
+@pytest.fixture
+def keyed(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
+    """A fleet that asks everybody for a key."""
+    process, url = start_control_plane(tmp_path, database_url, s3, PODFLEET_API_KEY=ROOT_KEY)
+    with httpx.Client(base_url=url, trust_env=False, timeout=30.0, headers=bearer(ROOT_KEY)) as client:
+        started = Fleet(url, database_url, tmp_path, client)
+        yield started
+    for each in (*started.workers, process):
+        each.terminate()
+        each.wait(20)
+
+
+def new_key(fleet: Fleet, kind: str = "pod") -> tuple[str, str]:
+    """Return a new key, and its id."""
+    made = fleet.client.post("/api/keys", json={"kind": kind, "name": "test"}).json()
+    return made["key"], made["id"]
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    """Return the body of a claim."""
+    return {"token": letters(SystemIds().token()), "pod": "hand/1", "kinds": ["probe"], **more}
+
+
+def claimed(fleet: Fleet, key: str, **more: Any) -> dict[str, Any]:
+    answer = fleet.client.post("/api/claims", json=asked(**more), headers=bearer(key))
+    assert answer.status_code == 200, answer.text
+    claim: dict[str, Any] = answer.json()["claim"]
+    return claim
+
+
+def said(fleet: Fleet, key: str, run_id: str, attempt: int = 1, number: int = 1) -> tuple[int, list[str]]:
+    """Send an event with a key; return the status, and the codes of what was refused."""
+    line = make_line(RunLog(message="hello"), sequence=number, run_id=run_id, attempt=attempt)
+    answer = fleet.client.post("/api/ingest/events", content=line, headers={**NDJSON, **bearer(key)})
+    body = answer.json()
+    return answer.status_code, [each["code"] for each in body.get("rejected", [body])]
+
+
+def test_a_pod_with_a_key_alone_serves_runs_and_leaves_in_time(keyed: Fleet, database: Any) -> None:
+    key, key_id = new_key(keyed)
+    first = keyed.submit(spec={"seconds": 0.2, "events": 40, "artifact_bytes": 2000})
+    worker = keyed.start_worker(mode="experiment", PODFLEET_API_KEY=key, **GONE)
+    assert keyed.wait_for(first, "COMPLETED", "FAILED")["status"] == "COMPLETED"
+    stored = database.runs.find_one({"_id": first})
+    assert [(each["attempt"], each["keyId"]) for each in stored["tokens"]] == [(1, key_id)]
+    assert stored["tokens"][0]["endsAt"] is not None
+    assert len(keyed.client.get(f"/api/runs/{first}/artifacts").json()["items"]) == 1
+    assert database.pods.find_one()["keyId"] == key_id
+    assert database.dead_letters.count_documents({}) == 0
+    # one that is cut off while it works gives the run back, and the next pod goes on
+    second = keyed.submit(spec={"seconds": 60})
+    keyed.wait_for(second, "RUNNING")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    assert keyed.wait_for(second, "QUEUED")["failures"]["preempted"] == 1
+
+
+def test_a_waiting_pod_hears_of_a_run_at_once(keyed: Fleet) -> None:
+    key, _ = new_key(keyed)
+    with httpx.Client(base_url=keyed.url, trust_env=False, timeout=30.0, headers=bearer(key)) as pod:
+        assert pod.post("/api/claims", json=asked()).json() == {"claim": None}
+        with ThreadPoolExecutor() as threads:
+            waiting = threads.submit(pod.post, "/api/claims", json=asked(wait_s=20))
+            elsewhere = threads.submit(
+                httpx.post, f"{keyed.url}/api/claims", json=asked(wait_s=1, kinds=["experiment"]),
+                headers=bearer(key), timeout=30, trust_env=False,
+            )  # fmt: skip
+            run_id = keyed.submit()
+            assert waiting.result(20).json()["claim"]["runId"] == run_id
+            assert elsewhere.result(20).json() == {"claim": None}
+
+
+def test_a_pod_whose_key_may_not_claim_says_so_and_ends(keyed: Fleet) -> None:
+    key, _ = new_key(keyed, "viewer")
+    worker = keyed.start_worker(mode="experiment", PODFLEET_API_KEY=key, **GONE)
+    assert worker.wait(60) == 2
+    log = (keyed.home / "w1.log").read_text()
+    assert "PODFLEET_API_KEY" in log
+    assert "claim" in log
+    assert key not in log
+
+
+def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any) -> None:
+    victim, _ = new_key(keyed)
+    thief, thief_id = new_key(keyed)
+    run_id = keyed.submit()
+    theirs = claimed(keyed, victim)
+    assert theirs["runId"] == run_id
+    own = keyed.submit()
+    mine = claimed(keyed, thief, pod="thief/1")
+    assert mine["runId"] == own
+
+    assert said(keyed, thief, run_id) == (422, ["forbidden"])
+    assert said(keyed, thief, SystemIds().ulid()) == (422, ["forbidden"])
+    assert said(keyed, mine["runToken"], run_id) == (422, ["forbidden"])
+    assert said(keyed, thief, own) == (202, [])
+    assert said(keyed, mine["runToken"], own, number=2) == (202, [])
+    forged = run_token(run_id, 1, letters(SystemIds().token()))
+    assert said(keyed, forged, run_id) == (401, ["bad_key"])
+
+    for path in (f"/api/runs/{run_id}", "/api/runs", "/api/keys", "/api/audit", "/metrics", "/api/pods"):
+        for key in (thief, mine["runToken"]):
+            assert keyed.client.get(path, headers=bearer(key)).status_code == 403, path
+    for path in (f"/api/runs/{run_id}/cancel", "/api/claims", f"/api/claims/{own}/renew", "/api/runs"):
+        assert keyed.client.post(path, json={}, headers=bearer(mine["runToken"])).status_code == 403, path
+    for action in ("renew", "settle", "release"):
+        for token in (forged, mine["runToken"], theirs["runToken"] + "x", "x"):
+            headers = {**bearer(thief), "Podfleet-Run-Token": token}
+            body = {"outcome": "failed"} if action == "settle" else {}
+            answer = keyed.client.post(f"/api/claims/{run_id}/{action}", json=body, headers=headers)
+            assert answer.status_code in (409, 422), (action, answer.text)
+    presign = {"name": "a.txt", "size": 1, "sha256": "0" * 64}
+    path = f"/api/runs/{run_id}/artifacts/presign"
+    for key in (thief, mine["runToken"]):
+        assert keyed.client.post(path, json=presign, headers=bearer(key)).status_code == 403
+    assert keyed.client.post(path, json=presign, headers=bearer(theirs["runToken"])).status_code == 200
+    assert database.runs.find_one({"_id": run_id})["lastEventSeq"] == 0
+
+    keyed.client.post(f"/api/keys/{thief_id}/revoke")
+    asking = {"json": asked(), "headers": bearer(thief)}
+    assert keyed.client.post("/api/claims", **asking).status_code == 401
+
+
+def test_a_pod_is_known_by_the_key_that_it_reported_with(keyed: Fleet) -> None:
+    victim, _ = new_key(keyed)
+    thief, _ = new_key(keyed)
+    line = {
+        "id": "p/1", "pod": "p", "mode": "hybrid", "kinds": ["probe"], "state": "idle", "version": "0",
+        "capabilities": {"cpus": 1, "memoryMib": 1.0}, "telemetry": {"memoryMib": 1.0},
+        "startedAt": "2026-11-22T10:00:00Z",
+    }  # fmt: skip
+    for key, status in ((victim, 200), (thief, 403), (victim, 200)):
+        answer = keyed.client.post("/api/pods", json=line, headers=bearer(key))
+        assert answer.status_code == status, answer.text
+    keyed.submit()
+    body = asked(pod="p/1")
+    assert keyed.client.post("/api/claims", json=body, headers=bearer(thief)).status_code == 403
+    assert claimed(keyed, victim, pod="p/1")["attempt"] == 1
+    strange = {**line, "id": "p/2", "capabilities": {"cpus": 1, "memoryMib": 1.0, "$where": "x"}}
+    answer = keyed.client.post("/api/pods", json=strange, headers=bearer(victim))
+    assert answer.status_code == 422
+    assert len(keyed.client.get("/api/pods").json()["items"]) == 1
+
+
+def test_the_token_of_an_attempt_that_is_over_opens_its_log_for_a_week(
+    keyed: Fleet, database: Any, until: Any
+) -> None:
+    key, _ = new_key(keyed)
+    run_id = keyed.submit()
+    first = claimed(keyed, key)
+    headers = {**bearer(key), "Podfleet-Run-Token": first["runToken"]}
+    answer = keyed.client.post(f"/api/claims/{run_id}/release", json={"last": 2}, headers=headers)
+    assert answer.json() == {"settled": True}
+    second = claimed(keyed, key)
+    assert (second["runId"], second["attempt"]) == (run_id, 2)
+    # the zombie may still say what it had to say, of its own attempt, and has no other right left
+    assert said(keyed, first["runToken"], run_id, 1, 1) == (202, [])
+    assert said(keyed, first["runToken"], run_id, 2, 1) == (422, ["forbidden"])
+    presign = {"name": "a.txt", "size": 1, "sha256": "0" * 64}
+    path = f"/api/runs/{run_id}/artifacts/presign"
+    answer = keyed.client.post(path, json=presign, headers=bearer(first["runToken"]))
+    assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost")
+    assert keyed.client.post(f"/api/claims/{run_id}/renew", headers=headers).status_code == 409
+    database.runs.update_one(
+        {"_id": run_id, "tokens.attempt": 1}, [{"$set": {"tokens": {"$map": {
+            "input": "$tokens", "in": {"$mergeObjects": ["$$this", {"endsAt": {"$cond": [
+                {"$eq": ["$$this.attempt", 1]}, "$$NOW", None]}}]}}}}}],
+    )  # fmt: skip
+    until(lambda: said(keyed, first["runToken"], run_id, 1, 2) == (401, ["bad_key"]))
+    assert said(keyed, second["runToken"], run_id, 2, 1) == (202, [])
