@@ -91,8 +91,9 @@ def main() -> int:
 
 
 def composed(parts: Parts, queue: Queue) -> Queue:
-    """Return the queue made of `parts`, on the database of the worker's own."""
-    assert isinstance(queue, MongoQueue)
+    """Return the queue made of `parts` on the database of the worker's own; as it is, where it has none."""
+    if not isinstance(queue, MongoQueue):
+        return queue
     db = queue.db if parts.write_concern is None else queue.db.with_options(write_concern=parts.write_concern)
     return parts.queue(db, queue.ttl_s)
 

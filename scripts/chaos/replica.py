@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import sys
+from dataclasses import replace
 from typing import Final
 
 import uvicorn
@@ -17,6 +18,7 @@ from control_plane.config import Settings, read_settings
 from control_plane.deps import Deps, wire
 from control_plane.loops import run_every
 from control_plane.store import database, schema
+from control_plane.store.claims import Claims
 from events.clock import SystemClock, SystemIds
 from events.errors import Transient
 from events.logs import LogOptions, configure_logs
@@ -75,6 +77,7 @@ async def _ready(settings: Settings, db: database.Database, arguments: argparse.
             log.warning("start.waits", extra={"code": error.code, "why": error.message})
             await asyncio.sleep(RETRY_S)
     patience = Patience(ttl_s=arguments.ttl, gap_max_s=3 * RESCUE_TICK_S, log_grace_s=LOG_GRACE_S)
+    deps = replace(deps, claimer=replace(deps.claimer, claims=Claims(db, arguments.ttl)))
     return rewired(deps, build(db, parts, patience, clock, ids))
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from events.clock import SystemClock, SystemIds
-from scripts.chaos import report
+from scripts.chaos import journal, report
 from scripts.chaos.__main__ import examined
 from scripts.chaos.campaign import Trouble, World, run, short
-from scripts.chaos.fleet import Fleet
+from scripts.chaos.fleet import Fleet, claims_over_http
 
 SEED = 7
 
@@ -22,11 +23,17 @@ def test_nothing_is_lost_and_nothing_happens_twice_under_every_kind_of_fault(tmp
     settings = short(SEED, tmp_path / "home")
     found: list[str] = []
     results: list[report.Result] = []
+    claims: Counter[bool] = Counter()
 
     def examine(fleet: Fleet, trouble: Trouble) -> None:
         one, violations = examined(settings, fleet, trouble)
         results.append(one)
         found.extend(report.violations_shown(violations))
+        for number, pod in enumerate(fleet.pods):
+            lines = journal.read(pod.journal)
+            claims[claims_over_http(number)] += sum(
+                (line.what, line.phase) == ("claim", "ok") for line in lines
+            )
 
     run(settings, World(clock=SystemClock(), ids=SystemIds(), say=print), examine)
 
@@ -34,3 +41,4 @@ def test_nothing_is_lost_and_nothing_happens_twice_under_every_kind_of_fault(tmp
     assert found == [], again
     assert results[0].troubles == [], again
     assert results[0].figures.events > 0
+    assert min(claims[True], claims[False]) > 0, "each way to the queue was gone"
