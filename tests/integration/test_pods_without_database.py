@@ -81,6 +81,29 @@ def test_a_pod_with_a_key_alone_serves_runs_and_leaves_in_time(keyed: Fleet, dat
     assert keyed.wait_for(second, "QUEUED")["failures"]["preempted"] == 1
 
 
+def test_a_control_plane_that_is_away_costs_a_pod_nothing(
+    database_url: str, s3: S3Server, tmp_path: Path
+) -> None:
+    first, url = start_control_plane(tmp_path, database_url, s3)
+    with httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client:
+        fleet = Fleet(url, database_url, tmp_path, client)
+        run_id = fleet.submit(spec={"seconds": 4, "events": 200})
+        worker = fleet.start_worker("--max-runs", "1", mode="experiment", **GONE)
+        fleet.wait_for(run_id, "RUNNING")
+        first.kill()
+        first.wait()
+        port = int(url.rpartition(":")[2])
+        second, _ = start_control_plane(tmp_path, database_url, s3, port=port)
+        try:
+            found = fleet.wait_for(run_id, "COMPLETED", "FAILED")
+            assert (found["status"], found["attempt"], found["logIncomplete"]) == ("COMPLETED", 1, None)
+            assert worker.wait(30) == 0
+        finally:
+            for each in (worker, second):
+                each.kill()
+                each.wait()
+
+
 def test_a_waiting_pod_hears_of_a_run_at_once(keyed: Fleet) -> None:
     key, _ = new_key(keyed)
     with httpx.Client(base_url=keyed.url, trust_env=False, timeout=30.0, headers=bearer(key)) as pod:

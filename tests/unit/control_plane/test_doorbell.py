@@ -1,0 +1,73 @@
+"""Which waiting pod is told of a run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from control_plane import doorbell
+from control_plane.doorbell import Bell, Doorbell
+from control_plane.store.changes import Change
+from events.abilities import Abilities
+from events.matching import Mode, Seeker
+
+
+def pod(name: str, *kinds: str, mode: Mode = "experiment", region: str | None = None) -> Seeker:
+    return Seeker(name, mode, Abilities(frozenset(kinds or {"probe"}), 0.0, region))
+
+
+def queued(class_key: str | None = "probe/cpu/any", collection: str = "runs") -> Change:
+    return Change("82", collection, "01K", is_queued=True, class_key=class_key)
+
+
+def rung(bells: list[Bell | None]) -> list[str]:
+    return [bell.seeker.pod for bell in bells if bell is not None and bell.is_rung]
+
+
+def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first() -> None:
+    door = Doorbell()
+    with (
+        door.waiting(pod("other kind", "experiment")) as a,
+        door.waiting(pod("first")) as b,
+        door.waiting(pod("second")) as c,
+        door.waiting(pod("other queue", mode="ideation")) as d,
+    ):
+        bells = [a, b, c, d]
+        door.hear(queued())
+        assert rung(bells) == ["first"]
+        door.hear(queued())
+        assert rung(bells) == ["first", "second"]
+        door.hear(queued())
+        door.hear(queued("probe/80/any"))
+        door.hear(queued("probe/cpu/mars"))
+        assert rung(bells) == ["first", "second"]
+        door.hear(queued("ideation/cpu/any", "ideation_requests"))
+        assert rung(bells) == ["first", "second"]
+
+
+def test_a_run_of_which_the_log_tells_no_class_rings_for_the_whole_queue() -> None:
+    door = Doorbell()
+    with door.waiting(pod("a", "x")) as a, door.waiting(pod("b")) as b:
+        door.hear(Change("82", "runs", "01K"))
+        assert rung([a, b]) == []
+        door.hear(queued(None))
+        assert rung([a, b]) == ["a", "b"]
+    assert door == Doorbell()
+
+
+def test_beyond_its_places_nobody_waits() -> None:
+    door = Doorbell()
+    door._bells.update({Bell(pod(str(number))): None for number in range(doorbell.WAITING_MAX)})
+    with door.waiting(pod("late")) as bell:
+        assert bell is None
+
+
+async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
+    door = Doorbell()
+    with door.waiting(pod("a")) as bell:
+        assert bell is not None
+        waiting = asyncio.create_task(bell.wait(60.0))
+        await asyncio.sleep(0)
+        door.hear(queued())
+        await asyncio.wait_for(waiting, 5.0)
+        await bell.wait(0.01)
+        assert not bell.is_rung
