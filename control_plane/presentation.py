@@ -16,7 +16,9 @@ MODELS_SHOWN: Final = 50
 INTERRUPTED: Final = "INTERRUPTED"
 
 # What serves the queries or the fence, and is nobody else's business.
-INTERNAL: Final = frozenset({"words", "labelList", "idempotency", "tokenHash", "hash", "orphan", "expiresAt"})
+INTERNAL: Final = frozenset(
+    {"words", "labelList", "idempotency", "tokens", "tokenHash", "hash", "orphan", "expiresAt"}
+)
 
 
 def shown(document: Mapping[str, Any]) -> dict[str, Any]:

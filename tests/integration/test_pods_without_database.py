@@ -70,6 +70,8 @@ def test_a_pod_with_a_key_alone_serves_runs_and_leaves_in_time(keyed: Fleet, dat
     stored = database.runs.find_one({"_id": first})
     assert [(each["attempt"], each["keyId"]) for each in stored["tokens"]] == [(1, key_id)]
     assert stored["tokens"][0]["endsAt"] is not None
+    for path in (f"/api/runs/{first}", "/api/runs", f"/runs/{first}"):
+        assert stored["tokens"][0]["hash"] not in keyed.client.get(path).text
     assert len(keyed.client.get(f"/api/runs/{first}/artifacts").json()["items"]) == 1
     assert database.pods.find_one()["keyId"] == key_id
     assert database.dead_letters.count_documents({}) == 0
