@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Mount
 
+from control_plane.api.description import PROBLEM_MEDIA_TYPE
 from control_plane.api.ingest import UnsupportedMedia
 from control_plane.auth import Forbidden
 from control_plane.bodies import BadEncoding, SlowBody, UnsupportedEncoding
@@ -23,7 +24,6 @@ from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 
 log = logging.getLogger(__name__)
 
-MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 2
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -67,7 +67,7 @@ def problem(
         headers["Retry-After"] = str(max(1, round(retry_after_s)))
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="podfleet"'
-    return JSONResponse(body, status, headers, MEDIA_TYPE)
+    return JSONResponse(body, status, headers, PROBLEM_MEDIA_TYPE)
 
 
 def _place(request: Request) -> str:

@@ -40,6 +40,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_ISOLATION": "best",
     "PODFLEET_DATASETS": None,
     "PODFLEET_LITERATURE_URL": None,
+    "PODFLEET_PRIVATE_HOSTS": None,
     "OPENAI_API_KEY": None,
     "OPENAI_BASE_URL": None,
     "OPENAI_MODEL": None,

@@ -118,7 +118,9 @@ def mongodb(variables: Variables) -> Iterator[Finding]:
     url = variables.get("MONGODB_URL")
     if not url:
         says = "MONGODB_URL is not set"
-        yield Finding("mongodb", "note", says, "set it where a control plane or a worker shall run")
+        yield Finding(
+            "mongodb", "note", says, "set it where a control plane shall run; a worker may do without"
+        )
         return
     then = "see `docs/operations.md`, What MongoDB must be; `podfleet migrate` builds missing indexes"
     yield _asked(
@@ -169,9 +171,12 @@ def control_plane(variables: Variables) -> Iterator[Finding]:
         )
     else:
         yield Finding("control plane", "ok", f"{url} is ready")
-    if allowed.status_code in (401, 403):
+    if allowed.status_code == httpx.codes.UNAUTHORIZED:
         then = "set PODFLEET_API_KEY to the key of this control plane"
         yield Finding("key", "failed", f"{url} refuses us ({allowed.status_code})", then)
+    elif allowed.status_code == httpx.codes.FORBIDDEN:
+        then = "nothing on a pod, whose key claims and reports; people need a key that may read"
+        yield Finding("key", "note", f"{url} knows this key, which may not read", then)
     yield from _clock(ready.headers.get("date"))
 
 

@@ -147,11 +147,11 @@ def _printer(as_json: bool, line: Callable[[Json], tuple[str, ...]]) -> Callable
     if as_json:
         return print_json_line
     if not is_terminal():
-        return _print_row(line)
+        return _into_pipe(line)
     return _on_terminal(line)
 
 
-def _print_row(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+def _into_pipe(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
     return lambda event: print("\t".join(for_spreadsheet(clean(cell)) for cell in line(event)), flush=True)
 
 

@@ -7,9 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from events.catalog import RunCompleted, RunStarted
+from events.ingest_client import bearer
 from events.settlement import End
 from tests.integration.command_line import podfleet, within
 
@@ -164,4 +166,11 @@ def test_a_key_that_is_missing_is_asked_for(keyed_url: str) -> None:
     refused = within(keyed_url, "doctor", "--json")
     failed = [each["check"] for each in json.loads(refused.stdout) if each["state"] == "failed"]
     assert (refused.returncode, failed) == (1, ["key"])
+    wanted = {"kind": "pod", "name": "a pod's"}
+    made = httpx.post(
+        f"{keyed_url}/api/keys", json=wanted, headers=bearer("a-key-of-the-test"), trust_env=False
+    )
+    on_a_pod = within(keyed_url, "doctor", "--json", PODFLEET_API_KEY=made.json()["key"])
+    states = {each["check"]: each["state"] for each in json.loads(on_a_pod.stdout)}
+    assert (on_a_pod.returncode, states["key"]) == (0, "note")
     assert within(keyed_url, "runs", "list", PODFLEET_API_KEY="a-key-of-the-test").returncode == 0

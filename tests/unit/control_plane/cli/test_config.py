@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from control_plane.cli.config import settings
+from control_plane.cli.config import KNOWN, settings
 
 
 @pytest.mark.parametrize(
@@ -40,3 +43,10 @@ def test_the_environment_wins_over_the_file_and_that_over_the_default() -> None:
     assert rows["WORKER_MODE"] == ("experiment", "default")
     assert rows["MONGODB_URL"] == (None, "–")
     assert rows["PODFLEET_REIGON"] == ("typo", "the file (nobody reads this name)")
+
+
+def test_every_setting_of_the_example_is_known() -> None:
+    example = Path(__file__).parents[4] / ".env.example"
+    names = set(re.findall(r"^#([A-Z_]+)=", example.read_text(), re.MULTILINE))
+    assert "PODFLEET_PRIVATE_HOSTS" in names
+    assert names - KNOWN.keys() == set()
