@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, watcher
@@ -80,6 +81,14 @@ def create_app(deps: Deps) -> FastAPI:
     app.add_middleware(BodyLimit)
     app.add_middleware(AnswerCount)
     app.add_middleware(Headed)
+    if deps.settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=deps.settings.origins,
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"),
+            expose_headers=("Location", "Retry-After"),
+        )
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
@@ -47,6 +48,7 @@ class Settings:
     host: str
     port: int
     trust: Trust = "none"
+    origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
 
     @property
     def is_loopback(self) -> bool:
@@ -101,6 +103,12 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Tru
         problems.append(f"MINIO_SECURE is {secure!r}; accepted values: true, false")
     if "://" in values.get("MINIO_ENDPOINT", ""):
         problems.append("MINIO_ENDPOINT is host:port without a scheme; MINIO_SECURE chooses https")
+    origins = tuple(each.strip() for each in values.get("PODFLEET_ORIGINS", "").split(",") if each.strip())
+    problems += [
+        f"PODFLEET_ORIGINS names {each!r}; an origin is like https://host or https://host:8443, and * is none"
+        for each in origins
+        if not is_origin(each)
+    ]
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if problems and host not in LOOPBACK and not values.get("PODFLEET_API_KEY") and trust != "everybody":
@@ -114,7 +122,19 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Tru
         host=host,
         port=port,
         trust=trust,
+        origins=origins,
     )
+
+
+def is_origin(text: str) -> bool:
+    """Say whether a text is an origin as browsers write it: scheme, host, and an unusual port."""
+    try:
+        parts = urlsplit(text)
+        usual = {"http": 80, "https": 443}.get(parts.scheme, parts.port)
+        is_plain = text == f"{parts.scheme}://{parts.netloc}" and "@" not in text
+        return is_plain and bool(parts.hostname) and parts.port != usual
+    except ValueError:
+        return False
 
 
 def key_needed(host: str) -> str:

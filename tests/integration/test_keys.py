@@ -139,3 +139,26 @@ def test_a_key_that_was_made_without_a_control_plane_closes_the_door_of_loopback
     assert status(url, key) == 200
     wrong = key[:-1] + ("0" if key[-1] != "0" else "1")
     assert status(url, wrong) == 401
+
+
+def test_only_a_listed_site_may_read_answers_through_a_browser(
+    database_url: str, s3: Any, tmp_path: Path
+) -> None:
+    listed, other = "https://dashboard.example", "https://evil.example"
+    process, url = start_control_plane(
+        tmp_path, database_url, s3, PODFLEET_API_KEY=ROOT_KEY, PODFLEET_ORIGINS=listed
+    )
+    key = {"authorization": f"Bearer {ROOT_KEY}"}
+    preflight = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    try:
+        for origin, said in ((listed, listed), (other, None)):
+            headers = {"origin": origin}
+            asked = httpx.options(f"{url}/api/runs", headers={**headers, **preflight}, trust_env=False)
+            read = httpx.get(f"{url}/api/runs", headers={**headers, **key}, trust_env=False)
+            for answer in (asked, read):
+                assert answer.headers.get("access-control-allow-origin") == said
+                assert "access-control-allow-credentials" not in answer.headers
+            assert httpx.get(f"{url}/api/runs", headers=headers, trust_env=False).status_code == 401
+    finally:
+        process.kill()
+        process.wait()

@@ -64,3 +64,19 @@ def test_a_storage_that_cannot_be_is_a_problem_of_the_configuration(change: dict
 async def test_an_unusable_connection_string_is_a_problem_of_the_configuration(url: str) -> None:
     with pytest.raises(ConfigError, match="MONGODB_URL"):
         database.database(database.connect(url), url)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*", "null", "dashboard.example", "https://a.example/", "https://a.example:443", "https://", "ftp://["],
+)
+def test_only_an_origin_may_be_listed(text: str) -> None:
+    with pytest.raises(ConfigError, match="PODFLEET_ORIGINS"):
+        read_settings({**GOOD, "PODFLEET_ORIGINS": text}, host="127.0.0.1", port=8700)
+
+
+def test_several_origins_are_separated_by_commas() -> None:
+    values = {**GOOD, "PODFLEET_ORIGINS": "https://a.example, http://localhost:3000"}
+    found = read_settings(values, host="127.0.0.1", port=8700)
+    assert found.origins == ("https://a.example", "http://localhost:3000")
+    assert read_settings(GOOD, host="127.0.0.1", port=8700).origins == ()
