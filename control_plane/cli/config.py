@@ -29,7 +29,6 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_REGION": "us-east-1",
     "MINIO_SECURE": "false",
     "PODFLEET_ORIGINS": None,
-    "PODFLEET_PRIVATE_HOSTS": None,
     "WORKER_MODE": "experiment",
     "RUNPOD_POD_ID": None,
     "PODFLEET_POD_ID": None,
