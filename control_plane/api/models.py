@@ -211,7 +211,7 @@ class NewClaim(SoughtClaim):
 class Release(Body):
     """Why a run is given back; `last` is the last sequence of the attempt's events."""
 
-    last: Annotated[int, Field(ge=0, lt=2**53)] = 0
+    last: Annotated[int, Field(ge=0, lt=2**53), WHOLE] = 0
     code: Words | None = None
     message: Words | None = None
 
@@ -241,7 +241,7 @@ class CapabilitiesLine(Stored):
     """What a pod has; `device` is what its pipelines compute on."""
 
     device: Annotated[ShortText, Storable] | None = None
-    cpus: Annotated[int, Field(ge=0, le=100_000)]
+    cpus: Annotated[int, Field(ge=0, le=100_000), WHOLE]
     memory_mib: Amount
     gpus: Annotated[list[GpuLine], Field(max_length=64)] = []
 
@@ -266,7 +266,7 @@ class PodLine(Stored):
     kinds: Names
     state: Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
     run_id: Annotated[ShortText, Storable] | None = None
-    attempt: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    attempt: Annotated[int, Field(ge=1, lt=2**31), WHOLE] | None = None
     version: Annotated[ShortText, Storable]
     capabilities: CapabilitiesLine
     telemetry: TelemetryLine

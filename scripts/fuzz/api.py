@@ -25,6 +25,7 @@ HERE: Final = Path(__file__).parent
 RULES: Final = HERE / "schemathesis.toml"
 CHECKS: Final = HERE / "checks.py"
 ROOT: Final = HERE.parents[1]
+PHASES: Final = ("examples", "coverage", "fuzzing", "stateful")
 SHARE: Final = 0.5  # of the ids in requests are of something
 REQUEST_S: Final = 15.0
 KINDS: Final = ("probe", "experiment")
@@ -41,6 +42,7 @@ class Campaign:
     examples: int
     is_known: bool = True
     seed: int = 1
+    phases: Sequence[str] = PHASES
 
     def run(self) -> subprocess.CompletedProcess[str]:
         """Try every operation; the status is 0 where nothing is wrong, and the output names what is."""
@@ -69,6 +71,7 @@ class Campaign:
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(rules), "run"),
             *(str(document), "--url", self.url, *sent),
             *("--seed", str(self.seed), "--max-examples", str(self.examples)),
+            *("--phases", ",".join(self.phases)),
             *("--request-timeout", str(REQUEST_S), "--continue-on-failure", "--warnings", "off"),
         ]
 
