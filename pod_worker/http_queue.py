@@ -67,6 +67,10 @@ class _Settled(msgspec.Struct, frozen=True):
     settled: bool
 
 
+class _Problem(msgspec.Struct, frozen=True):
+    detail: str
+
+
 class _PodOrders(msgspec.Struct, frozen=True):
     drain: bool
 
@@ -84,7 +88,9 @@ class HttpQueue:
         body = {"token": NOBODYS, "mode": mode}
         response = self._post("/api/claims/recover", body, {})
         if response.status_code in BARRED:
-            raise ConfigError([f"PODFLEET_API_KEY: the control plane answers {_said(response)}"])
+            raise ConfigError(
+                [f"PODFLEET_API_KEY may not claim: the control plane answers {_said(response)}"]
+            )
         self._read(response, _Answer)
 
     def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
@@ -151,7 +157,11 @@ class HttpQueue:
 
 
 def _said(response: httpx.Response) -> str:
-    return f"{response.status_code}: {response.text[:300]}"
+    try:
+        detail = msgspec.json.decode(response.content, type=_Problem).detail
+    except msgspec.MsgspecError:  # a proxy's word
+        detail = response.text
+    return f"{response.status_code}: {detail[:300]}"
 
 
 def _claim(answer: _Answer, token: str) -> Claim | None:
