@@ -44,10 +44,17 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
         case "unknown_run":
             is_late = evidence is not None and evidence.run["createdAt"] < letter["at"]
             return "the run existed" if is_late else None
-        case "forbidden" | "illegal_transition":
+        case "forbidden":
+            return "its own run token sent it" if _is_own(letter, event) else None
+        case "illegal_transition":
             return None if event.sequence is None else "an event with a sequence decides nothing"
         case code:
             return f"no line is refused as {code!r}"
+
+
+def _is_own(letter: Document, event: Event) -> bool:
+    """Say whether the holder of the attempt sent it, who may say all but what decides."""
+    return event.sequence is not None and letter["principal"] == f"{event.run_id}/a{event.attempt}"
 
 
 def _contradicts(evidence: Evidence, event: Event) -> bool:

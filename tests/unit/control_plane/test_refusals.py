@@ -1,0 +1,35 @@
+"""Whether a line was refused rightly, from its dead letter alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from control_plane.refusals import wrongly_refused
+from events.catalog import RunLog
+from events.testing import make_line
+
+RUN_ID = "01K0000000000000000000000A"
+
+
+def letter(code: str, principal: str) -> dict[str, Any]:
+    line = make_line(RunLog(message="hello"), sequence=3, run_id=RUN_ID, attempt=2)
+    return {"_id": "01L", "code": code, "line": line.decode(), "principal": principal}
+
+
+@pytest.mark.parametrize(
+    ("principal", "is_right"),
+    [
+        ("pod-7", True),
+        (f"{RUN_ID}/a1", True),
+        ("01K0000000000000000000000B/a2", True),
+        (f"{RUN_ID}/a2", False),
+    ],
+)
+def test_a_line_is_forbidden_to_all_but_its_own_run_token(principal: str, is_right: bool) -> None:
+    assert (wrongly_refused(None, letter("forbidden", principal)) is None) == is_right
+
+
+def test_no_numbered_line_is_refused_for_what_it_decides() -> None:
+    assert wrongly_refused(None, letter("illegal_transition", "pod-7")) is not None
