@@ -39,6 +39,7 @@ from control_plane.embedded.stack import Options, Stack, World
 from events.catalog import RunLog
 from events.clock import SystemClock, SystemIds
 from events.envelope import wire
+from events.ingest_client import bearer
 
 MIB: Final = 1 << 20
 CLOCK: Final = SystemClock()
@@ -78,8 +79,7 @@ class Attack:
 
     def signed(self, path: str, length: int, **headers: str) -> bytes:
         """Return the head of a request with a right key."""
-        authorization = f"Bearer {self.key}"
-        return self.head("POST", path, Authorization=authorization, Content_Length=str(length), **headers)
+        return self.head("POST", path, **bearer(self.key), Content_Length=str(length), **headers)
 
     async def answered(self, reader: asyncio.StreamReader) -> None:
         """Note the status of the next answer, or that there was none."""
@@ -258,7 +258,7 @@ def attacks() -> Mapping[str, tuple[int, Step]]:
 
 def honest(url: str, key: str, told: Any, stop: Event) -> None:
     """Send events as a pod does, and ask as a stranger; put down how long each took, None where it failed."""
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": NDJSON}
+    headers = {**bearer(key), "Content-Type": NDJSON}
     # an address of its own, as a pod has
     transport = httpx.HTTPTransport(local_address="127.0.0.2")
     with httpx.Client(base_url=url, timeout=HONEST_LIMIT_S, transport=transport) as client:
@@ -351,9 +351,7 @@ def main() -> int:
                 resource.RLIMIT_NOFILE, (hard, hard)
             )  # for the attackers, not for the attacked
             process = psutil.Process(stack.pids()["control-plane"])
-            made = httpx.Client(
-                base_url=stack.url, headers={"Authorization": f"Bearer {root}"}, trust_env=False
-            )
+            made = httpx.Client(base_url=stack.url, headers=bearer(root), trust_env=False)
             keys = [
                 made.post("/api/keys", json={"kind": "admin", "name": name}).json()["key"]
                 for name in ("attacker", "honest")

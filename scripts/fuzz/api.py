@@ -20,6 +20,7 @@ from typing import Final
 import httpx
 
 from events.clock import SystemIds
+from events.ingest_client import bearer
 
 HERE: Final = Path(__file__).parent
 RULES: Final = HERE / "schemathesis.toml"
@@ -46,10 +47,11 @@ class Campaign:
 
     def run(self) -> subprocess.CompletedProcess[str]:
         """Try every operation; the status is 0 where nothing is wrong, and the output names what is."""
-        headers = {"Authorization": f"Bearer {self.key}"}
         with (
             tempfile.TemporaryDirectory(prefix="podfleet-fuzz-") as folder,
-            httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=REQUEST_S) as client,
+            httpx.Client(
+                base_url=self.url, headers=bearer(self.key), trust_env=False, timeout=REQUEST_S
+            ) as client,
         ):
             document = Path(folder, "openapi.json")
             document.write_bytes(client.get("/openapi.json").raise_for_status().content)
