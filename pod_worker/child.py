@@ -26,7 +26,7 @@ from typing import BinaryIO, Final, Self
 from events.catalog import ENDS
 from events.clock import Clock
 from events.errors import Transient
-from events.logs import passwords_of
+from events.mask import passwords_of
 from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing

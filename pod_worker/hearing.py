@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from events.catalog import Level, RunLog, data_of, type_of
-from events.logs import Mask
+from events.mask import Mask
 from events.pipe import LINE_MAX_BYTES, FromChild, Said, decode_child
 
 READ_BYTES: Final = 64 * 1024

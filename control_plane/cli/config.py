@@ -13,6 +13,7 @@ import typer
 from control_plane.cli.client import URL_DEFAULT
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, is_terminal, print_items, say
+from events.mask import SECRET_IN_QUERY
 
 app = noun("config")
 
@@ -58,9 +59,6 @@ PREFIXES: Final = ("PODFLEET_", "MINIO_")  # a name of ours that is not known wa
 SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD")
 # Up to the last @: a password may hold one.
 SIGNED_IN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<who>[^/\s]*)@")
-SIGNED: Final = re.compile(
-    r"(?P<name>[?&][^=&\s]*(?:key|token|secret|password|signature)[^=&\s]*=)[^&\s]+", re.I
-)
 
 COLUMNS: Final = (
     Column("NAME", field("name"), is_whole=True),
@@ -109,7 +107,7 @@ def masked(name: str, value: str) -> str:
     """Return a value without what is secret in it."""
     if SECRET.search(name):
         return MASK
-    return SIGNED.sub(rf"\g<name>{MASK}", SIGNED_IN.sub(_without_password, value))
+    return SECRET_IN_QUERY.sub(rf"\1{MASK}", SIGNED_IN.sub(_without_password, value))
 
 
 def _without_password(found: re.Match[str]) -> str:
