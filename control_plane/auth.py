@@ -206,6 +206,11 @@ def address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
+def sender_of(request: Request, principal: Principal) -> str | None:
+    """Return by which name a sender's share is counted, a key at an address; None for who needs no key."""
+    return None if principal.is_shared else f"{principal.key_id or principal.name}@{address_of(request)}"
+
+
 def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
     """Refuse an order that a page of another site gives through a browser. Raises `Forbidden`."""
     if method in SAFE_METHODS:

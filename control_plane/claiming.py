@@ -9,6 +9,7 @@ from typing import Any, Final
 from control_plane.auth import Forbidden
 from control_plane.doorbell import Doorbell
 from control_plane.store.claims import Claims
+from control_plane.throttle import Throttle, Throttled
 from events.claims import Claim
 from events.clock import Clock, Ids
 from events.matching import Seeker, candidates, collections
@@ -17,6 +18,12 @@ Json = dict[str, Any]
 
 LOOK_AGAIN_S: Final = 2.0  # at most, and jittered: a ring may be lost
 WAIT_MAX_S: Final = 30.0
+# Of one sender, a key at an address: a pod asks once in some seconds.
+BURST: Final = 2_000
+EVERY_S: Final = 0.005
+# A line of the roster stays: what one key may add to it in a day is bounded.
+NEW_PODS_BURST: Final = 1_000
+NEW_POD_EVERY_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class Claimer:
 
     claims: Claims
     doorbell: Doorbell
+    new_pods: Throttle
     clock: Clock
     ids: Ids
 
@@ -43,7 +51,7 @@ class Claimer:
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
-        with self.doorbell.waiting(seeker) as bell:
+        with self.doorbell.waiting(seeker, key_id) as bell:
             while True:
                 waiting = await self.claims.waiting(collections(seeker.mode))
                 for wanted in candidates(waiting, seeker):
@@ -58,9 +66,15 @@ class Claimer:
                 await bell.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
-        """Write a pod's line of the roster; return what the fleet wants of it. Raises `Forbidden`."""
+        """Write a pod's line of the roster; return what the fleet wants of it.
+
+        Raises `Forbidden`, `Throttled`.
+        """
         fields = {name: value for name, value in line.items() if name not in ("id", "startedAt")}
         pod_id, started_at = line["id"], line["startedAt"]
+        is_new = key_id is not None and await self.claims.has_reported(pod_id) is None
+        if is_new and (wait_s := self.new_pods.wait_s(str(key_id))):
+            raise Throttled("too many new pods report with this key", wait_s)
         document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
         if document is None:
             raise _foreign(pod_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from control_plane import intake
+from control_plane import claiming, intake
 from control_plane.agenda import Agenda
 from control_plane.auth import Keyed, Keyless
 from control_plane.blobs import Blobs, open_blobs
@@ -85,6 +85,7 @@ class Deps:
     hub: Hub
     watcher: Watcher
     claimer: Claimer
+    claims_throttle: Throttle
     reporter: Reporter
 
 
@@ -99,6 +100,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     hub, doorbell = Hub(), Doorbell()
     decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
+    new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     return Deps(
         settings=settings,
         db=db,
@@ -124,7 +126,8 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         spec_sweeper=SpecSweeper(submissions),
         hub=hub,
         watcher=Watcher(Changes(db), hub, doorbell),
-        claimer=Claimer(Claims(db), doorbell, clock, ids),
+        claimer=Claimer(Claims(db), doorbell, new_pods, clock, ids),
+        claims_throttle=Throttle(clock, claiming.BURST, claiming.EVERY_S),
         reporter=Reporter(RunReads(db)),
     )
 

@@ -7,6 +7,7 @@ A run that is new rings for one pod that can serve it, the one that has waited l
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from control_plane.store.changes import Change
 from events.matching import Seeker, collections, matches
 
 WAITING_MAX: Final = 2_000  # requests that wait in one process
+WAITING_OF_ONE_MAX: Final = 500  # with one key
 
 
 @dataclass(slots=True, eq=False)
@@ -51,19 +53,28 @@ class Doorbell:
     """The bells of one process, in the order in which their pods began to wait."""
 
     _bells: dict[Bell, None] = field(default_factory=dict)
+    _of: Counter[str | None] = field(default_factory=Counter)
 
     @contextmanager
-    def waiting(self, seeker: Seeker) -> Iterator[Bell | None]:
-        """Hold a bell; None where too many wait already."""
-        if len(self._bells) >= WAITING_MAX:
+    def waiting(self, seeker: Seeker, key_id: str | None = None) -> Iterator[Bell | None]:
+        """Hold a bell; None where too many wait already, of all or with this key.
+
+        Whoever needs no key, on this machine, is bounded with all only.
+        """
+        is_greedy = key_id is not None and self._of[key_id] >= WAITING_OF_ONE_MAX
+        if is_greedy or len(self._bells) >= WAITING_MAX:
             yield None
             return
         bell = Bell(seeker)
         self._bells[bell] = None
+        self._of[key_id] += 1
         try:
             yield bell
         finally:
             del self._bells[bell]
+            self._of[key_id] -= 1
+            if not self._of[key_id]:
+                del self._of[key_id]
 
     def hear(self, change: Change) -> None:
         """Ring for a run that began to wait."""

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request
 
 from control_plane.api.models import NewClaim, PodLine, Release, Settlement, SoughtClaim
-from control_plane.auth import Principal, require
+from control_plane.auth import Principal, is_still_admitted, require, sender_of
 from control_plane.deps import Deps
+from control_plane.throttle import Throttled
 from events.abilities import Abilities
 from events.claims import Claim, Orders
 from events.errors import Conflict, Rejected
@@ -28,18 +29,28 @@ Token = Annotated[str, Header(alias="Podfleet-Run-Token", max_length=200)]
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of the queue."""
-    routes = APIRouter(tags=["claims"])
     claimer = deps.claimer
+
+    async def pace(request: Request, principal: MayClaim) -> None:
+        sender = sender_of(request, principal)
+        if sender is not None and (wait_s := deps.claims_throttle.wait_s(sender)):
+            raise Throttled("too many requests from this sender", wait_s)
+
+    routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)])
 
     @routes.post("/api/claims")
     async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:
+        async def is_gone() -> bool:
+            # whose key was revoked meanwhile gets nothing more
+            return await request.is_disconnected() or not await is_still_admitted(request, "claim")
+
         able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
         taken = await claimer.claim(
             Seeker(body.pod, body.mode, able),
             token=body.token,
             key_id=principal.key_id,
             wait_s=body.wait_s,
-            is_gone=request.is_disconnected,
+            is_gone=is_gone,
         )
         return {"claim": None if taken is None else shown(taken)}
 

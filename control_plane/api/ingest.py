@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 
-from control_plane.auth import Principal, address_of, require
+from control_plane.auth import Principal, require, sender_of
 from control_plane.bodies import read_body
 from control_plane.ingest import Ingestor, Sender
 from control_plane.intake import Intake
@@ -34,10 +34,7 @@ def router(ingestor: Ingestor, intake: Intake) -> APIRouter:
     routes = APIRouter(tags=["ingest"])
 
     async def place(request: Request, principal: May) -> AsyncIterator[None]:
-        sender = (
-            None if principal.is_shared else f"{principal.key_id or principal.name}@{address_of(request)}"
-        )
-        with intake.place(sender) as place:
+        with intake.place(sender_of(request, principal)) as place:
             request.state.room = place.large
             yield
 

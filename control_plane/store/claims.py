@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 # Ten times that of a pod that asks the database itself: a control plane may be away for a while.
 LEASE_S: Final = 600.0
+_IN_FLIGHT: Final = "an earlier claim with this token took a run: ask for that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,21 @@ class Claims:
                     return_document=ReturnDocument.AFTER,
                 )
             except DuplicateKeyError as error:
-                message = "an earlier claim with this token took a run: ask for that"
-                raise Transient("claim_in_flight", message) from error
-            return None if document is None else await self._claimed(wanted.collection, document, token)
+                raise Transient("claim_in_flight", _IN_FLIGHT) from error
+            if document is None:
+                return None
+            claim = await self._claimed(wanted.collection, document, token)
+            elsewhere = [name for name in QUEUES if name != wanted.collection]
+            is_second = [
+                await self.db[name].find_one(claims.claimed_with(token), {"_id": 1}) for name in elsewhere
+            ]
+        if any(is_second):  # the unique index guards one queue: of two claims at once each may have taken one
+            held = RunToken(claim.run_id, claim.attempt, token)
+            await self.settle(
+                held, End("preempted", "claimed_twice", "its pod has another run"), 0, jitter=0.0
+            )
+            raise Transient("claim_in_flight", _IN_FLIGHT)
+        return claim
 
     async def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         """Find the run that a claim with this token holds; a write, so that the answer is a majority's."""

@@ -248,3 +248,21 @@ def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None
     house.queue.settle(mine, End("preempted"), 2, jitter=0.5)
     assert house.claimed().attempt == 2
     assert not say(mine, mine, 2).rejected
+
+
+def test_one_token_gets_one_run_of_the_two_queues(house: House) -> None:
+    if isinstance(house.queue, MongoQueue):
+        pytest.skip("a worker asks one after the other: only a control plane hears two requests at once")
+    answer = house.client.post("/api/hypotheses", json={"title": "t", "idea": "i", "enable_ideation": True})
+    assert answer.status_code == 201, answer.text
+    run_id = house.fleet.submit()
+    mine, kinds = token(), frozenset({"probe", "ideation"})
+    first = house.claim(mine, mode="hybrid", kinds=kinds)
+    assert first is not None
+    assert first.collection == "ideation_requests"
+    with pytest.raises(Transient, match="claim_in_flight"):
+        house.claim(mine, mode="hybrid", kinds=kinds)
+    assert house.fleet.run(run_id)["status"] == "QUEUED"
+    again = house.claim(token(), mode="hybrid", kinds=kinds)
+    assert again is not None
+    assert again.run_id == run_id

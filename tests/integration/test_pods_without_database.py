@@ -131,7 +131,7 @@ def test_a_pod_whose_key_may_not_claim_says_so_and_ends(keyed: Fleet) -> None:
     assert key not in log
 
 
-def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any) -> None:
+def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any, until: Any) -> None:
     victim, _ = new_key(keyed)
     thief, thief_id = new_key(keyed)
     run_id = keyed.submit()
@@ -167,7 +167,13 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
     assert keyed.client.post(path, json=presign, headers=bearer(theirs["runToken"])).status_code == 200
     assert database.runs.find_one({"_id": run_id})["lastEventSeq"] == 0
 
-    keyed.client.post(f"/api/keys/{thief_id}/revoke")
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(claimed, keyed, thief, wait_s=5)  # of a key that is revoked meanwhile
+        until(lambda: database.api_keys.find_one({"_id": thief_id})["lastUsedAt"] is not None)
+        keyed.client.post(f"/api/keys/{thief_id}/revoke")
+        untouched = keyed.submit()
+        assert waiting.result(10) is None
+    assert keyed.run(untouched)["status"] == "QUEUED"
     asking = {"json": asked(), "headers": bearer(thief)}
     assert keyed.client.post("/api/claims", **asking).status_code == 401
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 from control_plane import doorbell
 from control_plane.doorbell import Bell, Doorbell
@@ -71,3 +72,18 @@ async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
         await asyncio.wait_for(waiting, 5.0)
         await bell.wait(0.01)
         assert not bell.is_rung
+
+
+def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_back() -> None:
+    door = Doorbell()
+    with ExitStack() as stack:
+
+        def waits(key_id: str | None) -> bool:
+            return stack.enter_context(door.waiting(pod("a"), key_id)) is not None
+
+        assert all(waits("stolen") for _ in range(doorbell.WAITING_OF_ONE_MAX))
+        assert not waits("stolen")
+        assert waits("honest")
+        assert all(waits(None) for _ in range(doorbell.WAITING_MAX - doorbell.WAITING_OF_ONE_MAX - 1))
+        assert not waits("late")
+    assert door == Doorbell()
