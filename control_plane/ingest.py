@@ -31,6 +31,9 @@ ORPHANS_MAX: Final = 10_000
 ORPHAN_LIFE: Final = timedelta(days=7)
 TELEMETRY_LIFE: Final = timedelta(days=14)
 LETTER_BYTES_MAX: Final = 16 * 1024
+STRANGERS_LETTER_BYTES_MAX: Final = 512
+LETTER_LIFE: Final = timedelta(days=30)
+CUT: Final = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,8 @@ class Ingestor:
         Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
         """
         answer = Answer()
-        runs = await self._runs(lines)
-        orphan_room = await self._orphan_room(lines, runs)
+        runs = await self._runs(lines, sender)
+        orphan_room = sender.may_decide and await self._orphan_room(lines, runs)
         candidates: list[Candidate] = []
         letters: list[Document] = []
         for line in lines:
@@ -123,20 +126,21 @@ class Ingestor:
                 candidates.append(checked)
             else:
                 answer.rejected.append(checked)
-                letters.append(self._letter(line, checked, sender))
+                letters.append(self._letter(line, checked, sender, runs))
         taken, conflicts = await self._store(candidates, answer)
         for candidate, refused in conflicts:
             answer.rejected.append(refused)
-            letters.append(self._letter(candidate.line, refused, sender))
+            letters.append(self._letter(candidate.line, refused, sender, runs))
         answer.rejected.sort(key=lambda refused: refused.line)
         await self.documents.refuse(letters)
         await self._apply(taken, runs, answer)
         return answer
 
-    async def _runs(self, lines: Iterable[Decoded]) -> Mapping[str, Run | None]:
+    async def _runs(self, lines: Iterable[Decoded], sender: Sender) -> Mapping[str, Run | None]:
         names = {line.outcome.run_id for line in lines if isinstance(line.outcome, Event)}
-        found = {name: await self.runs.find(name) for name in names}
-        return {name: None if each is None else each.run for name, each in found.items()}
+        own = names if sender.attempt is None else names & {sender.attempt[0]}
+        found = await self.runs.find_all(own) if own else {}
+        return {name: found.get(name) for name in names}
 
     async def _orphan_room(self, lines: Sequence[Decoded], runs: Mapping[str, Run | None]) -> bool:
         if all(runs.values()):
@@ -228,18 +232,25 @@ class Ingestor:
             elif run is not None and run.has_news:
                 answer.steered.append(f"{run_id}/{attempt}")
 
-    def _letter(self, line: Decoded, refused: Refused, sender: Sender) -> Document:
+    def _letter(
+        self, line: Decoded, refused: Refused, sender: Sender, runs: Mapping[str, Run | None]
+    ) -> Document:
         outcome: Any = line.outcome
+        now = self.clock.now()
+        is_own = sender.may_write(outcome.run_id, outcome.attempt, runs.get(outcome.run_id), now)
+        most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
+        cut = CUT if len(line.raw) > most else ""  # nobody takes a part for the whole
         return {
             "_id": self.ids.ulid(),
-            "at": self.clock.now(),
+            "at": now,
             "code": refused.code,
             "message": refused.message,
-            "line": line.raw[:LETTER_BYTES_MAX].decode(errors="replace"),
+            "line": line.raw[:most].decode(errors="replace") + cut,
             "runId": outcome.run_id,
             "attempt": outcome.attempt,
             "sequence": outcome.sequence,
             "principal": sender.name,
+            "expiresAt": now + LETTER_LIFE,
         }
 
 

@@ -89,6 +89,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     },
     "dead_letters": _by(
         "ingest, application", "at", "code", "message", "line", "runId", "attempt", "sequence", "principal",
+        "expiresAt",
     ),
 }  # fmt: skip
 

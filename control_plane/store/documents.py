@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
+from control_plane.letter_room import LETTERS_MAX, LetterRoom
 from control_plane.projection import AttemptView, Write, attempt_id
 from control_plane.run import CurrentStage, Entry
 from control_plane.store.database import Database, Document, answers
@@ -19,6 +20,7 @@ from events.errors import Transient
 from events.lifecycle import Cause, Status
 
 WATCH: Final = timedelta(minutes=10)
+_EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Documents:
     """Guarded writes: each document takes only what is newer than itself."""
 
     db: Database
+    letter_room: LetterRoom = field(default_factory=LetterRoom)
 
     @answers()
     async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
@@ -96,9 +99,19 @@ class Documents:
         await self.write([write for entry in entries for write in human_validations(run_id, entry)])
 
     async def refuse(self, letters: Sequence[Document]) -> None:
-        """Keep refused lines with their reason; a letter that is there already stays."""
-        if letters:
-            await self._bulk("dead_letters", [InsertOne(letter) for letter in letters])
+        """Keep refused lines with their reason, as many as there is room for; one that is there stays."""
+        kept = letters[: await self._room(len(letters))] if letters else ()
+        if kept:
+            await self._bulk("dead_letters", [InsertOne(letter) for letter in kept])
+
+    async def _room(self, wanted: int) -> int:
+        room = self.letter_room
+        if room.is_to_be_counted(wanted):
+            query = {"at": {"$gt": _EVER}}
+            async with answers():
+                count = await self.db.dead_letters.count_documents(query, limit=LETTERS_MAX, hint="by_time")
+            room.found(count)
+        return room.take(wanted)
 
     @answers()
     async def _bulk(self, collection: str, operations: Sequence[UpdateOne | InsertOne[Document]]) -> None:

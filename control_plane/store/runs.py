@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -42,6 +42,13 @@ class Runs:
             if document is not None:
                 return Found(collection, decode(document))
         return None
+
+    @answers()
+    async def find_all(self, run_ids: Collection[str]) -> Mapping[str, Run]:
+        """Return the runs of these ids, as many as there are, in one look at each queue."""
+        query = {"_id": {"$in": sorted(run_ids)}}
+        found = [document for name in QUEUES for document in await self.db[name].find(query).to_list()]
+        return {document["_id"]: decode(document) for document in found}
 
     @answers()
     async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:

@@ -95,6 +95,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
     "dead_letters": (
         _index("by_run", ("runId", _UP), ("_id", _DOWN)),
         _index("by_time", ("at", _DOWN), ("code", _UP)),
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
     ),
     "hypotheses": (_index("by_time", ("createdAt", _DOWN)),),
     "schedules": (

@@ -149,6 +149,12 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
     forged = run_token(run_id, 1, letters(SystemIds().token()))
     assert said(keyed, forged, run_id) == (401, ["bad_key"])
 
+    long = make_line(RunLog(message="x" * 2000), sequence=1, run_id=run_id, attempt=1)
+    keyed.client.post("/api/ingest/events", content=long, headers={**NDJSON, **bearer(thief)})
+    kept = list(database.dead_letters.find({"runId": run_id}))
+    assert max(len(each["line"]) for each in kept) == 513
+    assert all(29 < (each["expiresAt"] - each["at"]).days < 31 for each in kept)
+
     for path in (f"/api/runs/{run_id}", "/api/runs", "/api/keys", "/api/audit", "/metrics", "/api/pods"):
         for key in (thief, mine["runToken"]):
             assert keyed.client.get(path, headers=bearer(key)).status_code == 403, path
