@@ -31,6 +31,7 @@ from events.catalog import Fact
 from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.envelope import wire
+from events.ingest_client import bearer
 from events.key_text import letters
 from events.matching import WaitingClass
 from events.settlement import End
@@ -244,9 +245,7 @@ def is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
 @contextmanager
 def fleet_on(database_url: str, s3: S3Server, home: Path, api_key: str | None = None) -> Iterator[Fleet]:
     """Start a fleet, keyless on loopback or with a key, and end it with all of its workers."""
-    settings, headers = {}, {}
-    if api_key:
-        settings, headers = {"PODFLEET_API_KEY": api_key}, {"Authorization": f"Bearer {api_key}"}
+    settings, headers = ({"PODFLEET_API_KEY": api_key}, bearer(api_key)) if api_key else ({}, {})
     process, url = start_control_plane(home, database_url, s3, **settings)
     with httpx.Client(base_url=url, trust_env=False, timeout=30.0, headers=headers) as client:
         started = Fleet(url, database_url, home, client)

@@ -16,7 +16,7 @@ from events.clock import SystemIds
 from events.ingest_client import bearer
 from events.key_text import letters, run_token
 from events.testing import make_line
-from tests.integration.conftest import NDJSON, Fleet, S3Server, start_control_plane
+from tests.integration.conftest import NDJSON, Fleet, S3Server, fleet_on, start_control_plane
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -27,13 +27,8 @@ GONE = {"MONGODB_URL": "", "WORKER_MODE": "experiment"}
 @pytest.fixture
 def keyed(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
     """A fleet that asks everybody for a key."""
-    process, url = start_control_plane(tmp_path, database_url, s3, PODFLEET_API_KEY=ROOT_KEY)
-    with httpx.Client(base_url=url, trust_env=False, timeout=30.0, headers=bearer(ROOT_KEY)) as client:
-        started = Fleet(url, database_url, tmp_path, client)
+    with fleet_on(database_url, s3, tmp_path, ROOT_KEY) as started:
         yield started
-    for each in (*started.workers, process):
-        each.terminate()
-        each.wait(20)
 
 
 def new_key(fleet: Fleet, kind: str = "pod") -> tuple[str, str]:
