@@ -106,7 +106,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         db=db,
         runs=runs,
         blobs=open_blobs(settings.storage),
-        authenticator=authenticator(settings, db, ring, RunTokens(runs, clock), clock, ids),
+        authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
         trail=Trail(db),
         clock=clock,
@@ -132,10 +132,8 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     )
 
 
-def authenticator(
-    settings: Settings, db: Database, ring: KeyRing, run_tokens: RunTokens, clock: Clock, ids: Ids
-) -> Keyed:
-    """Return who tells senders apart: keys, sessions, and without one the trust that the settings give."""
+def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
+    """Return who tells senders apart: keys, run tokens, sessions, else the trust of the settings."""
     if settings.trust == "everybody":
         keyless: Keyless | None = Keyless(anywhere=True)
     else:
@@ -143,7 +141,7 @@ def authenticator(
     return Keyed(
         ring,
         SignIn(Sessions(db), clock, ids),
-        run_tokens,
+        RunTokens(Runs(db), clock),
         Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
         keyless,

@@ -18,9 +18,9 @@ from control_plane.run import AttemptToken
 from control_plane.store.runs import Runs
 from events.claims import token_hash
 from events.clock import Clock
-from events.key_text import RunToken, read_run_token
+from events.key_text import RUN, RunToken, read_run_token
 
-PREFIX: Final = "pf_run_"
+PREFIX: Final = f"pf_{RUN}_"
 
 
 @dataclass(slots=True)
