@@ -128,7 +128,7 @@ class NewHypothesisBody(Body):
     """
 
     title: Annotated[ShortText, Storable]
-    idea: Annotated[Text, Storable] | Json
+    idea: Annotated[Text | dict[str, Any], Storable]
     enable_ideation: bool = False
     reflections: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
     max_num_generations: Annotated[int, Field(ge=1, le=20), WHOLE] = 5

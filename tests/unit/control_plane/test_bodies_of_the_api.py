@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from control_plane.api.models import NewRun
+from control_plane.api.models import NewHypothesisBody, NewRun
 
 
 def read(**fields: Any) -> NewRun:
@@ -53,3 +53,10 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
     for value in (3.5, True, "3", 1e300):
         with pytest.raises(ValidationError):
             read(priority=value)
+
+
+@pytest.mark.parametrize("idea", [{"n": 2**63}, "a\x00"])
+def test_what_is_wrong_with_an_idea_is_said_once_and_by_its_name(idea: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        NewHypothesisBody.model_validate({"title": "t", "idea": idea})
+    assert [each["loc"] for each in caught.value.errors()] == [("idea",)]
