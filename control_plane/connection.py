@@ -2,7 +2,7 @@
 
 A connection costs a stranger nothing. So it has to bring the head of a request within seconds and kilobytes,
 queues few requests behind one another, and reads what it asked for; where there are too many, the one that
-has waited longest for a request makes room.
+has waited longest for a request makes room, else the one that has sent a body for longest.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Connection(HttpToolsProtocol):
     limits: ClassVar[Limits] = Limits()
     # Who has sent no whole head yet, or none since the last answer: the longest first.
     waiting: ClassVar[dict[Connection, None]] = {}
+    # Whose request is not whole yet, in the order in which they began.
+    sending: ClassVar[dict[Connection, None]] = {}
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -58,7 +60,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
-            oldest = next(iter(self.waiting), self)
+            oldest = next(iter(self.waiting), None) or next(iter(self.sending), self)
             oldest.forget()
             oldest.transport.abort()
             if oldest is self:
@@ -92,7 +94,12 @@ class Connection(HttpToolsProtocol):
             raise httptools.HttpParserError("too many requests at once")  # answered by 400, and closed
         self._is_in_head = False
         self.forget()
+        self.sending[self] = None
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.sending.pop(self, None)
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -120,8 +127,9 @@ class Connection(HttpToolsProtocol):
         self._stop_stall()
 
     def forget(self) -> None:
-        """Take the connection off those that wait."""
+        """Take the connection off those that may go."""
         self.waiting.pop(self, None)
+        self.sending.pop(self, None)
         if self._head_ends is not None:
             self._head_ends.cancel()
             self._head_ends = None
@@ -160,4 +168,4 @@ def connection_class() -> type[Connection]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     room = CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft - FILES_KEPT
     limits = Limits(connections=max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, room)))
-    return type("ServedConnection", (Connection,), {"limits": limits, "waiting": {}})
+    return type("ServedConnection", (Connection,), {"limits": limits, "waiting": {}, "sending": {}})

@@ -30,7 +30,7 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 @asynccontextmanager
 async def served(**limits: Any) -> AsyncIterator[tuple[Connect, set[Any], type[Connection]]]:
     """Serve with these limits; give a way to connect, the open connections, and their class."""
-    kind = type("Tried", (connection_class(),), {"limits": Limits(**limits), "waiting": {}})
+    kind = type("Tried", (connection_class(),), {"limits": Limits(**limits), "waiting": {}, "sending": {}})
     config = uvicorn.Config(
         answer, http=kind, ws="none", lifespan="off", log_config=None, timeout_keep_alive=60
     )
@@ -148,3 +148,20 @@ async def test_where_there_are_too_many_the_longest_without_a_request_makes_room
         late, _ = await connect()
         assert await ended(late) == b""
         assert len(connections) == 3
+
+
+async def test_where_all_are_busy_the_longest_with_half_a_body_makes_room() -> None:
+    async with served(connections=3) as (connect, _, kind):
+        whole, slow, slower = await connect(), await connect(), await connect()
+        whole[1].write(b"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+        async with asyncio.timeout(10):
+            for number, each in enumerate((slower, slow), 1):
+                each[1].write(b"POST /wait HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+                while len(kind.sending) < number:
+                    await asyncio.sleep(0.01)
+            while kind.waiting:
+                await asyncio.sleep(0.01)
+        late = await connect()
+        assert await is_answered(*late)
+        assert await ended(slower[0]) == b""
+        assert len(kind.sending) == 1

@@ -19,7 +19,9 @@ from control_plane.audit import Auditor
 from control_plane.cancellation import cancel_decision
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
+from control_plane.claiming import Claimer
 from control_plane.direct import DirectEvents
+from control_plane.doorbell import Doorbell
 from control_plane.embedded.mongod import Mongod
 from control_plane.ingest import Answer, Ingestor, Sender
 from control_plane.projector import Projector
@@ -27,10 +29,12 @@ from control_plane.rescuer import Rescuer
 from control_plane.store import database as store
 from control_plane.store import schema
 from control_plane.store.audit import AuditReads
+from control_plane.store.claims import Claims
 from control_plane.store.documents import Documents
 from control_plane.store.events import Arrival, Events, storable
 from control_plane.store.runs import Runs
 from control_plane.sweeper import Sweeper
+from control_plane.throttle import Throttle, Throttled
 from events import catalog as c
 from events.claims import Claim
 from events.clock import SystemClock, SystemIds
@@ -405,6 +409,21 @@ def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(database_u
         assert (await core.run(run_id))["lastEventSeq"] == 0
         await core.settle(second, End("completed"), 0)
         await core.must_equal_its_log(run_id)
+
+    in_core(database_url, scenario)
+
+
+def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(database_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        claims, new_pods = Claims(core.db), Throttle(core.clock, burst=1, every_s=10.0)
+        claimer = Claimer(claims, Doorbell(), new_pods, core.clock, SystemIds())
+        line = {"id": "p/1", "startedAt": core.clock.now(), "telemetry": {"memoryMib": 1.0}}
+        assert await claimer.report(line, key_id="stolen") == {"drain": False}
+        with pytest.raises(Throttled):
+            await claimer.report({**line, "id": "p/2"}, key_id="stolen")
+        for pod_id, key_id in (("p/1", "stolen"), ("p/3", "honest"), ("p/4", None)):
+            assert await claimer.report({**line, "id": pod_id}, key_id=key_id) == {"drain": False}
+        assert await core.db.pods.count_documents({}) == 3
 
     in_core(database_url, scenario)
 
