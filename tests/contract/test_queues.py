@@ -260,7 +260,7 @@ def test_one_token_gets_one_run_of_the_two_queues(house: House) -> None:
     first = house.claim(mine, mode="hybrid", kinds=kinds)
     assert first is not None
     assert first.collection == "ideation_requests"
-    with pytest.raises(Transient, match="claim_in_flight"):
+    with pytest.raises(Transient, match="an earlier claim with this token"):
         house.claim(mine, mode="hybrid", kinds=kinds)
     assert house.fleet.run(run_id)["status"] == "QUEUED"
     again = house.claim(token(), mode="hybrid", kinds=kinds)
