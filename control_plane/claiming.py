@@ -72,7 +72,7 @@ class Claimer:
         """
         fields = {name: value for name, value in line.items() if name not in ("id", "startedAt")}
         pod_id, started_at = line["id"], line["startedAt"]
-        is_new = key_id is not None and await self.claims.has_reported(pod_id) is None
+        is_new = key_id is not None and await self.claims.reporter_of(pod_id) is None
         if is_new and (wait_s := self.new_pods.wait_s(str(key_id))):
             raise Throttled("too many new pods report with this key", wait_s)
         document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
@@ -82,7 +82,7 @@ class Claimer:
         return orders
 
     async def _require_own(self, pod_id: str, key_id: str | None) -> None:
-        found = await self.claims.has_reported(pod_id)
+        found = await self.claims.reporter_of(pod_id)
         if found is not None and found.get("keyId") != key_id:
             raise _foreign(pod_id)
 

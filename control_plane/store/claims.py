@@ -122,7 +122,7 @@ class Claims:
         raise Transient("contended", f"run {held.run_id} changes too fast to settle")
 
     @answers()
-    async def has_reported(self, pod_id: str) -> Document | None:
+    async def reporter_of(self, pod_id: str) -> Document | None:
         """Return with which key a pod has reported, None where it never did."""
         return await self.db.pods.find_one({"_id": pod_id}, {"keyId": 1})
 

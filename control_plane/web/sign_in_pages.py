@@ -36,8 +36,8 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
             owner = await keyed.owner(key.strip(), address_of(request))
         except Unauthorized as error:
             return shown(request, to, error.message)
-        if owner.attempt is not None:
-            return shown(request, to, "this is the token of a run, which opens no page")
+        if "read" not in owner.scopes:
+            return shown(request, to, "this key is for programs: it opens no page")
         secret = await keyed.sign_in.begin(key.strip(), owner.key_id)
         answer = RedirectResponse(own_path(to), SEE_OTHER)
         answer.set_cookie(

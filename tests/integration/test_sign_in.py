@@ -102,6 +102,9 @@ def test_a_session_does_what_its_key_may_and_only_from_a_form_of_its_own(
         assert (
             client.get("/runs", headers={"accept": "text/html"}).headers["location"] == "/signin?to=%2Fruns"
         )
+    refused = httpx.post(f"{keyed_url}/signin", data={"key": key_of(root, "pod")["key"]})
+    assert (refused.status_code, "opens no page" in refused.text) == (401, True)
+    assert "set-cookie" not in refused.headers
     with signed_in(keyed_url, ROOT_KEY) as client:
         assert client.get("/api/keys").status_code == 200
         assert client.post("/signout").status_code == 303
