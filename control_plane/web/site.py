@@ -17,6 +17,7 @@ from control_plane.auth import ASKER, FORM_FIELD
 from control_plane.decisions import NOTE_CHARS_MAX
 from control_plane.deps import Deps
 from control_plane.explainer import class_reasons, explanation
+from control_plane.keys import Scope
 from control_plane.reading import Json
 from control_plane.web import columns, formatting
 from control_plane.web.charts import line_chart
@@ -60,6 +61,7 @@ class Pages:
             "all_columns": columns.COLUMNS,
             "usual_columns": columns.USUAL,
             "form_token": form_token,
+            "may": may,
             "signed_in": signed_in,
             "between": formatting.between,
             "line_chars_max": formatting.LINE_SHOWN_CHARS,
@@ -97,6 +99,12 @@ def form_token() -> Markup:
     if asker is None or asker.form_token is None:
         return Markup()
     return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, asker.form_token)
+
+
+def may(scope: Scope) -> bool:
+    """Say whether whoever looks at the page may do more than look."""
+    asker = ASKER.get()
+    return asker is None or scope in asker.scopes
 
 
 def signed_in() -> str | None:

@@ -27,7 +27,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/")
     async def home(principal: MayRead) -> HTMLResponse:
-        return await joined.read(("/", principal.form_token), site.home)
+        return await joined.read(("/", principal), site.home)
 
     @routes.get("/runs")
     async def runs(_: MayRead, request: Request, wanted: Annotated[RunsView, Query()]) -> Response:
@@ -37,7 +37,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/runs/{run_id}")
     async def run(run_id: str, principal: MayRead) -> HTMLResponse:
-        return await joined.read((run_id, principal.form_token), partial(site.run, run_id))
+        return await joined.read((run_id, principal), partial(site.run, run_id))
 
     @routes.get("/runs/{run_id}/events")
     async def events(

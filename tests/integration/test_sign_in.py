@@ -85,8 +85,14 @@ def test_a_session_does_what_its_key_may_and_only_from_a_form_of_its_own(
     viewer, operator = key_of(root, "viewer"), key_of(root, "operator")
     cancel = f"/runs/{run_id}/cancel"
     with signed_in(keyed_url, viewer["key"]) as client:
-        answer = client.post(cancel, data={"form_token": form_token(client, f"/runs/{run_id}")})
+        answer = client.post(cancel, data={"form_token": "x"})
         assert (answer.status_code, "scope submit" in answer.text) == (403, True)
+        for page in (f"/runs/{run_id}", "/runs", "/hypotheses", "/schedules", "/reviews", "/pods"):
+            shown = client.get(page).text
+            offered = set(re.findall(r'<form[^>]* method="post"[^>]*action="([^"]+)"', shown))
+            assert offered == {"/signout"}, "a viewer is offered nothing that is refused"
+    with signed_in(keyed_url, operator["key"]) as client:
+        assert "Drain" not in client.get("/pods").text
         foreign = form_token(client, f"/runs/{run_id}")
     with signed_in(keyed_url, operator["key"]) as client:
         token = form_token(client, f"/runs/{run_id}")
