@@ -18,11 +18,12 @@ from fastapi import Request
 from control_plane import run_tokens
 from control_plane.config import LOOPBACK
 from control_plane.key_ring import KeyRing, Unauthorized
-from control_plane.keys import ALL, Scope, digest
+from control_plane.keys import ALL, Scope
 from control_plane.run_tokens import RunTokens
 from control_plane.sign_in import Session, SignIn, is_brought_back
 from control_plane.throttle import Throttle, Throttled
 from events.errors import Rejected, Transient
+from events.key_text import digest
 
 ADMITTED: Final = "admitted"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

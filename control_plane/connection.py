@@ -57,7 +57,7 @@ class Connection(HttpToolsProtocol):
         self._head_ends: asyncio.TimerHandle | None = None
         self._stall_ends: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             oldest = next(iter(self.waiting), None) or next(iter(self.sending), self)

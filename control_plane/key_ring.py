@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane.believed import Believed
-from control_plane.keys import LIFE_MAX, Key, Kind, Scope, digest, granted, id_of
+from control_plane.keys import LIFE_MAX, Key, Kind, Scope, granted, id_of
 from control_plane.store.keys import Keys
 from events.clock import Clock, Ids
 from events.errors import Conflict, NotFound, Rejected
-from events.key_text import letters, written
+from events.key_text import digest, letters, written
 
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
 OVERLAP: Final = timedelta(days=1)

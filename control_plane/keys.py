@@ -6,7 +6,6 @@ secret; the whole is kept as its SHA-256 only: what has 256 random bits needs no
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,11 +55,6 @@ def id_of(text: str) -> str | None:
     if found is None or found[0] not in SCOPES or len(found[1]) != key_text.SECRET_CHARS:
         return None
     return found[1][:ID_CHARS]
-
-
-def digest(text: str) -> str:
-    """Return the form in which a key is stored."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def granted(kind: Kind, wanted: Collection[Scope] | None) -> frozenset[Scope]:

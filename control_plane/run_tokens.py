@@ -13,12 +13,10 @@ from typing import Final
 
 from control_plane.believed import Believed
 from control_plane.key_ring import Unauthorized
-from control_plane.keys import digest
 from control_plane.run import AttemptToken
 from control_plane.store.runs import Runs
-from events.claims import token_hash
 from events.clock import Clock
-from events.key_text import RUN, RunToken, read_run_token
+from events.key_text import RUN, RunToken, digest, read_run_token
 
 PREFIX: Final = f"pf_{RUN}_"
 
@@ -38,7 +36,7 @@ class RunTokens:
         """Return what an open token says. Raises `Unauthorized`, whatever is wrong in the same words."""
         said = read_run_token(text)
         kept = None if said is None else await self._known.get(digest(text), partial(self._find, said))
-        is_right = said is not None and hmac.compare_digest(token_hash(said.token), kept.hash if kept else "")
+        is_right = said is not None and hmac.compare_digest(digest(said.token), kept.hash if kept else "")
         if said is None or kept is None or not is_right or not kept.is_open(self.clock.now()):
             raise Unauthorized("bad_key", "this key is not valid here")
         return said

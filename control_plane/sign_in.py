@@ -14,9 +14,9 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from control_plane.believed import Believed
-from control_plane.keys import digest
 from control_plane.store.sessions import Sessions
 from events.clock import Clock, Ids
+from events.key_text import digest
 
 COOKIE: Final = "__Host-podfleet"  # browsers take it only with Secure, for this host and all of its paths
 SESSION_LIFE: Final = timedelta(days=7)

@@ -7,14 +7,13 @@ them for the others: both build them here.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from events import journal
 from events.journal import Decision, Expression, ServerTime
-from events.key_text import run_token
+from events.key_text import digest, run_token
 from events.lifecycle import HELD, LEASE_TTL_S, Cause, Failures, Standing, Status
 from events.matching import WaitingClass
 from events.pipe import Note
@@ -27,6 +26,7 @@ Document = dict[str, Any]
 CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
 CLASSES_MAX: Final = 200
 SETTLE_TRIES_MAX: Final = 50
+ORDERS: Final = {"status": 1, "paused": 1, "notes": 1}  # the fields that orders are read from
 HEAD: Final = {"classKey": 1, "priority": 1}  # the fields that a class is known from
 _HELD: Final = {"$in": [status.value for status in HELD]}
 
@@ -72,11 +72,6 @@ class Orders:
     notes: tuple[Note, ...] = ()
 
 
-def token_hash(token: str) -> str:
-    """Return the form in which a token is stored."""
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
 def next_class(after: str) -> Document:
     """Return the filter whose first match, by class and `CLAIM_ORDER`, is the head of the next class."""
     return {"status": Status.QUEUED.value, "classKey": {"$gt": after}}
@@ -89,12 +84,12 @@ def waiting_in(wanted: WaitingClass) -> Document:
 
 def claimed_with(token: str) -> Document:
     """Return the filter of the run that is held by a claim with this token."""
-    return {"lease.tokenHash": token_hash(token), "status": _HELD}
+    return {"lease.tokenHash": digest(token), "status": _HELD}
 
 
 def owned(run_id: str, attempt: int, token: str) -> Document:
     """Return the filter of a run whose last claim was this one, held or settled."""
-    return {"_id": run_id, "attempt": attempt, "lease.tokenHash": token_hash(token)}
+    return {"_id": run_id, "attempt": attempt, "lease.tokenHash": digest(token)}
 
 
 def held(run_id: str, attempt: int, token: str) -> Document:
@@ -110,7 +105,7 @@ def taking(token: str, pod: str, ttl_s: float, *, key_id: str | None = None) -> 
 def claim_decision(token: str, pod: str, ttl_s: float, *, key_id: str | None = None) -> Decision:
     """Return the decision by which a pod takes the head of a class."""
     attempt = Expression({"$add": ["$attempt", 1]})
-    hashed, by = token_hash(token), {"$literal": key_id}
+    hashed, by = digest(token), {"$literal": key_id}
     opens = {"attempt": attempt.body, "hash": hashed, "keyId": by, "endsAt": None}
     is_open = {"$or": [{"$eq": ["$$this.endsAt", None]}, {"$gt": ["$$this.endsAt", "$$NOW"]}]}
     still_open = {"$filter": {"input": {"$ifNull": ["$tokens", []]}, "cond": is_open}}
@@ -153,9 +148,6 @@ def extension(ttl_s: float) -> list[Document]:
         "heard": "$revision",
     }
     return [{"$set": {"lease": {"$mergeObjects": ["$lease", renewed]}}}]
-
-
-ORDERS: Final = {"status": 1, "paused": 1, "notes": 1}  # the fields that orders are read from
 
 
 def orders_of(run: Mapping[str, Any]) -> Orders:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 # What a spreadsheet reads as the beginning of a formula; some read the wide forms alike.
-FORMULA: Final = re.compile(r"[=+\-@\t\r＝＋－＠]")  # noqa: RUF001
+FORMULA: Final = re.compile(r"[=+\-@\t\r＝＋－＠]")  # noqa: RUF001 - the wide forms are meant
 STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -7,6 +7,7 @@ and refuses a misspelt one without a look at the store.
 from __future__ import annotations
 
 import base64
+import hashlib
 import string
 import zlib
 from typing import Final, NamedTuple
@@ -24,6 +25,11 @@ class RunToken(NamedTuple):
     run_id: str
     attempt: int
     token: str
+
+
+def digest(text: str) -> str:
+    """Return the form in which a key or a token is stored: 256 random bits need no slow hash."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def letters(token: str) -> str:

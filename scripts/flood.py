@@ -204,7 +204,7 @@ async def unread(attack: Attack) -> None:
     """Ask for much, and read nothing."""
     _, writer = await attack.open()
     try:
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.transport.pause_reading()  # type: ignore[attr-defined] # it reads, too
         writer.write(attack.head("GET", "/static/pages.css") * 500)
         while attack.is_on() and not writer.transport.is_closing():
             await asyncio.sleep(SLOW_BYTE_S)
@@ -371,7 +371,7 @@ def main() -> int:
                 label = f"{name}, {count:,}" if count else name
                 sys.stdout.write(seen.line(label, attack.answers) + "\n")
                 sys.stdout.flush()
-                CLOCK.wait(multiprocessing.Event(), SETTLE_S)  # type: ignore[arg-type]
+                CLOCK.wait(multiprocessing.Event(), SETTLE_S)  # type: ignore[arg-type] # waits alike
     return 0
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Final, cast
 
-from events.claims import Claim, Orders, token_hash
+from events.claims import Claim, Orders
 from events.clock import Ids, instant
 from events.delivery import Pace, Sender, Telemetry
 from events.errors import LeaseLost, Transient
+from events.key_text import digest
 from events.loops import run_every
 from events.matching import Seeker, collections
 from events.settlement import End
@@ -96,7 +97,7 @@ class WitnessedQueue:
         self.ledger.doubts.setdefault(self.disk, set()).discard(claim.token)
 
     def _is_held(self, collection: str, token: str) -> bool:
-        hashed = token_hash(token)
+        hashed = digest(token)
         return any(
             record.document["lease"] is not None
             and record.document["lease"]["tokenHash"] == hashed

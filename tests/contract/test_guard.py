@@ -90,7 +90,7 @@ def ask(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ask:
         }
         model = open_model(environ, clock=SystemClock(), ids=SeededIds())
         assert model is not None
-        model.retrier = Retrier(clock=SystemClock(), ids=SeededIds(), total_max_s=20)  # type: ignore[attr-defined]
+        model.retrier = Retrier(clock=SystemClock(), ids=SeededIds(), total_max_s=20)  # type: ignore[attr-defined] # both have one
         with pytest.raises(ModelError) as caught:
             model.ask(QUESTION)
         assert caught.value.usages == ()

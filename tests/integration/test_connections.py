@@ -118,7 +118,7 @@ async def test_requests_behind_one_another_are_few(caplog: pytest.LogCaptureFixt
 async def test_an_answer_that_nobody_reads_ends_the_connection() -> None:
     async with served(stall_s=0.3) as (connect, connections, _):
         reader, writer = await connect()
-        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        reader._transport.pause_reading()  # type: ignore[attr-defined] # nothing public stops reading
         writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(10):
             while not connections:

@@ -39,9 +39,10 @@ from control_plane.store.runs import Runs
 from control_plane.store.submissions import Submissions
 from control_plane.submission import Submission, Submitter
 from control_plane.sweeper import Sweeper
-from events.claims import Claim, token_hash
+from events.claims import Claim
 from events.clock import SystemIds, instant
 from events.errors import Conflict, LeaseLost
+from events.key_text import digest
 from events.lifecycle import FINAL, TRANSITIONS, Cause, Failures, Status
 from events.settlement import End
 from events.testing import EPOCH, ManualClock, SeededIds
@@ -229,7 +230,7 @@ class Fleet(RuleBasedStateMachine):
                 self.queue.settle(worker.claim, ENDS[end], 0, jitter=0.0)
         except LeaseLost:
             owner = (before["attempt"], (before["lease"] or {}).get("tokenHash"))
-            assert owner != (worker.claim.attempt, token_hash(worker.claim.token))
+            assert owner != (worker.claim.attempt, digest(worker.claim.token))
             assert self._run(worker.claim.run_id) == before, "a worker without its lease changed the run"
         else:
             assert before["attempt"] == worker.claim.attempt

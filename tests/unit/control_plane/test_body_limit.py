@@ -35,7 +35,7 @@ async def asked(
         return {"type": "http.request", "body": body, "more_body": bool(pieces) or not is_whole}
 
     scope = {"type": "http", "read": asyncio.Event(), "go_on": go_on}
-    await limit(scope, receive, hold)  # type: ignore[arg-type]
+    await limit(scope, receive, hold)  # type: ignore[arg-type] # a part of ASGI
 
 
 async def test_a_body_has_its_size_and_its_time() -> None:
