@@ -1,0 +1,148 @@
+"""The claim path: how many runs claimers take from a deep queue, beside a bare loop on bare documents."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+from typing import Any, Final
+
+from pymongo import MongoClient, WriteConcern
+from pymongo.collection import Collection
+
+from events.abilities import Abilities
+from events.clock import SystemClock
+from events.key_text import letters
+from events.matching import Seeker
+from pod_worker.mongo_queue import MongoQueue, connect
+from scripts.bench import backlog
+from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
+from scripts.bench.house import mongod
+
+Document = dict[str, Any]
+Take = Callable[[], object]
+Claimer = Callable[[str, int], Take]  # of an address and a number
+
+CLAIMERS: Final = (1, 8, 32)
+DEPTHS: Final = (100_000, 1_000_000)
+SECONDS: Final = 3.0
+CLOCK: Final = SystemClock()
+SEEKER: Final = Seeker("bench", "experiment", Abilities(frozenset({backlog.KIND}), 0.0, None))
+BESIDE: Final = Goal(0.9, "random slots")
+METRICS: Final = (
+    Metric("claims", "/s", goal=BESIDE),
+    Metric("median", "ms", more_is_better=False),
+    Metric("p99", "ms", more_is_better=False),
+)
+
+
+def run(setting: Setting) -> Iterator[Row]:
+    """Claim from queues of two depths with few and many claimers, then drain one."""
+    seconds = 0.3 if setting.small else SECONDS
+    for depth in (4_000, 8_000) if setting.small else DEPTHS:
+        with mongod(setting.scratch / str(depth)) as server:
+            url = server.url()
+            asyncio.run(backlog.prepare(url))
+            backlog.fill(url, depth)
+            backlog.fill_bare(url, depth)
+            for claimers in CLAIMERS:
+                ways = {
+                    name: partial(_measured, url, claimer, claimers, seconds)
+                    for name, claimer in CLAIMING.items()
+                }
+                yield from contest(f"{claimers} claimers, {depth:,} queued", METRICS, ways, setting)
+
+
+def ours(url: str, number: int) -> Take:
+    """Claim as a worker does."""
+    queue = MongoQueue(connect(url))
+    tokens = backlog.IDS
+    return lambda: queue.claim(SEEKER, token=letters(tokens.token()))
+
+
+def strict(url: str, number: int) -> Take:
+    """Claim the oldest."""
+    runs = _bare(url, "strict")
+    return lambda: runs.find_one_and_update(
+        {"status": "QUEUED"}, _taken(number), sort=[("priority", -1), ("queuedAt", 1)]
+    )
+
+
+def slots(url: str, number: int) -> Take:
+    """Claim the oldest of a random slot, or of the next one that has any."""
+    runs = _bare(url, "slots")
+    draw = random.Random(number)
+
+    def take() -> Document | None:
+        first = draw.randrange(backlog.SLOTS)
+        for step in range(backlog.SLOTS):
+            found: Document | None = runs.find_one_and_update(
+                {"status": "QUEUED", "slot": (first + step) % backlog.SLOTS},
+                _taken(number),
+                sort=[("priority", -1), ("queuedAt", 1)],
+            )
+            if found is not None:
+                return found
+        return None
+
+    return take
+
+
+CLAIMING: Final[dict[str, Claimer]] = {OURS: ours, "strict order": strict, "random slots": slots}
+
+
+def _bare(url: str, name: str) -> Collection[Document]:
+    client: MongoClient[Document] = MongoClient(url, maxPoolSize=1)
+    return client.get_default_database().get_collection(name, write_concern=WriteConcern("majority", j=True))
+
+
+def _taken(number: int) -> Document:
+    now_s = CLOCK.monotonic_s()
+    changes = {"status": "CLAIMED", "worker": number, "claimedAt": now_s, "leaseUntil": now_s + 60}
+    return {"$set": changes, "$inc": {"attempt": 1}}
+
+
+def _measured(url: str, claimer: Claimer, claimers: int, seconds: float) -> Figures:
+    """Let so many processes claim for so long."""
+    spawn = multiprocessing.get_context("spawn")
+    barrier = spawn.Barrier(claimers)
+    told: list[Connection] = []
+    processes = []
+    for number in range(claimers):
+        here, there = spawn.Pipe(duplex=False)
+        process = spawn.Process(target=_claim, args=(url, claimer, number, barrier, seconds, there))
+        process.start()
+        there.close()
+        told.append(here)
+        processes.append(process)
+    taken_s: list[float] = []
+    for each in told:
+        taken_s += each.recv()
+    for process in processes:
+        process.join()
+    return {
+        "claims": len(taken_s) / seconds,
+        "median": 1000 * percentile(taken_s, 0.5),
+        "p99": 1000 * percentile(taken_s, 0.99),
+    }
+
+
+def _claim(
+    url: str, claimer: Claimer, number: int, barrier: Barrier, seconds: float, there: Connection
+) -> None:
+    take = claimer(url, number)
+    take()  # connects
+    barrier.wait()
+    taken_s: list[float] = []
+    until_s = CLOCK.monotonic_s() + seconds
+    while (begun_s := CLOCK.monotonic_s()) < until_s and take() is not None:
+        taken_s.append(CLOCK.monotonic_s() - begun_s)
+    there.send(taken_s)
+    there.close()
+
+
+BENCH: Final = Bench("claims", "claims from deep queues, beside bare PyMongo", run)

@@ -1,0 +1,87 @@
+"""What a run of the benches came to: on the terminal, and in the blocks of docs/performance.md.
+
+The page's prose is written by hand; the block of a bench, from its `<!-- bench: NAME -->` to the next
+`<!-- end -->`, is written by the program and by nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from scripts.bench.contest import OURS, Row
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What one bench came to, and on which machine."""
+
+    bench: str
+    machine: dict[str, str]
+    rows: list[Row]
+
+
+def table(report: Report, before: Report | None = None) -> str:
+    """Return the figures as a table; with what they were `before`, where that is known."""
+    known = {} if before is None else {(row.contest, row.metric.name): row for row in before.rows}
+    head = ["what", "podfleet", "spread", "beside", "ratio", "goal", "met"]
+    if before is not None:
+        head.append("before")
+    lines = [head, ["---"] * len(head)]
+    for row in report.rows:
+        cells = list(_cells(row))
+        if before is not None:
+            old = known.get((row.contest, row.metric.name))
+            cells.append("" if old is None or OURS not in old.rounds else _number(old.median(OURS)))
+        lines.append(cells)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def into(page: str, report: Report) -> str:
+    """Return the page with the block of this bench written anew."""
+    begin, end = f"<!-- bench: {report.bench} -->", "<!-- end -->"
+    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
+    rounds = max(len(each) for row in report.rows for each in row.rounds.values())
+    note = f"Medians of {rounds} rounds; {machine}. Again: `python -m scripts.bench {report.bench}`."
+    block = f"{begin}\n{table(report)}\n\n{note}\n{end}"
+    before, found, rest = page.partition(begin)
+    if not found:
+        return f"{page.rstrip()}\n\n## {report.bench}\n\n{block}\n"
+    return before + block + rest.partition(end)[2]
+
+
+def _cells(row: Row) -> Iterator[str]:
+    metric = row.metric
+    others = [way for way in row.rounds if way != OURS]
+    yield f"{row.contest}: {metric.name}"
+    yield f"{_number(row.median(OURS))} {metric.unit}" if OURS in row.rounds else ""
+    yield _spread(row.rounds.get(OURS, ()))
+    yield ", ".join(f"{way} {_number(row.median(way))}" for way in others)
+    yield ", ".join(f"{row.ratio(way):.2f}" for way in others) if OURS in row.rounds else ""
+    yield _goal(row)
+    yield _met(row.is_met())
+
+
+def _goal(row: Row) -> str:
+    goal = row.metric.goal
+    if goal is None:
+        return ""
+    sign = "≥" if row.metric.more_is_better else "≤"
+    return (
+        f"{sign} {goal.limit:g} {row.metric.unit}"
+        if goal.beside is None
+        else f"{sign} {goal.limit:g} × {goal.beside}"
+    )
+
+
+def _met(is_met: bool | None) -> str:
+    names: Mapping[bool | None, str] = {None: "", True: "yes", False: "**no**"}
+    return names[is_met]
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{_number(min(values))} – {_number(max(values))}" if len(values) > 1 else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
