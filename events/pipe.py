@@ -14,10 +14,14 @@ LINE_MAX_BYTES: Final = 200 * 1024
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field="frame", tag="ready"):
-    """Child: everything heavy is imported; `kinds` can start at once. `device` is for people."""
+    """Child: what `kinds` need is imported; `device` is for people.
+
+    While it `is_loading`, more kinds may follow, each time in a whole new frame; an order waits for them.
+    """
 
     kinds: list[str]
     device: str | None = None
+    is_loading: bool = False
 
 
 class Said(msgspec.Struct, frozen=True, tag_field="frame", tag="said"):

@@ -174,7 +174,7 @@ class Child:
         self._listener: Listener | None = None
         self._listener_error: Exception | None = None
         self._final: str | None = None
-        self._ready_or_over = threading.Event()
+        self._news = threading.Event()
         self._over = threading.Event()
         self._undertaker = threading.Thread(target=self._bury, name=f"child-{self.pid}-end", daemon=True)
         self._undertaker.start()
@@ -216,11 +216,16 @@ class Child:
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         """Wait until the child can serve; one that is not ready in time is left as it is.
 
-        After a `NeverStarted` without an end this may be called again.
+        After a `NeverStarted` without an end this may be called again; after a `Ready` that is still
+        loading, to wait for what comes next.
         """
-        self._clock.wait(self._ready_or_over, limit_s)
-        if self._ready is not None:
-            return self._ready
+        self._clock.wait(self._news, limit_s)
+        self._news.clear()
+        is_over, ready = self._over.is_set(), self._ready
+        if is_over or (ready is not None and not ready.is_loading):
+            self._news.set()  # nothing more will come
+        if ready is not None and not (is_over and ready.is_loading):
+            return ready
         return NeverStarted(waited_s=self._clock.monotonic_s() - self._begun_s, end=self._end)
 
     def start(self, order: Start, listener: Listener) -> None:
@@ -321,14 +326,14 @@ class Child:
         self._hearing.close()
         self._words.put(None)
         self._speaker.join(LEAVE_S)  # longer only where a daemon escaped that has the pipe, and reads nothing
-        self._ready_or_over.set()
         self._over.set()
+        self._news.set()
 
     def _tell(self, frame: FromChild) -> None:
         listener = self._listener
         if isinstance(frame, Ready):
             self._ready = frame
-            self._ready_or_over.set()
+            self._news.set()
         elif listener is None:
             log.warning("child.said", extra={"pid": self.pid, "said": str(frame)})
         elif isinstance(frame, Said) and frame.type in ENDS and self._final is not None:

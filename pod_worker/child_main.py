@@ -65,10 +65,14 @@ def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     _prepare(arguments.die_with)
     interruption = Interruption()
     reporter = PipeReporter(arguments.events_fd, interruption)
-    pipelines = (loader or load_what_works)(arguments.kinds or installed())
+    pipelines: dict[str, Pipeline] = {}
+    kinds = arguments.kinds or installed()
+    for left, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
+        pipelines |= (loader or load_what_works)([kind])
+        if pipelines:  # a kind that is quickly loaded is claimed while a heavy one is still on its way
+            reporter.send(Ready(sorted(pipelines), device_in_words(), is_loading=left > 0))
     if not pipelines:
         return 1  # why is on standard error
-    reporter.send(Ready(kinds=sorted(pipelines), device=device_in_words()))
     parent = os.fdopen(arguments.orders_fd, "rb")
     order = read_order(parent)
     if order is None:

@@ -66,6 +66,7 @@ class Shift:
     runs: int = 0
     idle_since_s: float | None = None
     is_in_doubt: bool = True  # whether a claim may have been made whose answer nobody saw
+    is_wary: bool = False  # whether a pipeline broke its process while it was loaded: no claim before that
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,10 @@ class Worker:
         while not self._is_over():
             with self.spawn() as child:
                 ready = self._wait_ready(child)
-                if ready is None:
-                    continue
-                claim = self._wait_claim(ready)
+                claim = self._wait_claim(child, ready) if ready is not None else None
                 if claim is not None:
                     self._serve(*claim, child)
+                    self.shift.is_wary |= isinstance(child.wait_ready(0), NeverStarted)
         self.roster.standing.state = "stopped"
 
     def heed(self, delivery: Delivery) -> None:
@@ -137,28 +137,27 @@ class Worker:
         waited_s = 0.0
         while not self._is_over():
             match child.wait_ready(READY_TURN_S):
-                case Ready() as ready:
-                    self.roster.standing.kinds = tuple(ready.kinds)
-                    self.roster.standing.device = ready.device
+                case Ready() as ready if not (ready.is_loading and self.shift.is_wary):
                     return ready
-                case NeverStarted(end=None) if waited_s < READY_LIMIT_S:
+                case Ready() | NeverStarted(end=None) if waited_s < READY_LIMIT_S:
                     waited_s += READY_TURN_S
                 case NeverStarted() as failure:
-                    log.error("child.never_started", extra={"why": str(failure)})
-                    self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
+                    self._regret(failure)
                     return None
         return None
 
-    def _wait_claim(self, ready: Ready) -> tuple[Claim, Instant] | None:
+    def _regret(self, failure: NeverStarted) -> None:
+        log.error("child.never_started", extra={"why": str(failure)})
+        self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
+
+    def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
         """Poll until a run is ours; a wake-up would only make it faster."""
         self.roster.standing.state = "idle"
         self.shift.idle_since_s = self.ports.clock.monotonic_s()
-        able = Abilities(frozenset(ready.kinds), self.pod.gpu_gib, self.pod.region)
-        seeker = Seeker(self.pod.id, self.pod.mode, able)
         while not self._is_over():
             asked = instant(self.ports.clock)
             try:
-                claim = self._resolve() or self._try(seeker)
+                claim = self._resolve() or self._try(self._seeker(ready))
                 if claim is not None:
                     return claim, asked
                 # A queue may have waited for a run by itself, and then need not be left alone.
@@ -167,8 +166,23 @@ class Worker:
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
                 pause_s = TROUBLE_POLL_S * (0.5 + self.ports.ids.fraction())
-            self.ports.clock.wait(self.ports.stop, pause_s)
+            if not ready.is_loading:
+                self.ports.clock.wait(self.ports.stop, pause_s)
+                continue
+            match child.wait_ready(min(pause_s, READY_TURN_S)):
+                case Ready() as ready:
+                    pass
+                case NeverStarted() as failure:
+                    self.shift.is_wary = True
+                    self._regret(failure)
+                    return None
         return None
+
+    def _seeker(self, ready: Ready) -> Seeker:
+        self.roster.standing.kinds = tuple(ready.kinds)
+        self.roster.standing.device = ready.device
+        able = Abilities(frozenset(ready.kinds), self.pod.gpu_gib, self.pod.region)
+        return Seeker(self.pod.id, self.pod.mode, able)
 
     def _resolve(self) -> Claim | None:
         """Find the claim whose answer was lost, before another one is made."""

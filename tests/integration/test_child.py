@@ -45,6 +45,24 @@ if __name__ == "__main__":
     child_main.leave(child_main.main(sys.argv[1:], lambda kinds: {{"probe": run}}))
 """
 
+# A child whose second pipeline loads when somebody writes into a pipe.
+LOADING = """
+import os, sys
+from pathlib import Path
+from pod_worker import child_main
+
+def run(context):
+    context.log("ran")
+
+def load(kinds):
+    if kinds == ["probe"]:
+        return {{"probe": run}}
+    Path("{gate}").read_text()
+    return {load}
+
+child_main.leave(child_main.main(sys.argv[1:], load))
+"""
+
 # A process that plays the pod: starts a child, says which processes there are, and waits.
 POD = """
 import sys, threading
@@ -308,6 +326,33 @@ class TestStart:
         assert isinstance(first, NeverStarted)
         assert first.end is None
         assert isinstance(child.wait_ready(LIMIT_S), Ready)
+
+    @pytest.mark.parametrize(("load", "is_whole"), [("{'experiment': run}", True), ("os._exit(3)", False)])
+    def test_a_kind_that_is_loaded_is_told_while_a_heavy_one_is_on_its_way(
+        self, nursery: Nursery, tmp_path: Path, load: str, is_whole: bool
+    ) -> None:
+        script, gate = tmp_path / "slow.py", tmp_path / "gate"
+        os.mkfifo(gate)
+        script.write_text(LOADING.format(gate=str(gate), load=load))
+        options = ChildOptions(
+            environ=ENVIRON, kinds=("probe", "experiment"), command=(sys.executable, str(script))
+        )
+        child = nursery.stack.enter_context(Child.spawn(options, CLOCK))
+        first = child.wait_ready(LIMIT_S)
+        assert isinstance(first, Ready)
+        assert (first.kinds, first.is_loading) == (["probe"], True)
+        nursery.start(child)  # an order waits for the rest
+        gate.write_text("go on")
+        answer = child.wait_ready(LIMIT_S)
+        if is_whole:
+            assert isinstance(answer, Ready)
+            assert (answer.kinds, answer.is_loading) == (["experiment", "probe"], False)
+            assert child.wait_ready(LIMIT_S) == answer
+        else:
+            assert isinstance(answer, NeverStarted)
+            assert answer.end == Exited(3)
+        finished(child)
+        assert nursery.log.messages() == (["ran"] if is_whole else [])
 
     def test_a_child_that_dies_before_it_is_ready_is_known_at_once_with_its_last_words(
         self, nursery: Nursery, tmp_path: Path
