@@ -16,7 +16,7 @@ LINE_MAX_BYTES: Final = 200 * 1024
 class Ready(msgspec.Struct, frozen=True, tag_field="frame", tag="ready"):
     """Child: what `kinds` need is imported; `device` is for people.
 
-    While it `is_loading`, more kinds may follow, each time in a whole new frame; an order waits for them.
+    While it `is_loading`, more kinds may follow, each time in a whole new frame.
     """
 
     kinds: list[str]

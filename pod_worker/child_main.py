@@ -16,9 +16,10 @@ import signal
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, BinaryIO, Final
@@ -46,7 +47,7 @@ from pod_worker.child_notes import ChildNotes
 from pod_worker.child_tools import tools
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
-from stages.registry import installed, load
+from stages.registry import imported, installed, load
 
 # Characters of one field in a frame that would else be too long; JSON may need six bytes for each.
 TEXT_MAX: Final = 10_000
@@ -65,21 +66,44 @@ def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     _prepare(arguments.die_with)
     interruption = Interruption()
     reporter = PipeReporter(arguments.events_fd, interruption)
-    pipelines: dict[str, Pipeline] = {}
-    kinds = arguments.kinds or installed()
-    for left, kind in zip(reversed(range(len(kinds))), kinds, strict=True):
-        pipelines |= (loader or load_what_works)([kind])
-        if pipelines:  # a kind that is quickly loaded is claimed while a heavy one is still on its way
-            reporter.send(Ready(sorted(pipelines), device_in_words(), is_loading=left > 0))
-    if not pipelines:
+    loading = Loading(deque(arguments.kinds or installed()), loader or load_what_works, reporter)
+    if not loading.until_something_works():
         return 1  # why is on standard error
+    threading.Thread(target=loading.finish, name="loading", daemon=True).start()
     parent = os.fdopen(arguments.orders_fd, "rb")
     order = read_order(parent)
     if order is None:
         parent.close()
     else:
-        serve(order, pipelines, reporter, interruption, parent)
+        serve(order, loading.pipelines, reporter, interruption, parent)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Loads one pipeline after the other: what is quickly loaded runs while something heavy is on its way."""
+
+    rest: deque[str]
+    load: Loader
+    reporter: PipeReporter
+    pipelines: dict[str, Pipeline] = field(default_factory=dict)
+
+    def until_something_works(self) -> bool:
+        """Load until there is one kind to run; False where none works."""
+        while self.rest and not self.pipelines:
+            self._step()
+        return bool(self.pipelines)
+
+    def finish(self) -> None:
+        """Load what is left."""
+        while self.rest:
+            self._step()
+
+    def _step(self) -> None:
+        self.pipelines.update(self.load([self.rest.popleft()]))
+        if self.pipelines:
+            kinds = sorted(self.pipelines)
+            self.reporter.send(Ready(kinds, device_in_words(), is_loading=bool(self.rest)))
 
 
 def load_what_works(kinds: Sequence[str]) -> dict[str, Pipeline]:
@@ -356,7 +380,7 @@ def clean(text: str) -> str:
 
 def device_in_words() -> str:
     """Return what the pipelines compute on, for people; asks torch only if a pipeline imported it."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     if torch is not None and torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
         return names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"

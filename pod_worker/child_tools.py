@@ -7,7 +7,6 @@ runs where the model's settings are wrong.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from stages.adapters.sandbox import LocalSandbox
 from stages.literature import Literature, LookUpFailed, Work
 from stages.model import Answer, Model, Question
 from stages.ports import Tools
+from stages.registry import imported
 
 SLOTS_MAX: Final = 8
 
@@ -86,5 +86,5 @@ def data_sets(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 def visible_gpus() -> int:
     """Return how many GPUs a pipeline can use; torch is asked only where a pipeline has imported it."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     return int(torch.cuda.device_count()) if torch is not None and torch.cuda.is_available() else 0

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from stages.pipeline import Pipeline
 
@@ -50,6 +51,11 @@ def load(kinds: Iterable[str]) -> dict[str, Pipeline]:
     be imported.
     """
     return {kind: _load(PIPELINES[kind]) for kind in kinds}
+
+
+def imported(name: str) -> Any:
+    """Return a module that a pipeline has imported, None where none has; one on its way is waited for."""
+    return importlib.import_module(name) if name in sys.modules else None
 
 
 def _load(entry: Entry) -> Pipeline:

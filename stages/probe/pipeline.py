@@ -12,7 +12,6 @@ import hashlib
 import os
 import resource
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from events.clock import Clock
 from events.errors import PipelineError
 from events.runs import ProbeSpec
 from stages.context import Context, Stage
+from stages.registry import imported
 
 STAGE: Final = "probe"
 ARTIFACT: Final = "probe.bin"
@@ -128,7 +128,7 @@ def _exhaust_cuda(clock: Clock) -> None:
 
     torch is taken only if a pipeline beside this one has imported it: a probe needs none.
     """
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     if torch is None or not torch.cuda.is_available():
         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB (simulated: no CUDA device here)")
     total_bytes = torch.cuda.mem_get_info()[1]
