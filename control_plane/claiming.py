@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.auth import Forbidden
 from control_plane.doorbell import Doorbell
+from control_plane.store.changes import Change
 from control_plane.store.claims import Claims
+from control_plane.store.schema import QUEUES
 from control_plane.throttle import Throttle, Throttled
 from events.claims import Claim
 from events.clock import Clock, Ids
-from events.matching import Seeker, candidates, collections
+from events.matching import Named, Seeker, candidates, collections
 
 Json = dict[str, Any]
 
@@ -61,9 +63,35 @@ class Claimer:
                     if claim is not None:
                         return claim
                 left_s = until_s - self.clock.monotonic_s()
-                if bell is None or left_s <= 0 or await is_gone():
+                if bell is None or left_s <= 0:
                     return None
-                await bell.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
+                rung = await bell.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
+                if await is_gone():
+                    self._hand_on(rung)
+                    return None
+
+    async def hear(
+        self,
+        classes: Sequence[str],
+        *,
+        key_id: str | None,
+        wait_s: float,
+        is_gone: Callable[[], Awaitable[bool]],
+    ) -> bool:
+        """Say whether a run of these classes may be waiting, as soon as one does, at most after `wait_s`.
+
+        A ring for a pod that `is_gone` goes to the next one.
+        """
+        sought = Named(frozenset(classes))
+        with self.doorbell.waiting(sought, key_id) as bell:
+            waiting = await self.claims.waiting(QUEUES)
+            if any(each.class_key in sought.classes for each in waiting):
+                return True
+            rung = None if bell is None else await bell.wait(wait_s)
+        if rung is not None and await is_gone():
+            self._hand_on(rung)
+            return False
+        return rung is not None
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
         """Write a pod's line of the roster; return what the fleet wants of it.
@@ -80,6 +108,11 @@ class Claimer:
             raise _foreign(pod_id)
         orders: Json = document["orders"]
         return orders
+
+    def _hand_on(self, rung: Change | None) -> None:
+        """Ring for the next pod, where this one went away."""
+        if rung is not None:
+            self.doorbell.hear(rung)
 
     async def _require_own(self, pod_id: str, key_id: str | None) -> None:
         found = await self.claims.reporter_of(pod_id)

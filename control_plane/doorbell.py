@@ -11,41 +11,46 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from control_plane.store.changes import Change
-from events.matching import Seeker, collections, matches
 
 WAITING_MAX: Final = 2_000  # requests that wait in one process
 WAITING_OF_ONE_MAX: Final = 500  # with one key
+
+
+class Sought(Protocol):
+    """What a pod could take."""
+
+    def serves(self, collection: str, class_key: str | None) -> bool:
+        """Say whether a run of this class is among it; None is one of which no more is known."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
 class Bell:
     """One pod's; `wait` returns at a ring."""
 
-    seeker: Seeker
+    sought: Sought
     _rung: asyncio.Event = field(default_factory=asyncio.Event)
+    _for: Change | None = None
 
     @property
     def is_rung(self) -> bool:
         return self._rung.is_set()
 
-    def ring(self) -> None:
+    def ring(self, change: Change) -> None:
+        self._for = change
         self._rung.set()
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for a ring, at most so long, and let the next one count anew."""
+    async def wait(self, seconds: float) -> Change | None:
+        """Wait for a ring, at most so long, and return what it was for; the next one counts anew."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
         self._rung.clear()
-
-    def is_for(self, collection: str, class_key: str | None) -> bool:
-        """Say whether the pod could serve a run of this class; None is one of which no more is known."""
-        if collection not in collections(self.seeker.mode):
-            return False
-        return class_key is None or matches(class_key, self.seeker.abilities)
+        change, self._for = self._for, None
+        return change
 
 
 @dataclass(slots=True)
@@ -56,7 +61,7 @@ class Doorbell:
     _of: Counter[str | None] = field(default_factory=Counter)
 
     @contextmanager
-    def waiting(self, seeker: Seeker, key_id: str | None = None) -> Iterator[Bell | None]:
+    def waiting(self, sought: Sought, key_id: str | None = None) -> Iterator[Bell | None]:
         """Hold a bell; None where too many wait already, of all or with this key.
 
         Whoever needs no key, on this machine, is bounded with all only.
@@ -65,7 +70,7 @@ class Doorbell:
         if is_greedy or len(self._bells) >= WAITING_MAX:
             yield None
             return
-        bell = Bell(seeker)
+        bell = Bell(sought)
         self._bells[bell] = None
         self._of[key_id] += 1
         try:
@@ -77,11 +82,11 @@ class Doorbell:
                 del self._of[key_id]
 
     def hear(self, change: Change) -> None:
-        """Ring for a run that began to wait."""
+        """Ring for a run that began to wait, or one whose ring nobody heard."""
         if not change.is_queued:
             return
         for bell in self._bells:
-            if not bell.is_rung and bell.is_for(change.collection, change.class_key):
-                bell.ring()
+            if not bell.is_rung and bell.sought.serves(change.collection, change.class_key):
+                bell.ring(change)
                 if change.class_key is not None:
                     return

@@ -38,7 +38,8 @@ from pod_worker.restoring import HttpCheckpoints
 from pod_worker.roster import REPORT_EVERY_S, Roster
 from pod_worker.uploads import Uploader
 from pod_worker.usage import Rate
-from pod_worker.worker import Pod, WarmProcess, Worker
+from pod_worker.wakeups import Polls, Wakeups
+from pod_worker.worker import Pauses, Pod, WarmProcess, Worker
 
 log = logging.getLogger(__name__)
 
@@ -113,9 +114,12 @@ def serve(settings: Settings, world: World) -> None:
         )
         options = ChildOptions(environ=settings.environ, kinds=world.kinds)
         intent = Intent(settings.data / "claim.token")
-        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)))
-
         quiet = threading.Event()
+        pauses = _pauses(store, control_plane, quiet, world)
+        worker = Worker(
+            pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)), pauses
+        )
+
         world.threads("sender", lambda: sender.run(quiet, worker.heed))
         world.threads("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
         try:
@@ -132,6 +136,17 @@ def _store(settings: Settings, control_plane: httpx.Client, world: World) -> Mon
     if settings.mongodb_url is None:
         return HttpQueue(control_plane, world.clock)
     return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
+
+
+def _pauses(
+    store: MongoQueue | HttpQueue, control_plane: httpx.Client, quiet: threading.Event, world: World
+) -> Pauses:
+    """Let the control plane wake a worker that asks MongoDB; it answers the others when a run comes."""
+    if isinstance(store, HttpQueue):
+        return Polls(world.clock)
+    wakeups = Wakeups(control_plane, world.clock)
+    world.threads("wakeups", lambda: wakeups.run(quiet))
+    return wakeups
 
 
 def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World) -> bool:

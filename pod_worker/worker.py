@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -14,7 +15,7 @@ from events.clock import Instant, instant
 from events.delivery import Delivery
 from events.errors import LeaseLost, Transient
 from events.key_text import letters
-from events.matching import Mode, Seeker, collections
+from events.matching import Mode, Seeker, classes, collections
 from events.pipe import Ready
 from events.settlement import End
 from pod_worker.attempt import Attempt, Ports, Process
@@ -44,6 +45,14 @@ class WarmProcess(Process, Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class Pauses(Protocol):
+    """How a worker waits while there is no run for it."""
+
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+        """Wait so long, less where a run of these classes may be waiting or the worker shall stop."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class Worker:
     intent: Intent
     roster: Roster
     spawn: Callable[[], WarmProcess]
+    pauses: Pauses
     heard_from: dict[tuple[str, int], Heartbeat] = field(default_factory=dict)
     shift: Shift = field(default_factory=Shift)
 
@@ -151,13 +161,13 @@ class Worker:
         self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
 
     def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
-        """Poll until a run is ours; a wake-up would only make it faster."""
+        """Look again and again until a run is ours; a wake-up only makes it faster."""
         self.roster.standing.state = "idle"
         self.shift.idle_since_s = self.ports.clock.monotonic_s()
         while not self._is_over():
-            asked = instant(self.ports.clock)
+            asked, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
-                claim = self._resolve() or self._try(self._seeker(ready))
+                claim = self._resolve() or self._try(seeker)
                 if claim is not None:
                     return claim, asked
                 # A queue may have waited for a run by itself, and then need not be left alone.
@@ -166,8 +176,10 @@ class Worker:
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
                 pause_s = TROUBLE_POLL_S * (0.5 + self.ports.ids.fraction())
-            if not ready.is_loading:
                 self.ports.clock.wait(self.ports.stop, pause_s)
+                continue
+            if not ready.is_loading:
+                self.pauses.pause(classes(seeker.abilities), pause_s, self.ports.stop)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:

@@ -6,16 +6,19 @@ A pod shows its key; what it does with a run it claimed also takes that run's to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import Field
 
 from control_plane.api.models import NewClaim, PodLine, Release, Settlement, SoughtClaim
 from control_plane.auth import Principal, is_still_admitted, require, sender_of
+from control_plane.claiming import WAIT_MAX_S
 from control_plane.deps import Deps
 from control_plane.throttle import Throttled
 from events.abilities import Abilities
-from events.claims import Claim, Orders
+from events.claims import CLASSES_MAX, Claim, Orders
 from events.errors import Conflict, Rejected
 from events.key_text import RunToken, read_run_token
 from events.matching import Seeker, collections
@@ -23,8 +26,14 @@ from events.pipe import Note
 from events.settlement import End
 
 Json = dict[str, Any]
+
+CLASS_KEY_MAX: Final = 200
+
 MayClaim = Annotated[Principal, Depends(require("claim"))]
 Token = Annotated[str, Header(alias="Podfleet-Run-Token", max_length=200)]
+ClassKey = Annotated[str, Field(max_length=CLASS_KEY_MAX)]
+Classes = Annotated[list[ClassKey], Query(alias="class", min_length=1, max_length=CLASSES_MAX)]
+WaitS = Annotated[float, Query(ge=0, le=WAIT_MAX_S)]
 
 
 def router(deps: Deps) -> APIRouter:
@@ -38,19 +47,24 @@ def router(deps: Deps) -> APIRouter:
 
     routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)])
 
+    @routes.get("/api/wakeups")
+    async def wakeups(
+        wanted: Classes, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
+    ) -> Json:
+        is_waiting = await claimer.hear(
+            wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
+        )
+        return {"waiting": is_waiting}
+
     @routes.post("/api/claims")
     async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:
-        async def is_gone() -> bool:
-            # whose key was revoked meanwhile gets nothing more
-            return await request.is_disconnected() or not await is_still_admitted(request, "claim")
-
         able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
         taken = await claimer.claim(
             Seeker(body.pod, body.mode, able),
             token=body.token,
             key_id=principal.key_id,
             wait_s=body.wait_s,
-            is_gone=is_gone,
+            is_gone=partial(_is_gone, request),
         )
         return {"claim": None if taken is None else shown(taken)}
 
@@ -80,6 +94,11 @@ def router(deps: Deps) -> APIRouter:
         return await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
 
     return routes
+
+
+async def _is_gone(request: Request) -> bool:
+    """Say whether a pod that waited is away; whose key was revoked meanwhile gets nothing more."""
+    return await request.is_disconnected() or not await is_still_admitted(request, "claim")
 
 
 def held(run_id: str, token: str) -> RunToken:

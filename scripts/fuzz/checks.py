@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import httpx
@@ -15,16 +16,25 @@ from control_plane.claiming import WAIT_MAX_S
 UNREADABLE: Final = frozenset({"bad_json", "not_an_object", "bad_attribute"})
 RULE: Final = "Value error, "  # begins what a check of ours says, beyond what a schema can
 WAIT_SHARE: Final = 1 / 100
+NUMBER: Final = re.compile(r"\d{1,3}(\.\d*)?")
 
 
 @schemathesis.hook
 def before_call(_: HookContext, case: Case[Any], __: dict[str, Any]) -> None:
-    """Shorten the wait of a claim that may wait for a run: none comes, and nothing else would be tried."""
-    body = case.body
-    if case.operation.path == "/api/claims" and isinstance(body, dict):
-        wait_s = body.get("wait_s")
-        if isinstance(wait_s, int | float) and not isinstance(wait_s, bool) and 0 <= wait_s <= WAIT_MAX_S:
-            body["wait_s"] = wait_s * WAIT_SHARE
+    """Shorten the wait of what may wait for a run: none comes, and nothing else would be tried."""
+    if case.operation.path == "/api/claims" and isinstance(case.body, dict):
+        _shorten(case.body)
+    elif case.operation.path == "/api/wakeups" and isinstance(case.query, dict):
+        case.query.setdefault("wait_s", WAIT_MAX_S)
+        _shorten(case.query)
+
+
+def _shorten(given: dict[str, Any]) -> None:
+    wait_s = given.get("wait_s")
+    if isinstance(wait_s, str) and NUMBER.fullmatch(wait_s):  # as a query has it
+        wait_s = float(wait_s)
+    if isinstance(wait_s, int | float) and not isinstance(wait_s, bool) and 0 <= wait_s <= WAIT_MAX_S:
+        given["wait_s"] = wait_s * WAIT_SHARE
 
 
 @schemathesis.check

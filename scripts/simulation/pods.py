@@ -24,6 +24,7 @@ from pod_worker.lease import judge
 from pod_worker.mongo_queue import MongoQueue
 from pod_worker.program import FLUSH_S, LEAVE_S
 from pod_worker.roster import REPORT_EVERY_S, Roster
+from pod_worker.wakeups import Polls
 from pod_worker.worker import Pod as Identity
 from pod_worker.worker import Worker
 from scripts.simulation.child import SimulatedChild
@@ -202,7 +203,7 @@ class Pod:
             stop=stop,
         )
         intent = self.product.intent(folder / "claim.token")
-        worker = Worker(identity, queue, ports, intent, roster, self._spawn)
+        worker = Worker(identity, queue, ports, intent, roster, self._spawn, Polls(clock))
         self.now = Incarnation(outbox, worker, clock, stop)
         quiet = Event()
         self._start("worker", lambda: self._work(worker, sender, roster, quiet))

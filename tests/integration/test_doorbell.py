@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from control_plane import claiming
 from control_plane.doorbell import Bell
+from control_plane.store.changes import Change
 from events.abilities import Abilities
 from events.claims import Claim
-from events.clock import SystemIds
+from events.clock import SystemClock, SystemIds
 from events.key_text import RunToken, letters
 from events.matching import Seeker
 from events.settlement import End
+from pod_worker.wakeups import Wakeups
+from tests.integration.conftest import Fleet
 from tests.integration.test_sweeper import control_plane, submit
 
 POD = Seeker("pod-1/abc", "experiment", Abilities(frozenset({"probe"}), 0.0, None))
@@ -24,6 +29,10 @@ async def is_there() -> bool:
     return False
 
 
+async def is_gone() -> bool:
+    return True
+
+
 async def test_a_pod_that_waits_is_rung_up_for_a_new_run_and_for_one_that_comes_back(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -31,9 +40,9 @@ async def test_a_pod_that_waits_is_rung_up_for_a_new_run_and_for_one_that_comes_
     waits = asyncio.Event()
     usual = Bell.wait
 
-    async def wait(bell: Bell, seconds: float) -> None:
+    async def wait(bell: Bell, seconds: float) -> Change | None:
         waits.set()
-        await usual(bell, seconds)
+        return await usual(bell, seconds)
 
     monkeypatch.setattr(Bell, "wait", wait)
     async with control_plane(database_url) as deps, asyncio.TaskGroup() as tasks:
@@ -59,3 +68,50 @@ async def test_a_pod_that_waits_is_rung_up_for_a_new_run_and_for_one_that_comes_
         assert again is not None
         assert (again.run_id, again.attempt) == (run_id, 2)
         watching.cancel()
+
+
+async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_goes_to_the_next(
+    database_url: str,
+) -> None:
+    async with control_plane(database_url) as deps, asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(deps.watcher.run_once())
+
+        def hearing(gone: Callable[[], Awaitable[bool]], *classes: str) -> asyncio.Task[bool]:
+            heard = deps.claimer.hear(classes, key_id=None, wait_s=WAIT_S, is_gone=gone)
+            return tasks.create_task(heard)
+
+        left = hearing(is_gone, "probe/cpu/any")
+        next_one = hearing(is_there, "probe/8/any", "probe/cpu/any")
+        other = hearing(is_there, "experiment/cpu/any")
+        while len(deps.claimer.doorbell._bells) < 3:
+            await asyncio.sleep(0.01)
+        await submit(deps)
+        assert not await asyncio.wait_for(left, 20)
+        assert await asyncio.wait_for(next_one, 20)
+        assert not other.done()
+        other.cancel()
+        late = hearing(is_there, "probe/cpu/any")  # whoever comes later is told of what waits already
+        assert await asyncio.wait_for(late, 20)
+        watching.cancel()
+
+
+def test_a_worker_that_pauses_goes_on_as_soon_as_a_run_waits(fleet: Fleet) -> None:
+    clock, stop, quiet = SystemClock(), threading.Event(), threading.Event()
+    wakeups = Wakeups(fleet.client, clock)
+    thread = threading.Thread(target=wakeups.run, args=(quiet,))
+    thread.start()
+    submission = threading.Timer(0.5, fleet.submit)
+    submission.start()
+    begun_s = clock.monotonic_s()
+    wakeups.pause(["probe/cpu/any"], WAIT_S, stop)
+    assert clock.monotonic_s() - begun_s < WAIT_S
+    submission.join()
+    wakeups.pause(["experiment/cpu/any"], 0.3, stop)  # nothing waits of that
+    stop.set()
+    begun_s = clock.monotonic_s()
+    wakeups.pause(["experiment/cpu/any"], WAIT_S, stop)
+    assert clock.monotonic_s() - begun_s < WAIT_S
+    quiet.set()
+    fleet.submit("experiment", spec={"idea": "so that the answer comes, and with it the end of the thread"})
+    thread.join(30)
+    assert not thread.is_alive()

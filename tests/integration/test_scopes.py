@@ -122,6 +122,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/claims/{run_id}/renew",
         "POST /api/claims/{run_id}/settle",
         "POST /api/pods",
+        "GET /api/wakeups",
     ),
 }
 

@@ -9,7 +9,7 @@ from control_plane import doorbell
 from control_plane.doorbell import Bell, Doorbell
 from control_plane.store.changes import Change
 from events.abilities import Abilities
-from events.matching import Mode, Seeker
+from events.matching import Mode, Named, Seeker
 
 
 def pod(name: str, *kinds: str, mode: Mode = "experiment", region: str | None = None) -> Seeker:
@@ -21,7 +21,7 @@ def queued(class_key: str | None = "probe/cpu/any", collection: str = "runs") ->
 
 
 def rung(bells: list[Bell | None]) -> list[str]:
-    return [bell.seeker.pod for bell in bells if bell is not None and bell.is_rung]
+    return [bell.sought.pod for bell in bells if bell is not None and bell.is_rung]  # type: ignore[attr-defined]
 
 
 def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first() -> None:
@@ -62,6 +62,16 @@ def test_beyond_its_places_nobody_waits() -> None:
         assert bell is None
 
 
+def test_a_pod_that_names_its_classes_is_rung_for_those() -> None:
+    door = Doorbell()
+    with door.waiting(Named(frozenset({"probe/8/any"}))) as bell:
+        assert bell is not None
+        door.hear(queued())
+        assert not bell.is_rung
+        door.hear(queued("probe/8/any"))
+        assert bell.is_rung
+
+
 async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
     door = Doorbell()
     with door.waiting(pod("a")) as bell:
@@ -69,9 +79,8 @@ async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
         waiting = asyncio.create_task(bell.wait(60.0))
         await asyncio.sleep(0)
         door.hear(queued())
-        await asyncio.wait_for(waiting, 5.0)
-        await bell.wait(0.01)
-        assert not bell.is_rung
+        assert await asyncio.wait_for(waiting, 5.0) == queued()
+        assert await bell.wait(0.01) is None
 
 
 def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_back() -> None:

@@ -1,0 +1,80 @@
+"""What cuts an idle worker's pause short: the control plane tells that there may be a run.
+
+Law: a wake-up is a hint. A pod that hears none looks again all the same, and one that hears one in vain has
+looked once too often.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import httpx
+import msgspec
+
+from events.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ASK_S: Final = 20.0  # for one answer; the control plane gives it at once when a run comes
+ANSWER_S: Final = 5.0
+LOOK_S: Final = 0.2  # within this an idle worker notices that it shall stop
+RETRY_S: Final = 5.0
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    waiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """No wake-ups: the queue itself waits for a run, or nobody tells."""
+
+    clock: Clock
+
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+        """Wait, until told to stop."""
+        self.clock.wait(stop, seconds)
+
+
+@dataclass(slots=True)
+class Wakeups:
+    """Asks the control plane in a thread of its own, and only while its worker is idle."""
+
+    control_plane: httpx.Client
+    clock: Clock
+    _classes: Sequence[str] = ()
+    _idle: threading.Event = field(default_factory=threading.Event)
+    _rung: threading.Event = field(default_factory=threading.Event)
+
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+        """Wait until a run of these classes may be waiting, at most so long, or until told to stop."""
+        self._classes = classes
+        self._idle.set()
+        until_s = self.clock.monotonic_s() + seconds
+        while not stop.is_set() and (left_s := until_s - self.clock.monotonic_s()) > 0:
+            if self.clock.wait(self._rung, min(left_s, LOOK_S)):
+                break
+        self._rung.clear()
+
+    def run(self, quiet: threading.Event) -> None:
+        """Ask on behalf of a worker that pauses, until `quiet`."""
+        while not quiet.is_set():
+            if self.clock.wait(self._idle, LOOK_S):
+                self._idle.clear()
+                self._ask(quiet)
+
+    def _ask(self, quiet: threading.Event) -> None:
+        wanted = {"class": list(self._classes), "wait_s": ASK_S}
+        try:
+            answer = self.control_plane.get("/api/wakeups", params=wanted, timeout=ASK_S + ANSWER_S)
+            is_waiting = msgspec.json.decode(answer.raise_for_status().content, type=_Answer).waiting
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            log.info("wakeups.missing", extra={"why": f"{type(error).__name__}: {error}"})
+            self.clock.wait(quiet, RETRY_S)
+            return
+        if is_waiting:
+            self._rung.set()
