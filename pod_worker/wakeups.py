@@ -68,7 +68,7 @@ class Wakeups:
                 self._ask(quiet)
 
     def _ask(self, quiet: threading.Event) -> None:
-        wanted = {"class": list(self._classes), "wait_s": ASK_S}
+        wanted: dict[str, list[str] | float] = {"class": list(self._classes), "wait_s": ASK_S}
         try:
             answer = self.control_plane.get("/api/wakeups", params=wanted, timeout=ASK_S + ANSWER_S)
             is_waiting = msgspec.json.decode(answer.raise_for_status().content, type=_Answer).waiting
