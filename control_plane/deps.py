@@ -44,6 +44,7 @@ from control_plane.store.runs import Runs
 from control_plane.store.schedules import Schedules
 from control_plane.store.sessions import Sessions
 from control_plane.store.submissions import Submissions
+from control_plane.store.tallies import Tallies
 from control_plane.store.trail import Trail
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
@@ -111,7 +112,9 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         trail=Trail(db),
         clock=clock,
         ids=ids,
-        reading=Reading(RunReads(db), Hypotheses(db), Pods(db), schedules, Keys(db), Trail(db), clock),
+        reading=Reading(
+            RunReads(db), Tallies(db), Hypotheses(db), Pods(db), schedules, Keys(db), Trail(db), clock
+        ),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

@@ -27,7 +27,9 @@ ANSWERS: Final = Counter(
     "podfleet_http_answers", "HTTP answers of this process, by class of status", ["status"], registry=REGISTRY
 )
 _RUNS: Final = _gauge("runs", "Runs by status, counted up to 10000 each", "status")
-_DEPTH: Final = _gauge("queue_depth", "Waiting runs by class, counted up to 10000 each", "class_key")
+_DEPTH: Final = _gauge(
+    "queue_depth", "Waiting runs by class; up to 10000 in all, of which each class has a share", "class_key"
+)
 _WAIT: Final = _gauge("queue_oldest_wait_seconds", "Oldest wait by class", "class_key")
 _PODS: Final = _gauge("pods", "Pods by state", "state")
 _INGEST: Final = _gauge(

@@ -1,11 +1,12 @@
 """The fleet's numbers of today and of the days before, in words that pages and scrapes share.
 
-A day is one of UTC, and by the store's arrival, so a day that is over never changes: each replica
+A day is one of UTC, and by the store's arrival, so what is some minutes old never changes: each replica
 sums it up once.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ DAYS_SHOWN: Final = 14
 DAYS_KEPT: Final = 40
 # Events are stamped before they are stored: what came in at midnight may be there a little later.
 SETTLED_AFTER: Final = timedelta(minutes=5)
+STEP_MIN: Final = timedelta(minutes=1)  # what is settled is kept in steps, not at every look
 GOOD: Final = FINAL - {Status.FAILED, Status.CANCELED}
 
 
@@ -47,19 +49,17 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Sums days up; the days that are over are remembered."""
+    """Sums days up; what of them is settled is remembered."""
 
     reads: NumberReads
     clock: Clock
-    _over: dict[datetime, Day] = field(default_factory=dict)
+    _settled: dict[datetime, tuple[datetime, Day]] = field(default_factory=dict)  # up to when, by their start
 
     async def now(self) -> Numbers:
         """Return the numbers of this moment."""
-        return Numbers(
-            today=await self.today(),
-            letters=await self.reads.letters(midnight(self.clock.now())),
-            lags=lags(await self.reads.open_logs()),
-        )
+        letters = self.reads.letters(midnight(self.clock.now()))
+        today, refused, looks = await asyncio.gather(self.today(), letters, self.reads.open_logs())
+        return Numbers(today, refused, lags(looks))
 
     async def today(self) -> Day:
         """Return what this day has brought so far."""
@@ -72,25 +72,28 @@ class Accounts:
 
     async def day(self, start: datetime) -> Day:
         """Return what was spent and ended on the day that begins then."""
-        if (known := self._over.get(start)) is not None:
-            return known
         end = start + timedelta(days=1)
-        is_over = self.clock.now() > end + SETTLED_AFTER
-        spent, ended = await self.reads.spent(start, end), await self.reads.ended(start, end)
-        day = Day(
-            start=start,
-            gpu_hours=spent.gpu_s / 3600,
-            cost_usd=spent.cost_usd,
-            finished=sum(count for status, count in ended.items() if status in GOOD),
-            failed=ended.get(Status.FAILED, 0),
-            canceled=ended.get(Status.CANCELED, 0),
-            is_partial=spent.is_partial,
+        until, day = self._settled.get(start, (start, Day(start, 0.0, 0.0, 0, 0, 0)))
+        settled = min(end, self.clock.now() - SETTLED_AFTER)
+        if settled - until >= STEP_MIN or until < settled == end:
+            day, until = await self._with(day, until, settled), settled
+            self._settled[start] = (until, day)
+            for old in sorted(self._settled)[:-DAYS_KEPT]:
+                del self._settled[old]
+        return day if until == end else await self._with(day, until, end)
+
+    async def _with(self, day: Day, since: datetime, until: datetime) -> Day:
+        """Return the day with what a further stretch of it has brought."""
+        spent, ended = await self.reads.spent(since, until), await self.reads.ended(since, until)
+        return Day(
+            start=day.start,
+            gpu_hours=day.gpu_hours + spent.gpu_s / 3600,
+            cost_usd=day.cost_usd + spent.cost_usd,
+            finished=day.finished + sum(count for status, count in ended.items() if status in GOOD),
+            failed=day.failed + ended.get(Status.FAILED, 0),
+            canceled=day.canceled + ended.get(Status.CANCELED, 0),
+            is_partial=day.is_partial or spent.is_partial,
         )
-        if is_over:
-            self._over[start] = day
-            for old in sorted(self._over)[:-DAYS_KEPT]:
-                del self._over[old]
-        return day
 
 
 def midnight(now: datetime) -> datetime:

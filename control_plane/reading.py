@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
-from control_plane.store.reads import COUNT_MAX, METRICS_MAX, USAGE_EVENTS_MAX, RunReads
+from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, RunReads
 from control_plane.store.schedules import Schedules
+from control_plane.store.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.trail import Trail
 from events.checkpoints import PREFIX
 from events.clock import Clock
@@ -84,6 +86,7 @@ class Reading:
     """Every read has a bound; lists are pages."""
 
     run_reads: RunReads
+    tallies: Tallies
     hypothesis_reads: Hypotheses
     pod_reads: Pods
     schedule_reads: Schedules
@@ -93,31 +96,18 @@ class Reading:
 
     async def overview(self) -> Json:
         """Return what the fleet does now; counts stop at `countMax`."""
-        statuses = {status.value: await self.run_reads.count(status) for status in Status}
-        failures = await self.run_reads.newest(Status.FAILED, FAILURES_SHOWN)
+        tally, failures, pods = await asyncio.gather(
+            self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
+        )
         fields = ("_id", "kind", "title", "error", "finishedAt", "attempt", "hypothesisId")
         return {
-            "statuses": statuses,
-            "queue": await self.queue(),
-            "pods": await self._pod_counts(),
+            "statuses": {status.value: count for status, count in tally.statuses.items()},
+            "queue": [_waiting(each, self.clock.now()) for each in tally.waiting],
+            "pods": pods,
             "recentFailures": [shown({name: run.get(name) for name in fields}) for run in failures],
-            "awaitingHuman": statuses[Status.AWAITING_HUMAN],
+            "awaitingHuman": tally.statuses[Status.AWAITING_HUMAN],
             "countMax": COUNT_MAX,
         }
-
-    async def queue(self) -> list[Json]:
-        """Return each class in which something waits: how many, and how long the oldest."""
-        now = self.clock.now()
-        return [
-            {
-                "classKey": each.class_key,
-                "collection": each.collection,
-                "depth": each.depth,
-                "oldestQueuedAt": plain(each.oldest),
-                "oldestWaitS": None if each.oldest is None else _seconds(each.oldest, now),
-            }
-            for each in await self.run_reads.waiting()
-        ]
 
     async def runs(
         self, filters: RunFilters, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
@@ -156,7 +146,7 @@ class Reading:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
         run = await self._run(run_id)
         spec = await self.run_reads.spec(run_id) or {}
-        beside = self.run_reads.beside
+        beside, mine = self.run_reads.beside, [run_id]
         return {
             # a run from before there were pauses and notes lacks both
             **{"paused": False, "notes": []},
@@ -165,13 +155,13 @@ class Reading:
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
-            "attempts": _shown(await beside("attempts", run_id, (("attempt", 1),))),
+            "attempts": _shown(await beside("attempts", mine, (("attempt", 1),))),
             "stages": [
                 {**UNSAID_OF_STAGE, **stage(each, run)}
-                for each in await beside("stages", run_id, (("attempt", 1), ("order", 1)))
+                for each in await beside("stages", mine, (("attempt", 1), ("order", 1)))
             ],
-            "validations": _shown(await beside("validations", run_id, (("_id", 1),))),
-            "artifacts": _shown(await beside("artifacts", run_id, (("attempt", -1), ("name", 1)))),
+            "validations": _shown(await beside("validations", mine, (("_id", 1),))),
+            "artifacts": _shown(await beside("artifacts", mine, (("attempt", -1), ("name", 1)))),
             "nodes": _without_texts(await self._nodes(run_id)),
             "usage": usage(await self.run_reads.usage([run_id]), USAGE_EVENTS_MAX),
         }
@@ -207,27 +197,28 @@ class Reading:
         ]
         return pace(steps, None if started is None else datetime.fromisoformat(started), self.clock.now())
 
-    async def visible_artifacts(self, run_id: str) -> list[Json]:
-        """Return what of a run a browser shows in place, of each name the latest attempt's."""
-        found = await self.run_reads.artifacts_of_types(run_id, VISIBLE)
-        latest: dict[str, Json] = {}
-        for artifact in found:
+    async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Json]]:
+        """Return for each run what a browser shows in place, of each name the latest attempt's."""
+        latest: dict[str, dict[str, Json]] = {run_id: {} for run_id in run_ids}
+        for artifact in await self.run_reads.artifacts_of_types(run_ids, VISIBLE):
             if not artifact["name"].startswith(PREFIX):
-                latest.setdefault(artifact["name"], shown(artifact))
-        return list(latest.values())
+                latest[artifact["runId"]].setdefault(artifact["name"], shown(artifact))
+        return {run_id: list(named.values()) for run_id, named in latest.items()}
 
     async def reviewed(self, limit: int, after: str | None = None) -> Json:
         """Return a page of the runs that wait for a person, newest first, with what a verdict rests on."""
         page = await self.runs(RunFilters(status=Status.AWAITING_HUMAN), limit, after)
-        order = (("_id", 1),)
+        run_ids = [run["id"] for run in page["items"]]
+        visible = await self.visible_artifacts(run_ids) if run_ids else {}
+        validations = await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else []
         for run in page["items"]:
-            run["validations"] = _shown(await self.run_reads.beside("validations", run["id"], order))
-            run["visible"] = await self.visible_artifacts(run["id"])
+            run["validations"] = [shown(each) for each in validations if each["runId"] == run["id"]]
+            run["visible"] = visible[run["id"]]
         return page
 
     async def waiting_for_people(self) -> int:
         """Return how many runs wait for a person, counted up to `WAITING_SHOWN`."""
-        return await self.run_reads.count(Status.AWAITING_HUMAN, WAITING_SHOWN)
+        return await self.tallies.count(Status.AWAITING_HUMAN, WAITING_SHOWN)
 
     async def events(
         self,
@@ -397,6 +388,18 @@ class Reading:
         if is_silent and pod["state"] != "stopped":
             pod["state"] = "gone"
         return pod
+
+
+def _waiting(found: Waiting, now: datetime) -> Json:
+    """Return a class in which something waits: how many, and how long the oldest."""
+    return {
+        "classKey": found.class_key,
+        "collection": found.collection,
+        "depth": found.depth,
+        "isPartial": found.is_partial,
+        "oldestQueuedAt": plain(found.oldest),
+        "oldestWaitS": None if found.oldest is None else _seconds(found.oldest, now),
+    }
 
 
 def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:

@@ -61,8 +61,8 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics(_: MayRead) -> Response:
-        overview = await deps.reading.overview()
-        return Response(exposition(overview, await deps.accounts.now()), media_type=CONTENT_TYPE_LATEST)
+        overview, numbers = await asyncio.gather(deps.reading.overview(), deps.accounts.now())
+        return Response(exposition(overview, numbers), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 

@@ -85,9 +85,9 @@ class Hypotheses:
         """Return how many ideas the latest attempt that found any left for each request."""
         pipeline: list[Document] = [
             {"$match": {"runId": {"$in": list(request_ids)}}},
-            {"$project": {"runId": 1, "attempt": 1, "count": {"$size": "$ideas"}}},
+            {"$sort": {"runId": 1, "attempt": 1}},
+            {"$project": {"runId": 1, "count": {"$size": "$ideas"}}},
             {"$match": {"count": {"$gt": 0}}},
-            {"$sort": {"attempt": 1}},
         ]
         cursor = await self.db.ideas.aggregate(pipeline)
         return {each["runId"]: each["count"] async for each in cursor}

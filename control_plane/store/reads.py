@@ -15,8 +15,6 @@ from events.catalog import RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.checkpoints import PREFIX
 from events.lifecycle import Status
 
-COUNT_MAX: Final = 10_000
-CLASSES_MAX: Final = 200
 BESIDE_MAX: Final = 1_000
 NODE_EVENTS_MAX: Final = 10_000
 USAGE_EVENTS_MAX: Final = 100_000
@@ -35,16 +33,6 @@ _BY_NAME: Final[Order] = (("attempt", -1), ("name", 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A class of a queue: how many wait (counted up to `COUNT_MAX`), and since when the oldest."""
-
-    collection: str
-    class_key: str
-    depth: int
-    oldest: Any
-
-
-@dataclass(frozen=True, slots=True)
 class RunReads:
     """Bounded reads of runs and of what belongs to them."""
 
@@ -57,7 +45,9 @@ class RunReads:
         filters: list[Document] = [{name: value} for name, value in conditions.items() if name not in _SIEVES]
         if search is not None:
             # a hypothesis has few runs; what a word finds may be every second one
-            filters.insert(1 if "hypothesisId" in conditions else 0, matching(search))
+            first, *others = matching(search)
+            filters.insert(1 if "hypothesisId" in conditions else 0, first)
+            filters += others
         sieves = filters[1:] + [{name: conditions[name]} for name in _SIEVES if name in conditions]
         residual: Document = {"$and": sieves} if sieves else {}
         wanted = Wanted(
@@ -94,11 +84,11 @@ class RunReads:
         async with answers():
             return await self.db.run_specs.find_one({"_id": run_id})
 
-    async def beside(self, collection: str, run_id: str, order: Order) -> list[Document]:
-        """Return the documents of `collection` that belong to a run."""
+    async def beside(self, collection: str, run_ids: Sequence[str], order: Order) -> list[Document]:
+        """Return the documents of `collection` that belong to some runs, each run's in `order`."""
         async with answers():
-            cursor = self.db[collection].find({"runId": run_id}).sort(list(order)).limit(BESIDE_MAX)
-            return await cursor.to_list()
+            cursor = self.db[collection].find({"runId": {"$in": list(run_ids)}})
+            return await cursor.sort([("runId", 1), *order]).limit(BESIDE_MAX * len(run_ids)).to_list()
 
     async def node_events(self, run_id: str) -> list[Document]:
         """Return the events of a run's search tree, without what nodes wrote and printed."""
@@ -132,7 +122,8 @@ class RunReads:
         """Return what runs have spent together, one document a model; None is the pods' own time."""
         async with answers():
             cursor = await self.db.events.aggregate(spent(run_ids), hint="by_type")
-            return await cursor.to_list()
+            groups = await cursor.to_list()
+        return sorted(groups, key=lambda group: group["_id"] or "")
 
     async def events(
         self,
@@ -177,12 +168,14 @@ class RunReads:
         )
         return await read_page(self.db, wanted)
 
-    async def artifacts_of_types(self, run_id: str, content_types: Sequence[str]) -> list[Document]:
-        """Return the artifacts of a run that are of these types, the latest attempt's first, by name."""
-        query = {"runId": run_id, "contentType": {"$in": list(content_types)}}
+    async def artifacts_of_types(
+        self, run_ids: Sequence[str], content_types: Sequence[str]
+    ) -> list[Document]:
+        """Return the artifacts of some runs that are of these types, the latest attempts' first, by name."""
+        query = {"runId": {"$in": list(run_ids)}, "contentType": {"$in": list(content_types)}}
         async with answers():
-            cursor = self.db.artifacts.find(query).sort(list(_BY_NAME)).limit(PICTURES_MAX)
-            return await cursor.to_list()
+            cursor = self.db.artifacts.find(query).sort([("runId", 1), *_BY_NAME])
+            return await cursor.limit(PICTURES_MAX * len(run_ids)).to_list()
 
     async def checkpoints(self, run_id: str, before: int | None) -> list[Document]:
         """Return the checkpoints' artifacts of attempts before `before` (None: of all), the latest first."""
@@ -198,48 +191,11 @@ class RunReads:
         async with answers():
             return await self.db.artifacts.find_one({"_id": artifact_id})
 
-    async def count(self, status: Status, most: int = COUNT_MAX) -> int:
-        """Return how many runs have `status`, counted up to `most`."""
-        async with answers():
-            return await self.db.runs.count_documents({"status": status.value}, limit=most, hint="by_status")
-
     async def newest(self, status: Status, limit: int) -> list[Document]:
         """Return the newest runs of `status`."""
         async with answers():
             cursor = self.db.runs.find({"status": status.value}).sort(list(NEWEST)).limit(limit)
             return await cursor.to_list()
-
-    async def waiting(self) -> list[Waiting]:
-        """Return every class in which something waits, one index seek and one bounded count each."""
-        async with answers():
-            return [each for collection in QUEUES for each in await self._classes(collection)]
-
-    async def _classes(self, collection: str) -> list[Waiting]:
-        found: list[Waiting] = []
-        last = ""
-        for _ in range(CLASSES_MAX):
-            head = await self.db[collection].find_one(
-                {"status": Status.QUEUED.value, "classKey": {"$gt": last}},
-                {"classKey": 1},
-                sort=[("classKey", 1)],
-                hint="claim",
-            )
-            if head is None:
-                break
-            last = head["classKey"]
-            found.append(await self._depth(collection, last))
-        return found
-
-    async def _depth(self, collection: str, class_key: str) -> Waiting:
-        pipeline: list[Document] = [
-            {"$match": {"status": Status.QUEUED.value, "classKey": class_key}},
-            {"$limit": COUNT_MAX},
-            {"$group": {"_id": None, "depth": {"$sum": 1}, "oldest": {"$min": "$queuedAt"}}},
-        ]
-        cursor = await self.db[collection].aggregate(pipeline, hint="claim")
-        for group in await cursor.to_list():
-            return Waiting(collection, class_key, group["depth"], group["oldest"])
-        return Waiting(collection, class_key, 0, None)
 
 
 def spent(run_ids: Sequence[str]) -> list[Document]:
@@ -266,7 +222,6 @@ def spent(run_ids: Sequence[str]) -> list[Document]:
                 "unpricedCalls": {"$sum": {"$cond": [is_unpriced, 1, 0]}},
             }
         },
-        {"$sort": {"_id": 1}},
     ]
 
 
@@ -274,11 +229,10 @@ def _or_null(name: str) -> Document:
     return {"$ifNull": [f"$data.{name}", None]}
 
 
-def matching(search: str) -> Document:
-    """Return the condition of a free search: every word in the title, or the beginning of an id."""
-    words = search.lower().split()
-    by_word: Document = {"words": words[0]} if len(words) == 1 else {"words": {"$all": words}}
-    if len(words) != 1:
-        return by_word
+def matching(search: str) -> list[Document]:
+    """Return the conditions of a search, the leading one first: words of the title, or an id's beginning."""
+    words = sorted(search.lower().split(), key=len, reverse=True)  # the longest are the rarest
+    if len(words) > 1:
+        return [{"words": word} for word in words]
     prefix = words[0].upper()
-    return {"$or": [{"_id": {"$gte": prefix, "$lt": prefix + _ID_END}}, by_word]}
+    return [{"$or": [{"_id": {"$gte": prefix, "$lt": prefix + _ID_END}}, {"words": words[0]}]}]

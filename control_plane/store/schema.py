@@ -89,7 +89,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("watched", ("_id", _UP), ("watchedUntil", _UP), **_partial(watchedUntil={"$type": "date"})),
     ),
     "stages": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("order", _UP)),),
-    "artifacts": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("name", _UP)),),
+    "artifacts": (_index("by_attempt", ("runId", _UP), ("attempt", _DOWN), ("name", _UP)),),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
     "ideas": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
     "dead_letters": (

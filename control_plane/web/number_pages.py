@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,9 +22,8 @@ def router(site: Site) -> APIRouter:
     @routes.get("/numbers")
     async def numbers(_: MayRead) -> HTMLResponse:
         live = site.live()
-        found = await site.deps.accounts.now()
+        found, overview = await asyncio.gather(site.deps.accounts.now(), site.deps.reading.overview())
         days = await site.deps.accounts.days()
-        overview = await site.deps.reading.overview()
         table = rows(days)
         return await site.show("numbers.html", live=live, numbers=found, days=table, overview=overview)
 

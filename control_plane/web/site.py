@@ -181,7 +181,7 @@ class Site:
         """Show a run whole: how it stands, what it found and made, and what can be done about it."""
         live = self.live(f"run/{run_id}")
         found = await self.deps.reading.run(run_id)
-        visible = await self.deps.reading.visible_artifacts(run_id)
+        visible = (await self.deps.reading.visible_artifacts([run_id]))[run_id]
         checkpoints = [each for each in found["artifacts"] if each["name"].startswith(PREFIX)]
         results = [each for each in found["artifacts"] if not each["name"].startswith(PREFIX)]
         status = Status(found["status"])

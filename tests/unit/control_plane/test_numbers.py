@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -28,21 +27,6 @@ def test_lags_are_those_of_the_runs_that_spoke() -> None:
 
 
 @dataclass
-class Books:
-    """Reads that count how often a day is summed up."""
-
-    asked: Counter[datetime] = field(default_factory=Counter)
-
-    async def spent(self, since: datetime, until: datetime) -> Spent:
-        assert until - since == timedelta(days=1)
-        self.asked[since] += 1
-        return Spent(7_200.0, 1.5, 3, is_partial=False)
-
-    async def ended(self, since: datetime, until: datetime) -> dict[str, int]:
-        return {"COMPLETED": 2, "HUMAN_REJECTED": 1, "FAILED": 4, "CANCELED": 1}
-
-
-@dataclass
 class Hand:
     """A clock that a test moves."""
 
@@ -52,22 +36,53 @@ class Hand:
         return self.at
 
 
-async def test_a_day_that_is_over_is_summed_up_once() -> None:
-    books, clock = Books(), Hand()
+@dataclass
+class Books:
+    """Reads by the clock: one event, one end and half a dollar a minute; they note what they were asked."""
+
+    clock: Hand
+    asked: list[tuple[datetime, datetime]] = field(default_factory=list)
+
+    def minutes(self, since: datetime, until: datetime) -> int:
+        return max(0, int((min(until, self.clock.at) - since).total_seconds() // 60))
+
+    async def spent(self, since: datetime, until: datetime) -> Spent:
+        self.asked.append((since, until))
+        minutes = self.minutes(since, until)
+        return Spent(60.0 * minutes, 0.5 * minutes, minutes, is_partial=False)
+
+    async def ended(self, since: datetime, until: datetime) -> dict[str, int]:
+        minutes = self.minutes(since, until)
+        return {
+            "COMPLETED": minutes,
+            "HUMAN_REJECTED": 1 if minutes else 0,
+            "FAILED": 2 * minutes,
+            "CANCELED": 0,
+        }
+
+
+async def test_what_is_settled_is_summed_up_once() -> None:
+    clock = Hand()
+    books = Books(clock)
     accounts = Accounts(books, clock)  # type: ignore[arg-type]
     days = await accounts.days()
     assert [day.start.day for day in days][-3:] == [27, 28, 1]
-    assert (days[-1].gpu_hours, days[-1].finished, days[-1].failed, days[-1].canceled) == (2.0, 3, 4, 1)
-    await accounts.days()
-    today = datetime(2026, 3, 1, tzinfo=UTC)
-    assert books.asked[today] == 2
-    assert set(books.asked.values()) == {1, 2}
-    clock.at = today + timedelta(days=1, seconds=20)  # what came in at midnight may still be on its way
-    await accounts.days()
-    clock.at += timedelta(hours=1)
-    await accounts.days()
-    await accounts.days()
-    assert books.asked[today] == 4
+    assert (days[0].gpu_hours, days[0].finished, days[0].failed, days[0].canceled) == (24.0, 1441, 2880, 0)
+    assert len(books.asked) == len(days) + 1
+    today, settled = datetime(2026, 3, 1, tzinfo=UTC), NOW - timedelta(minutes=5)
+    assert books.asked[-2:] == [(today, settled), (settled, today + timedelta(days=1))]
+    clock.at += timedelta(seconds=50)
+    assert (await accounts.today()).cost_usd == 0.5 * 930
+    assert books.asked[len(days) + 1 :] == books.asked[len(days) : len(days) + 1]
+    clock.at += timedelta(seconds=70)
+    assert (await accounts.days())[-1].cost_usd == 0.5 * 932
+    later = clock.at - timedelta(minutes=5)
+    assert books.asked[-2:] == [(settled, later), (later, today + timedelta(days=1))]
+    clock.at = today + timedelta(days=1, minutes=5)
+    assert (await accounts.day(today)).cost_usd == 0.5 * 1440
+    asked = len(books.asked)
+    assert (await accounts.day(today)).cost_usd == 0.5 * 1440
+    assert len(books.asked) == asked
 
 
 def widths(values: list[float]) -> list[float]:

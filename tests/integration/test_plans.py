@@ -1,0 +1,150 @@
+"""No question that a page or a program may ask walks through a collection: the plans that MongoDB noted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+
+from control_plane.app import create_app
+from control_plane.config import read_settings
+from control_plane.deps import wire
+from control_plane.store import database as store
+from control_plane.store import pages
+from events.clock import SystemClock, SystemIds
+from scripts.bench.questions import known, questions
+
+Operation = dict[str, Any]
+
+# Made by people, a few in the life of a fleet: each is one question for whether there is any.
+SMALL = {"api_keys"}
+# What asks no database, has no end, or gives everything away on purpose.
+UNASKED = {
+    "/healthz", "/readyz", "/signin", "/openapi.json", "/live", "/api/stream",
+    "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
+}  # fmt: skip
+SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
+BRANCHES = 10  # of a cursor, each of which may look one too far
+COMMANDS = {
+    "/": 12, "/api/queue": 7, "/metrics": 11, "/numbers": 14, "/reviews": 4, "/hypotheses": 4, "/pods": 2,
+    "/runs all": 2, "/api/runs all": 1, "/runs/ long": 11, "/api/runs/ long": 8,
+}  # fmt: skip
+EXTRA = {
+    "/api/schedules/": "/api/schedules/nightly",
+    "/api/schedules//next": "/api/schedules/nightly/next",
+    "/schedules/": "/schedules/nightly",
+    "/schedules//edit": "/schedules/nightly/edit",
+    "/api/keys/": "/api/keys/unknown",
+}
+SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
+
+
+@pytest.fixture
+async def app(filled: tuple[str, Any]) -> AsyncIterator[FastAPI]:
+    """The application on a filled store, without its loops, which ask questions of their own."""
+    url, _ = filled
+    names = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
+    values = {"MONGODB_URL": url, **dict.fromkeys(names, "127.0.0.1:1")}
+    client = store.connect(url)
+    db = store.database(client, url)
+    settings = read_settings(values, host="127.0.0.1", port=8700)
+    yield create_app(wire(settings, db, SystemClock(), SystemIds()))
+    await client.close()
+
+
+@pytest.fixture
+async def asking(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+def profile(filled: tuple[str, Any]) -> Iterator[Any]:
+    """What MongoDB notes of each operation on the filled store."""
+    _, db = filled
+    db.create_collection("system.profile", capped=True, size=32 << 20)
+    db.command("profile", 2)
+    yield db["system.profile"]
+    db.command("profile", 0)
+    db.drop_collection("system.profile")
+
+
+def all_questions(db: Any) -> dict[str, str]:
+    lengths = [{"$group": {"_id": "$runId", "n": {"$sum": 1}}}, {"$sort": {"n": -1}}, {"$limit": 1}]
+    groups = questions(known(db, next(db.events.aggregate(lengths))["_id"]))
+    return {name: address for group in groups.values() for name, address in group.items()}
+
+
+def routes(app: FastAPI) -> Iterator[APIRoute]:
+    """Return every route that only looks."""
+    waiting: list[BaseRoute] = list(app.routes)
+    while waiting:
+        route = waiting.pop()
+        if isinstance(route, APIRoute):
+            if "GET" in route.methods:
+                yield route
+        elif included := getattr(route, "original_router", None):
+            waiting += included.routes
+
+
+def operations(profile: Any, seen: int = 0) -> list[Operation]:
+    """Return what was noted of requests, in its order, without the first `seen`."""
+    wanted = {"appName": "podfleet-control-plane", "op": {"$in": ["query", "command", "getmore"]}}
+    return list(profile.find(wanted).sort("$natural", 1).skip(seen))
+
+
+def is_walk(operation: Operation) -> bool:
+    collection = operation["ns"].partition(".")[2]
+    plan = operation.get("planSummary", "")
+    return ("COLLSCAN" in plan and collection not in SMALL) or bool(operation.get("hasSortStage"))
+
+
+def is_wasteful(operation: Operation) -> bool:
+    """Say whether a read looked at more than it gave, or than a page with a sieve may look at."""
+    most = max(2 * operation.get("nreturned", 0), 2 * SCAN) + BRANCHES
+    is_read = "find" in operation["command"] or operation["op"] == "getmore"
+    return is_read and max(operation.get("keysExamined", 0), operation.get("docsExamined", 0)) > most
+
+
+async def test_every_question_is_answered_along_an_index_in_its_order(
+    app: FastAPI,
+    asking: httpx.AsyncClient,
+    filled: tuple[str, Any],
+    profile: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pages, "SCAN_MAX", SCAN)
+    (await asking.post("/api/schedules", json=SCHEDULE)).raise_for_status()
+    asked = all_questions(filled[1]) | EXTRA
+    paths = [urlsplit(address).path for address in asked.values()]
+    missing = [route for route in routes(app) if not any(route.path_regex.match(path) for path in paths)]
+    assert {route.path for route in missing} == UNASKED
+    wrong: list[Any] = []
+    seen = 0
+    for name, address in asked.items():
+        answer = await asking.get(address)
+        assert answer.status_code in (200, 302, 303, 404), (name, answer.text)
+        noted = operations(profile, seen)
+        wrong += [(name, each) for each in noted if is_walk(each) or is_wasteful(each)]
+        seen += len(noted)
+    assert seen > len(asked)
+    assert wrong == []
+
+
+async def test_hot_pages_ask_few_questions(
+    asking: httpx.AsyncClient, filled: tuple[str, Any], profile: Any
+) -> None:
+    asked = all_questions(filled[1])
+    counts: dict[str, int] = {}
+    for name in COMMANDS:
+        await asking.get(asked[name])  # remembers what is settled
+        before = len(operations(profile))
+        await asking.get(asked[name])
+        counts[name] = len(operations(profile, before))
+    assert counts == COMMANDS
