@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from control_plane.run import Run
@@ -21,9 +22,13 @@ class Chronicler:
 
     async def write(self, run: Run) -> int:
         """Store every entry of the run's journal; return the number of the last one, 0 for none."""
-        if not run.journal:
-            return 0
-        arrivals = [Arrival(self.ids.ulid(), self.clock.now()) for _ in run.journal]
-        await self.events.chronicle(run.id, run.journal, arrivals)
-        await self.documents.chronicle(run.id, run.journal)
-        return run.journal[-1].n
+        return (await self.write_all([run]))[0]
+
+    async def write_all(self, runs: Sequence[Run]) -> list[int]:
+        """Do so for several runs at once."""
+        entries = [(run.id, entry) for run in runs for entry in run.journal]
+        if entries:
+            arrivals = [Arrival(self.ids.ulid(), self.clock.now()) for _ in entries]
+            await self.events.chronicle(entries, arrivals)
+            await self.documents.chronicle(entries)
+        return [run.journal[-1].n if run.journal else 0 for run in runs]

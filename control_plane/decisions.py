@@ -68,7 +68,7 @@ class Decider:
         """Record a person's verdict on a run that waits for one."""
         run = await self._decide(run_id, lambda run: review_decision(run, review))
         # Now, and not at the next sweep: whoever asked looks at once.
-        await self.documents.chronicle(run.id, run.journal)
+        await self.documents.chronicle([(run.id, entry) for entry in run.journal])
         return run
 
     async def _find(self, run_id: str) -> Found:

@@ -30,6 +30,7 @@ from control_plane.run_tokens import RunTokens
 from control_plane.scheduler import Scheduler
 from control_plane.sign_in import SignIn
 from control_plane.spec_sweeper import SpecSweeper
+from control_plane.steps import together
 from control_plane.store.changes import Changes
 from control_plane.store.claims import Claims
 from control_plane.store.database import Database
@@ -98,6 +99,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    steps = together(runs, events, projector)
     hub, doorbell = Hub(), Doorbell()
     decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
@@ -119,7 +121,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
-        ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        ingestor=Ingestor(events, documents, direct, steps, clock, ids),
         intake=Intake(Throttle(clock, intake.BURST, intake.EVERY_S)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector),

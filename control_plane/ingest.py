@@ -6,20 +6,21 @@ majority and applied as far as no gap is before it. The order is dead letters, l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.direct import DirectEvents
-from control_plane.projector import Projector
+from control_plane.projector import Stretch
 from control_plane.run import Run
+from control_plane.steps import Steps
 from control_plane.store.database import Document
 from control_plane.store.documents import Documents
 from control_plane.store.events import Arrival, Events, storable
-from control_plane.store.runs import Runs
+from control_plane.store.runs import Found
 from events.catalog import RunHeartbeat, Unknown
 from events.clock import Clock, Ids
 from events.codec import Decoded, Refusal
@@ -85,28 +86,79 @@ class Answer:
     steered: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An event that may be stored."""
+class Candidate(NamedTuple):
+    """An event that may be stored, the id under which the log keeps it, and the digest of what it says."""
 
     line: Decoded
     event: Event
-    document: RawBSONDocument
+    id: str
+    hash: str
 
-    @property
-    def id(self) -> str:
-        return storage_id(self.event.run_id, self.event.source, self.event.id)
+
+class Request:
+    """What is known of one request while it is taken in."""
+
+    def __init__(self, sender: Sender, runs: Mapping[str, Found], now: datetime, position: str) -> None:
+        self.sender = sender
+        self.runs = runs
+        self.now = now
+        self.position = position
+        self.answer = Answer()
+        self.letters: list[Document] = []
+        self._rights: dict[tuple[str, int], bool] = {}
+
+    def run(self, run_id: str | None) -> Run | None:
+        """Return the run of this id, as it was when the request came."""
+        found = None if run_id is None else self.runs.get(run_id)
+        return None if found is None else found.run
+
+    def may_write(self, run_id: str, attempt: int) -> bool:
+        """Say whether the sender is to be believed about an attempt; asked once for each."""
+        name = (run_id, attempt)
+        if name not in self._rights:
+            self._rights[name] = self.sender.may_write(run_id, attempt, self.run(run_id), self.now)
+        return self._rights[name]
+
+    def arrival(self, event: Event, line: int) -> Arrival:
+        """Return how an event came in; the positions of one request sort as its lines do."""
+        position = f"{self.position}{line:03X}"
+        if event.run_id not in self.runs:
+            return Arrival(position, self.now, self.now + ORPHAN_LIFE, orphan=True)
+        droppable = event.sequence is None and isinstance(event.fact, RunHeartbeat)
+        return Arrival(position, self.now, self.now + TELEMETRY_LIFE if droppable else None)
+
+    def refuse(self, line: Decoded, refused: Refused, letter_id: str) -> None:
+        """Tell the sender of a line that was not taken, and keep a letter of it."""
+        self.answer.rejected.append(refused)
+        self.letters.append(self._letter(line, refused, letter_id))
+
+    def _letter(self, line: Decoded, refused: Refused, letter_id: str) -> Document:
+        outcome: Any = line.outcome
+        is_own = self.may_write(outcome.run_id, outcome.attempt)
+        most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
+        cut = CUT if len(line.raw) > most else ""  # nobody takes a part for the whole
+        return {
+            "_id": letter_id,
+            "at": self.now,
+            "code": refused.code,
+            "message": refused.message,
+            "line": line.raw[:most].decode(errors="replace") + cut,
+            "runId": outcome.run_id,
+            "attempt": outcome.attempt,
+            "sequence": outcome.sequence,
+            "principal": self.sender.name,
+            "expiresAt": self.now + LETTER_LIFE,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Ingestor:
     """The way of every event from the wire into the documents."""
 
-    runs: Runs
     events: Events
     documents: Documents
-    projector: Projector
     direct: DirectEvents
+    steps: Steps
     clock: Clock
     ids: Ids
 
@@ -115,143 +167,161 @@ class Ingestor:
 
         Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
         """
-        answer = Answer()
-        runs = await self._runs(lines, sender)
-        orphan_room = sender.may_decide and await self._orphan_room(lines, runs)
+        request = Request(sender, await self._runs(lines, sender), self.clock.now(), self.ids.ulid())
+        orphan_room = sender.may_decide and await self._orphan_room(lines, request)
         candidates: list[Candidate] = []
-        letters: list[Document] = []
         for line in lines:
-            checked = self._check(line, runs, sender, orphan_room)
+            checked = self._check(line, request, orphan_room)
             if isinstance(checked, Candidate):
                 candidates.append(checked)
             else:
-                answer.rejected.append(checked)
-                letters.append(self._letter(line, checked, sender, runs))
-        taken, conflicts = await self._store(candidates, answer)
-        for candidate, refused in conflicts:
-            answer.rejected.append(refused)
-            letters.append(self._letter(candidate.line, refused, sender, runs))
-        answer.rejected.sort(key=lambda refused: refused.line)
-        await self.documents.refuse(letters)
-        await self._apply(taken, runs, answer)
-        return answer
+                self._refuse(request, line, checked)
+        candidates = await self._decidable(candidates, request)
+        repeated = await self._repeated(candidates, request)
+        taken = await self._store(candidates, repeated, request)
+        request.answer.rejected.sort(key=lambda refused: refused.line)
+        await self.documents.refuse(request.letters)
+        await self._apply(taken, request)
+        self._hint(taken, request)
+        return request.answer
 
-    async def _runs(self, lines: Iterable[Decoded], sender: Sender) -> Mapping[str, Run | None]:
-        names = {line.outcome.run_id for line in lines if isinstance(line.outcome, Event)}
+    async def _runs(self, lines: Iterable[Decoded], sender: Sender) -> Mapping[str, Found]:
+        names = frozenset(line.outcome.run_id for line in lines if isinstance(line.outcome, Event))
         own = names if sender.attempt is None else names & {sender.attempt[0]}
-        found = await self.runs.find_all(own) if own else {}
-        return {name: found.get(name) for name in names}
+        if not own:
+            return {}
+        found = await self.steps.find(own)
+        return {name: found[name] for name in own if name in found}
 
-    async def _orphan_room(self, lines: Sequence[Decoded], runs: Mapping[str, Run | None]) -> bool:
-        if all(runs.values()):
+    async def _orphan_room(self, lines: Sequence[Decoded], request: Request) -> bool:
+        names = {line.outcome.run_id for line in lines if isinstance(line.outcome, Event)}
+        if names == request.runs.keys():
             return True
         return await self.events.orphan_count(ORPHANS_MAX) + len(lines) <= ORPHANS_MAX
 
-    def _check(
-        self, line: Decoded, runs: Mapping[str, Run | None], sender: Sender, orphan_room: bool
-    ) -> Candidate | Refused:
+    def _check(self, line: Decoded, request: Request, orphan_room: bool) -> Candidate | Refused:
         event = line.outcome
         if isinstance(event, Refusal):
             return Refused(line.line, event.id, event.code, event.message)
-        run = runs[event.run_id]
-        if not sender.may_write(event.run_id, event.attempt, run, self.clock.now()):
+        if not request.may_write(event.run_id, event.attempt):
             message = f"attempt {event.attempt} of run {event.run_id} is not held by this key"
             return _refuse(line, event, "forbidden", message)
-        if run is None and not (sender.may_decide and orphan_room):
+        is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
+        if not is_known and not (may_decide and orphan_room):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
         if event.sequence is None and self.direct.decides(event):
-            if not sender.may_decide:
+            if not may_decide:
                 message = "a lifecycle event without `sequence` needs the scope admin"
                 return _refuse(line, event, "forbidden", message)
-            if run is None:
+            if not is_known:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id} to decide about")
-        try:
-            return Candidate(line, event, storable(event, self._arrival(event, run)))
-        except Rejected as error:
-            return _refuse(line, event, error.code, error.message)
+        identity = storage_id(event.run_id, event.source, event.id)
+        return Candidate(line, event, identity, content_hash(event))
 
-    def _arrival(self, event: Event, run: Run | None) -> Arrival:
-        now = self.clock.now()
-        if run is None:
-            return Arrival(self.ids.ulid(), now, now + ORPHAN_LIFE, orphan=True)
-        droppable = event.sequence is None and isinstance(event.fact, RunHeartbeat)
-        return Arrival(self.ids.ulid(), now, now + TELEMETRY_LIFE if droppable else None)
+    async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+        """Return the candidates without decisions that are not possible now."""
+        kept: list[Candidate] = []
+        for each in candidates:
+            illegal = None
+            if each.event.sequence is None and self.direct.decides(each.event):
+                illegal = await self.direct.refusal(each.event, each.id)
+            if illegal is None:
+                kept.append(each)
+            else:
+                refused = _refuse(each.line, each.event, "illegal_transition", illegal)
+                self._refuse(request, each.line, refused)
+        return kept
+
+    async def _repeated(self, candidates: Sequence[Candidate], request: Request) -> set[tuple[str, str]]:
+        """Return id and digest of candidates that the log holds already, of those whose position was applied.
+
+        A hint that saves the insert; about all others, and all that contradicts, the log's indexes decide.
+        """
+        asked: list[Candidate] = []
+        for each in candidates:
+            run = request.run(each.event.run_id)
+            is_current = run is not None and run.attempt == each.event.attempt
+            if run and is_current and each.event.sequence and each.event.sequence <= run.last_event_seq:
+                asked.append(each)
+        if not asked:
+            return set()
+        stored = await self.events.by_ids([each.id for each in asked])
+        return {(each.id, each.hash) for each in stored.values()}
 
     async def _store(
-        self, candidates: Sequence[Candidate], answer: Answer
-    ) -> tuple[list[Candidate], list[tuple[Candidate, Refused]]]:
-        """Append what is new; return what the log holds now, and what contradicts it."""
-        kept: list[Candidate] = []
-        conflicts: list[tuple[Candidate, Refused]] = []
-        for candidate in candidates:
-            refused = await self._undecidable(candidate)
-            if refused is None:
-                kept.append(candidate)
-            else:
-                conflicts.append((candidate, refused))
-        collided = await self.events.append([each.document for each in kept]) if kept else set()
-        stored = await self.events.by_ids([kept[index].id for index in collided]) if collided else {}
-        taken: list[Candidate] = []
-        for index, candidate in enumerate(kept):
-            if index not in collided:
-                answer.accepted += 1
-                answer.unknown += isinstance(candidate.event.fact, Unknown)
-                taken.append(candidate)
+        self, candidates: Sequence[Candidate], repeated: Collection[tuple[str, str]], request: Request
+    ) -> list[Candidate]:
+        """Append what is new, refuse what contradicts the log; return what the log holds now."""
+        fresh: list[Candidate] = []
+        documents: list[RawBSONDocument] = []
+        taken = [each for each in candidates if (each.id, each.hash) in repeated]
+        for each in candidates:
+            if (each.id, each.hash) in repeated:
                 continue
-            known = stored.get(candidate.id)
-            if known is not None and known.hash == content_hash(candidate.event):
-                answer.duplicates += 1
-                taken.append(candidate)
+            try:
+                arrival = request.arrival(each.event, each.line.line)
+                documents.append(storable(each.event, arrival, each.id, each.hash))
+                fresh.append(each)
+            except Rejected as error:
+                self._refuse(request, each.line, _refuse(each.line, each.event, error.code, error.message))
+        collided = await self.steps.append(documents) if documents else set()
+        stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
+        request.answer.duplicates = len(taken)
+        for index, each in enumerate(fresh):
+            known = stored.get(each.id)
+            if index not in collided:
+                request.answer.accepted += 1
+                request.answer.unknown += isinstance(each.event.fact, Unknown)
+            elif known is not None and known.hash == each.hash:
+                request.answer.duplicates += 1
             else:
-                conflicts.append((candidate, _conflict(candidate, same_id=known is not None)))
-        return taken, conflicts
+                self._refuse(request, each.line, _conflict(each, same_id=known is not None))
+                continue
+            taken.append(each)
+        return taken
 
-    async def _undecidable(self, candidate: Candidate) -> Refused | None:
-        event = candidate.event
-        if event.sequence is not None or not self.direct.decides(event):
+    async def _apply(self, taken: Sequence[Candidate], request: Request) -> None:
+        numbered: dict[tuple[str, int], list[Event]] = {}
+        for each in taken:
+            event = each.event
+            if event.sequence is not None:
+                numbered.setdefault((event.run_id, event.attempt), []).append(event)
+            elif event.run_id in request.runs:
+                await self.direct.apply(event, each.id)
+        for (run_id, attempt), events in sorted(numbered.items()):
+            events.sort(key=_sequence)
+            cursor = await self._follow(request.runs.get(run_id), attempt, events)
+            if cursor is None:
+                cursor = await self.steps.apply(run_id, attempt)
+            request.answer.acked_through[f"{run_id}/{attempt}"] = cursor
+
+    async def _follow(self, found: Found | None, attempt: int, events: Sequence[Event]) -> int | None:
+        """Apply events that continue what was applied; None where the log has to be read."""
+        if found is None or attempt > found.run.attempt:
             return None
-        illegal = await self.direct.refusal(event, candidate.id)
-        return None if illegal is None else _refuse(candidate.line, event, "illegal_transition", illegal)
+        if attempt == found.run.attempt and _sequence(events[-1]) <= found.run.last_event_seq:
+            return found.run.last_event_seq
+        return await self.steps.follow(Stretch(found, attempt, events))
 
-    async def _apply(
-        self, taken: Sequence[Candidate], runs: Mapping[str, Run | None], answer: Answer
-    ) -> None:
-        for candidate in taken:
-            event = candidate.event
-            if event.sequence is None and runs[event.run_id] is not None:
-                await self.direct.apply(event, candidate.id)
-        numbered = {(each.event.run_id, each.event.attempt) for each in taken if each.event.sequence}
-        for run_id, attempt in sorted(numbered):
-            answer.acked_through[f"{run_id}/{attempt}"] = await self.projector.apply(run_id, attempt)
+    def _hint(self, taken: Sequence[Candidate], request: Request) -> None:
+        answer = request.answer
         for run_id, attempt in sorted({(each.event.run_id, each.event.attempt) for each in taken}):
-            run = runs[run_id]
-            if run is not None and run.has_lost(attempt):
+            run = request.run(run_id)
+            if run is None:
+                continue
+            if run.has_lost(attempt):
                 answer.fenced.append(f"{run_id}/{attempt}")
-            elif run is not None and run.status is Status.CANCELING:
+            elif run.status is Status.CANCELING:
                 answer.canceling.append(f"{run_id}/{attempt}")
-            elif run is not None and run.has_news:
+            elif run.has_news:
                 answer.steered.append(f"{run_id}/{attempt}")
 
-    def _letter(
-        self, line: Decoded, refused: Refused, sender: Sender, runs: Mapping[str, Run | None]
-    ) -> Document:
-        outcome: Any = line.outcome
-        now = self.clock.now()
-        is_own = sender.may_write(outcome.run_id, outcome.attempt, runs.get(outcome.run_id), now)
-        most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
-        cut = CUT if len(line.raw) > most else ""  # nobody takes a part for the whole
-        return {
-            "_id": self.ids.ulid(),
-            "at": now,
-            "code": refused.code,
-            "message": refused.message,
-            "line": line.raw[:most].decode(errors="replace") + cut,
-            "runId": outcome.run_id,
-            "attempt": outcome.attempt,
-            "sequence": outcome.sequence,
-            "principal": sender.name,
-            "expiresAt": now + LETTER_LIFE,
-        }
+    def _refuse(self, request: Request, line: Decoded, refused: Refused) -> None:
+        request.refuse(line, refused, self.ids.ulid())
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence or 0
 
 
 def _refuse(line: Decoded, event: Event, code: str, message: str) -> Refused:

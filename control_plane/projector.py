@@ -7,6 +7,7 @@ is mended by the next application, which folds the same stretch to the same docu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from control_plane.run import Run
 from control_plane.store.database import Document
 from control_plane.store.documents import AttemptRecord, Documents, stage_document
 from control_plane.store.events import Events
-from control_plane.store.runs import Found, Runs
+from control_plane.store.runs import Advance, Found, Runs
 from events.clock import Clock, Ids
 from events.envelope import Event, storage_id
 from events.errors import Transient
@@ -25,6 +26,36 @@ from events.lifecycle import Illegal, Status, advance
 from events.settlement import end_decision
 
 TRIES_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Stored events of one attempt in the order of their positions, and its run as it was read before."""
+
+    found: Found
+    attempt: int
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where one attempt stands."""
+
+    found: Found
+    attempt: int
+    record: AttemptRecord
+
+    @property
+    def is_current(self) -> bool:
+        return self.attempt == self.found.run.attempt
+
+    @property
+    def cursor(self) -> int:
+        return self.found.run.last_event_seq if self.is_current else self.record.seq
+
+    @property
+    def view(self) -> AttemptView:
+        return _view_of(self.found.run, self.record) if self.is_current else self.record.view
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +79,71 @@ class Projector:
             if found is None or attempt > found.run.attempt:
                 return 0
             record = await self.documents.attempt(run_id, attempt)
-            is_current = attempt == found.run.attempt
-            cursor = found.run.last_event_seq if is_current else record.seq
-            stretch = await self.events.stretch(run_id, attempt, cursor)
+            turn = Turn(found, attempt, record)
+            stretch = await self.events.stretch(run_id, attempt, turn.cursor)
             if not stretch:
                 await self._flush(found)
-                return cursor
-            start = _view_of(found.run, record) if is_current else record.view
-            folded = fold(start, stretch, cursor)
-            flushed = await self.chronicler.write(found.run)
-            await self._write(folded)
-            if is_current:
-                await self._commit(found, folded, flushed)
+                return turn.cursor
+            await self._write([(turn, fold(turn.view, stretch, turn.cursor))])
         raise Transient("contended", f"run {run_id} changes too fast; send again")
+
+    async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
+        """Apply events that are known to be stored, of several attempts at once; return the cursors.
+
+        None where nothing is known: the events do not continue the attempt, others moved its run, or the
+        store did not confirm all. There `apply` has to look, at each alone.
+        """
+        try:
+            return await self._follow(stretches)
+        except Transient:
+            return [None] * len(stretches)
+
+    async def _follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
+        names = [(each.found.run.id, each.attempt) for each in stretches]
+        records = await self.documents.attempt_records(names)
+        cursors: list[int | None] = [None] * len(stretches)
+        turns: dict[str, tuple[int, Turn, Fold]] = {}  # of a run, one turn at a time
+        for index, (each, record) in enumerate(zip(stretches, records, strict=True)):
+            turn = Turn(each.found, each.attempt, record)
+            events = [event for event in each.events if (event.sequence or 0) > turn.cursor]
+            if not events:
+                cursors[index] = turn.cursor
+            elif events[0].sequence == turn.cursor + 1 and each.found.run.id not in turns:
+                turns[each.found.run.id] = (index, turn, fold(turn.view, contiguous(events), turn.cursor))
+        if turns and await self._write([(turn, folded) for _, turn, folded in turns.values()]):
+            ends = {(id_, turn.attempt, folded.seq + 1) for id_, (_, turn, folded) in turns.items()}
+            behind = await self.events.holding(ends)
+            for run_id, (index, turn, folded) in turns.items():
+                cursors[index] = None if (run_id, turn.attempt) in behind else folded.seq
+        return cursors
 
     async def _flush(self, found: Found) -> None:
         flushed = await self.chronicler.write(found.run)
         if flushed:
             await self.runs.unload(found, flushed)
 
-    async def _write(self, folded: Fold) -> None:
-        await self.documents.refuse([self._letter(*each) for each in folded.set_aside])
-        await self.documents.write(list(folded.writes.values()))
-        await self.documents.advance_attempt(folded.view, folded.seq)
+    async def _write(self, turns: Sequence[tuple[Turn, Fold]]) -> bool:
+        """Write what was folded, what stands beside the runs first; False if some of the runs had moved."""
+        flushed = await self.chronicler.write_all([turn.found.run for turn, _ in turns])
+        await self._write_beside([folded for _, folded in turns])
+        advances = [
+            self._advance(turn.found, folded, last)
+            for (turn, folded), last in zip(turns, flushed, strict=True)
+            if turn.is_current
+        ]
+        return not advances or await self.runs.advance(advances)
 
-    async def _commit(self, found: Found, folded: Fold, flushed: int) -> bool:
+    async def _write_beside(self, folds: Sequence[Fold]) -> None:
+        await self.documents.refuse([self._letter(*each) for folded in folds for each in folded.set_aside])
+        await self.documents.write([write for folded in folds for write in folded.writes.values()])
+        await self.documents.advance_attempts([(folded.view, folded.seq) for folded in folds])
+
+    def _advance(self, found: Found, folded: Fold, flushed: int) -> Advance:
         decision = self._end(found.run, folded)
         view = run_view(found.run, folded)
         if decision is None:
             view["status"] = _phase(found.run.status, folded).value
-        return await self.runs.advance(found, view=view, flushed=flushed, decision=decision)
+        return Advance(found, view, flushed, decision)
 
     def _end(self, run: Run, folded: Fold) -> Decision | None:
         if folded.end is None:
@@ -97,6 +163,17 @@ class Projector:
             "attempt": event.attempt,
             "sequence": event.sequence,
         }
+
+
+def contiguous(events: Sequence[Event]) -> list[Event]:
+    """Return the events up to the first gap, each position once."""
+    found = [events[0]]
+    for event in events:
+        if event.sequence == (found[-1].sequence or 0) + 1:
+            found.append(event)
+        elif event.sequence != found[-1].sequence:
+            break
+    return found
 
 
 def run_view(run: Run, folded: Fold) -> dict[str, Any]:

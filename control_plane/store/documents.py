@@ -41,18 +41,14 @@ class Documents:
     @answers()
     async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
         """Return the attempt's record; an attempt that nobody spoke of is empty."""
-        document = await self.db.attempts.find_one({"_id": attempt_id(run_id, attempt)}) or {}
-        stage = document.get("currentStage")
-        view = AttemptView(
-            run_id=run_id,
-            attempt=attempt,
-            current_stage=stage and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
-            started_at=document.get("startedAt"),
-            validation=document.get("validation"),
-            error=document.get("error"),
-            end_seq=document.get("endSeq"),
-        )
-        return AttemptRecord(document.get("lastEventSeq", 0), view)
+        return (await self.attempt_records([(run_id, attempt)]))[0]
+
+    @answers()
+    async def attempt_records(self, attempts: Sequence[tuple[str, int]]) -> list[AttemptRecord]:
+        """Return the records of several attempts, in one look."""
+        query = {"_id": {"$in": [attempt_id(*each) for each in attempts]}}
+        found = {document["_id"]: document for document in await self.db.attempts.find(query).to_list()}
+        return [_record(*each, found.get(attempt_id(*each), {})) for each in attempts]
 
     @answers()
     async def watched(self, after: str) -> list[tuple[str, int]]:
@@ -76,27 +72,28 @@ class Documents:
         for collection, updates in by_collection.items():
             await self._bulk(collection, updates)
 
-    async def advance_attempt(self, view: AttemptView, seq: int) -> None:
-        """Move an attempt's own cursor and view to position `seq`, never back."""
-        identity = attempt_id(view.run_id, view.attempt)
-        await self._bulk("attempts", [_guarded(identity, "lastEventSeq", seq, view_fields(view))])
+    async def advance_attempts(self, cursors: Sequence[tuple[AttemptView, int]]) -> None:
+        """Move each attempt's own cursor and view to a position, never back."""
+        updates = [
+            _guarded(attempt_id(view.run_id, view.attempt), "lastEventSeq", seq, view_fields(view))
+            for view, seq in cursors
+        ]
+        await self._bulk("attempts", updates)
 
-    async def chronicle(self, run_id: str, entries: Sequence[Entry]) -> None:
+    async def chronicle(self, entries: Sequence[tuple[str, Entry]]) -> None:
         """Write what decisions say about attempts: who claimed it, how it ended."""
-        told: dict[int, tuple[int, Document]] = {}
-        for entry in entries:
+        told: dict[str, tuple[int, Document]] = {}
+        for run_id, entry in entries:
             attempt, fields = attempt_fields(run_id, entry)
             if fields:
                 # One update an attempt: of two in one command, the server may let the later one win first.
-                _, earlier = told.get(attempt, (0, {}))
-                told[attempt] = (entry.n, {**earlier, **fields})
-        updates = [
-            _guarded(attempt_id(run_id, attempt), "revision", n, fields)
-            for attempt, (n, fields) in told.items()
-        ]
+                identity = attempt_id(run_id, attempt)
+                _, earlier = told.get(identity, (0, {}))
+                told[identity] = (entry.n, {**earlier, **fields})
+        updates = [_guarded(identity, "revision", n, fields) for identity, (n, fields) in told.items()]
         if updates:
             await self._bulk("attempts", updates)
-        await self.write([write for entry in entries for write in human_validations(run_id, entry)])
+        await self.write([write for each in entries for write in human_validations(*each)])
 
     async def refuse(self, letters: Sequence[Document]) -> None:
         """Keep refused lines with their reason, as many as there is room for; one that is there stays."""
@@ -123,6 +120,20 @@ class Documents:
             # A guarded upsert that finds a newer document collides with it: nothing to do.
             if details.get("writeConcernErrors") or other:
                 raise Transient("not_durable", f"{collection}: the write was not confirmed") from error
+
+
+def _record(run_id: str, attempt: int, document: Mapping[str, Any]) -> AttemptRecord:
+    stage = document.get("currentStage")
+    view = AttemptView(
+        run_id=run_id,
+        attempt=attempt,
+        current_stage=stage and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
+        started_at=document.get("startedAt"),
+        validation=document.get("validation"),
+        error=document.get("error"),
+        end_seq=document.get("endSeq"),
+    )
+    return AttemptRecord(document.get("lastEventSeq", 0), view)
 
 
 def view_fields(view: AttemptView) -> dict[str, Any]:

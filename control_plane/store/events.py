@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -54,25 +54,46 @@ class Events:
 
         Raises `Transient` when any of them is not durable on a majority: nothing may be acknowledged.
         """
+        (collided,) = await self.append_all([documents])
+        if isinstance(collided, Transient):
+            raise collided
+        return collided
+
+    async def append_all(self, parts: Sequence[Sequence[RawBSONDocument]]) -> list[set[int] | Transient]:
+        """Store documents of several askers at once; tell each which of its own collide, counted in its part.
+
+        An asker whose own documents are not all there for another reason gets its error. Raises `Transient`
+        when none of them is durable on a majority: nobody may acknowledge anything.
+        """
+        failures = await self._insert([document for part in parts for document in part])
+        told: list[set[int] | Transient] = []
+        first = 0
+        for part in parts:
+            own = {index - first: code for index, code in failures.items() if 0 <= index - first < len(part)}
+            is_told = all(code == DUPLICATE_KEY for code in own.values())
+            told.append(set(own) if is_told else _not_durable())
+            first += len(part)
+        return told
+
+    async def _insert(self, documents: Sequence[RawBSONDocument]) -> Mapping[int, int]:
+        """Return which of the documents the server did not store, with its code for that."""
         try:
             await self.db.events.insert_many(documents, ordered=False)
         except BulkWriteError as error:
             details = error.details or {}
-            failures: Sequence[Mapping[str, Any]] = details.get("writeErrors", ())
-            other = [each for each in failures if each["code"] != DUPLICATE_KEY]
-            if details.get("writeConcernErrors") or other:
-                raise Transient("not_durable", "the event log did not confirm the write") from error
-            return {each["index"] for each in failures}
+            if details.get("writeConcernErrors"):
+                raise _not_durable() from error
+            return {each["index"]: each["code"] for each in details.get("writeErrors", ())}
         except PyMongoError as error:
             raise Transient("mongodb_unreachable", "the event log cannot be reached") from error
-        return set()
+        return {}
 
     @answers()
     async def by_ids(self, ids: Sequence[str]) -> Mapping[str, Stored]:
         """Return what is stored under these ids."""
         fields = {"hash": 1, "runId": 1, "attempt": 1, "sequence": 1}
-        cursor = self.db.events.find({"_id": {"$in": list(ids)}}, fields)
-        return {document["_id"]: _stored(document) async for document in cursor}
+        cursor = self.db.events.find({"_id": {"$in": list(ids)}}, fields).batch_size(len(ids) + 1)
+        return {document["_id"]: _stored(document) for document in await cursor.to_list()}
 
     @answers()
     async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
@@ -80,7 +101,7 @@ class Events:
         query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
         cursor = self.db.events.find(query).sort("sequence").limit(STRETCH_MAX)
         events: list[Event] = []
-        async for document in cursor:
+        for document in await cursor.batch_size(STRETCH_MAX + 1).to_list():
             if document["sequence"] != after + len(events) + 1:
                 break
             events.append(decode(document))
@@ -92,11 +113,18 @@ class Events:
         query = {"runId": run_id, "attempt": attempt, "sequence": sequence}
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
-    async def chronicle(self, run_id: str, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
-        """Move journal entries into the log; entries that are there already stay as they are."""
+    @answers()
+    async def holding(self, positions: Collection[tuple[str, int, int]]) -> set[tuple[str, int]]:
+        """Return the attempts of which an event stands at the position asked for."""
+        asked = [dict(zip(("runId", "attempt", "sequence"), each, strict=True)) for each in positions]
+        found = await self.db.events.find({"$or": asked}, {"_id": 0, "runId": 1, "attempt": 1}).to_list()
+        return {(each["runId"], each["attempt"]) for each in found}
+
+    async def chronicle(self, entries: Sequence[tuple[str, Entry]], arrivals: Sequence[Arrival]) -> None:
+        """Move journal entries of runs into the log; entries that are there already stay as they are."""
         documents = [
             RawBSONDocument(encode(entry_document(run_id, entry, arrival)))
-            for entry, arrival in zip(entries, arrivals, strict=True)
+            for (run_id, entry), arrival in zip(entries, arrivals, strict=True)
         ]
         await self.append(documents)
 
@@ -135,13 +163,19 @@ class Events:
         return sorted(attempts)
 
 
-def storable(event: Event, arrival: Arrival) -> RawBSONDocument:
-    """Return the event as the log keeps it, encoded once.
+def _not_durable() -> Transient:
+    return Transient("not_durable", "the event log did not confirm the write")
+
+
+def storable(
+    event: Event, arrival: Arrival, identity: str | None = None, digest: str | None = None
+) -> RawBSONDocument:
+    """Return the event as the log keeps it, encoded once; its id and digest may be known already.
 
     Raises `Rejected` (code `unstorable`) for what MongoDB cannot hold; its neighbours are not touched.
     """
     document: Document = {
-        "_id": storage_id(event.run_id, event.source, event.id),
+        "_id": identity or storage_id(event.run_id, event.source, event.id),
         "position": arrival.position,
         "runId": event.run_id,
         "attempt": event.attempt,
@@ -150,15 +184,15 @@ def storable(event: Event, arrival: Arrival) -> RawBSONDocument:
         "type": event.type,
         "time": event.time,
         "data": event.data,
-        "hash": content_hash(event),
+        "hash": digest or content_hash(event),
         "receivedAt": arrival.at,
     }
-    optional = {
-        "sequence": event.sequence,
-        "traceparent": event.traceparent,
-        "expiresAt": arrival.expires_at,
-    }
-    document |= {name: value for name, value in optional.items() if value is not None}
+    if event.sequence is not None:
+        document["sequence"] = event.sequence
+    if event.traceparent is not None:
+        document["traceparent"] = event.traceparent
+    if arrival.expires_at is not None:
+        document["expiresAt"] = arrival.expires_at
     if arrival.orphan:
         document["orphan"] = True
     try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pymongo import ReturnDocument
-from pymongo.errors import PyMongoError
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.errors import BulkWriteError, PyMongoError
 
 from control_plane.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Settled
 from control_plane.store.database import Database, Document, answers
@@ -29,6 +29,16 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """An application to commit; journal entries up to `flushed` are in the log by now and leave the run."""
+
+    found: Found
+    view: Mapping[str, Any]
+    flushed: int
+    decision: journal.Decision | None
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
     """Reads and compare-and-sets of runs."""
 
@@ -44,11 +54,15 @@ class Runs:
         return None
 
     @answers()
-    async def find_all(self, run_ids: Collection[str]) -> Mapping[str, Run]:
-        """Return the runs of these ids, as many as there are, in one look at each queue."""
-        query = {"_id": {"$in": sorted(run_ids)}}
-        found = [document for name in QUEUES for document in await self.db[name].find(query).to_list()]
-        return {document["_id"]: decode(document) for document in found}
+    async def find_all(self, run_ids: Collection[str]) -> Mapping[str, Found]:
+        """Return the runs of these ids, as many as there are, in one look at each queue that may have one."""
+        found: dict[str, Found] = {}
+        for name in QUEUES:
+            missing = sorted(run_id for run_id in run_ids if run_id not in found)
+            if missing:
+                documents = await self.db[name].find({"_id": {"$in": missing}}).to_list()
+                found |= {document["_id"]: Found(name, decode(document)) for document in documents}
+        return found
 
     @answers()
     async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:
@@ -61,34 +75,26 @@ class Runs:
         return None if document is None else Found(found.collection, decode(document))
 
     @answers()
-    async def advance(
-        self,
-        found: Found,
-        *,
-        view: Mapping[str, Any],
-        flushed: int,
-        decision: journal.Decision | None,
-    ) -> bool:
-        """Commit an application: cursor, view, and the end that it brings; False if the run moved.
+    async def advance(self, advances: Sequence[Advance]) -> bool:
+        """Commit applications, of a run each: cursor, view, and the end that it brings.
 
-        Journal entries up to `flushed` are in the log by now and leave the run.
+        False if any of the runs moved since it was read; which, nobody knows until they are read again.
         """
-        kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", flushed]}}}
-        values = {name: journal.expression(value) for name, value in view.items()}
-        pipeline: list[Document] = [{"$set": {"journal": kept}}]
-        if decision is not None:
-            pipeline += journal.update(decision)
-        # The decision's entry records the cursor as it was, so the view moves after it.
-        pipeline.append({"$set": values})
-        result = await self.db[found.collection].update_one(
-            {
-                "_id": found.run.id,
-                "revision": found.run.revision,
-                "lastEventSeq": found.run.last_event_seq,
-            },
-            pipeline,
-        )
-        return result.matched_count == 1
+        updates: dict[str, list[UpdateOne]] = {}
+        for each in advances:
+            updates.setdefault(each.found.collection, []).append(_advancing(each))
+        matched = 0
+        for collection, changes in updates.items():
+            try:
+                result = await self.db[collection].bulk_write(changes, ordered=False)
+            except BulkWriteError as error:
+                if (error.details or {}).get("writeConcernErrors"):
+                    raise Transient("not_durable", f"{collection}: the write was not confirmed") from error
+                if len(advances) == 1:
+                    raise
+                return False  # each alone meets its own error
+            matched += result.matched_count
+        return matched == len(advances)
 
     @answers()
     async def unload(self, found: Found, flushed: int) -> None:
@@ -202,6 +208,18 @@ class Runs:
             return [decode(document) async for document in cursor]
         except PyMongoError as error:
             raise Transient("mongodb_unreachable", str(error)) from error
+
+
+def _advancing(advance: Advance) -> UpdateOne:
+    run = advance.found.run
+    kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", advance.flushed]}}}
+    values = {name: journal.expression(value) for name, value in advance.view.items()}
+    pipeline: list[Document] = [{"$set": {"journal": kept}}] if run.journal else []
+    if advance.decision is not None:
+        pipeline += journal.update(advance.decision)
+    # The decision's entry records the cursor as it was, so the view moves after it.
+    pipeline.append({"$set": values})
+    return UpdateOne({"_id": run.id, "revision": run.revision, "lastEventSeq": run.last_event_seq}, pipeline)
 
 
 def decode(document: Mapping[str, Any]) -> Run:

@@ -12,11 +12,11 @@ from typing import Any, Final
 from pymongo import WriteConcern
 
 from control_plane.projection import fold
-from control_plane.projector import TRIES_MAX, Projector, _view_of
+from control_plane.projector import TRIES_MAX, Projector, Stretch, Turn
 from control_plane.run import Run
 from control_plane.store.database import Database
 from control_plane.store.events import STRETCH_MAX, Events, decode
-from control_plane.store.runs import Found, Runs
+from control_plane.store.runs import Advance, Found, Runs
 from events import journal
 from events.claims import Claim
 from events.delivery import Declined, Ingest, Taken
@@ -63,16 +63,15 @@ class BlindRescueRuns(Runs):
 class BlindApplyRuns(Runs):
     """Moves a run's cursor wherever the applier believes it to be."""
 
-    async def advance(
-        self, found: Found, *, view: Mapping[str, Any], flushed: int, decision: journal.Decision | None
-    ) -> bool:
-        kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", flushed]}}}
-        pipeline: list[dict[str, Any]] = [{"$set": {"journal": kept}}]
-        if decision is not None:
-            pipeline += journal.update(decision)
-        pipeline.append({"$set": {name: journal.expression(value) for name, value in view.items()}})
-        result = await self.db[found.collection].update_one({"_id": found.run.id}, pipeline)
-        return result.matched_count == 1
+    async def advance(self, advances: Sequence[Advance]) -> bool:
+        for each in advances:
+            kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", each.flushed]}}}
+            pipeline: list[dict[str, Any]] = [{"$set": {"journal": kept}}]
+            if each.decision is not None:
+                pipeline += journal.update(each.decision)
+            pipeline.append({"$set": {name: journal.expression(value) for name, value in each.view.items()}})
+            await self.db[each.found.collection].update_one({"_id": each.found.run.id}, pipeline)
+        return True
 
 
 class LeapingEvents(Events):
@@ -89,12 +88,18 @@ class LeapingEvents(Events):
 class LeapingProjector(Projector):
     """Folds from wherever the stretch begins."""
 
+    async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
+        return [None] * len(stretches)
+
     async def apply(self, run_id: str, attempt: int) -> int:
         return await apply(self, run_id, attempt, marks_first=False)
 
 
 class MarkingProjector(Projector):
     """Moves the cursor first, and writes what stands beside the run afterwards."""
+
+    async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
+        return [None] * len(stretches)
 
     async def apply(self, run_id: str, attempt: int) -> int:
         return await apply(self, run_id, attempt, marks_first=True)
@@ -106,21 +111,18 @@ async def apply(projector: Projector, run_id: str, attempt: int, *, marks_first:
         found = await projector.runs.find(run_id)
         if found is None or attempt > found.run.attempt:
             return 0
-        record = await projector.documents.attempt(run_id, attempt)
-        is_current = attempt == found.run.attempt
-        cursor = found.run.last_event_seq if is_current else record.seq
-        stretch = await projector.events.stretch(run_id, attempt, cursor)
+        turn = Turn(found, attempt, await projector.documents.attempt(run_id, attempt))
+        stretch = await projector.events.stretch(run_id, attempt, turn.cursor)
         if not stretch:
             await projector._flush(found)
-            return cursor
-        start = _view_of(found.run, record) if is_current else record.view
-        folded = fold(start, stretch, (stretch[0].sequence or 1) - 1)
+            return turn.cursor
+        folded = fold(turn.view, stretch, (stretch[0].sequence or 1) - 1)
         flushed = await projector.chronicler.write(found.run)
-        if marks_first and is_current:
-            await projector._commit(found, folded, flushed)
-        await projector._write(folded)
-        if not marks_first and is_current:
-            await projector._commit(found, folded, flushed)
+        if marks_first and turn.is_current:
+            await projector.runs.advance([projector._advance(found, folded, flushed)])
+        await projector._write_beside([folded])
+        if not marks_first and turn.is_current:
+            await projector.runs.advance([projector._advance(found, folded, flushed)])
     raise Transient("contended", f"run {run_id} changes too fast; send again")
 
 

@@ -12,6 +12,7 @@ from control_plane.direct import DirectEvents
 from control_plane.ingest import Ingestor
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
+from control_plane.steps import together
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.hypotheses import Hypotheses
@@ -66,11 +67,12 @@ def build(
     chronicler = Chronicler(events, documents, clock, ids)
     projector = parts.projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    steps = together(runs, events, projector)
     return Plane(
         runs=runs,
         documents=documents,
         projector=projector,
-        ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        ingestor=Ingestor(events, documents, direct, steps, clock, ids),
         submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector, log_grace_s=patience.log_grace_s),

@@ -6,16 +6,16 @@ Each is the product with one part exchanged; nothing in the product can be switc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from control_plane.projection import fold
-from control_plane.projector import Projector, _view_of
+from control_plane.projector import Projector, Stretch, Turn
 from control_plane.run import Run
 from control_plane.store.database import answers
 from control_plane.store.events import Events
 from control_plane.store.events import decode as decode_event
-from control_plane.store.runs import Found, Runs
+from control_plane.store.runs import Advance, Found, Runs
 from control_plane.store.runs import decode as decode_run
 from events import journal
 from events.claims import Claim
@@ -103,15 +103,13 @@ class CarelessRuns(Runs):
     """Commits an application without looking whether the run is still the one that was read."""
 
     @answers()
-    async def advance(
-        self, found: Found, *, view: Mapping[str, Any], flushed: int, decision: journal.Decision | None
-    ) -> bool:
-        newest = await self.db[found.collection].find_one({"_id": found.run.id})
-        assert newest is not None
-        run = decode_run(newest)
-        return await super().advance(
-            Found(found.collection, run), view=view, flushed=flushed, decision=decision
-        )
+    async def advance(self, advances: Sequence[Advance]) -> bool:
+        newest: list[Advance] = []
+        for each in advances:
+            document = await self.db[each.found.collection].find_one({"_id": each.found.run.id})
+            assert document is not None
+            newest.append(replace(each, found=Found(each.found.collection, decode_run(document))))
+        return await super().advance(newest)
 
 
 class UnsweptRuns(Runs):
@@ -134,6 +132,9 @@ class HoleyEvents(Events):
 class LeapingProjector(Projector):
     """Moves the cursor over a gap."""
 
+    async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
+        return [None] * len(stretches)
+
     async def apply(self, run_id: str, attempt: int) -> int:
         found = await self.runs.find(run_id)
         if found is None or attempt != found.run.attempt:
@@ -146,10 +147,9 @@ class LeapingProjector(Projector):
         if not stretch:
             return found.run.last_event_seq
         record = await self.documents.attempt(run_id, attempt)
-        folded = fold(_view_of(found.run, record), stretch, (stretch[0].sequence or 1) - 1)
-        flushed = await self.chronicler.write(found.run)
-        await self._write(folded)
-        await self._commit(found, folded, flushed)
+        turn = Turn(found, attempt, record)
+        folded = fold(turn.view, stretch, (stretch[0].sequence or 1) - 1)
+        await self._write([(turn, folded)])
         return folded.seq
 
 

@@ -17,6 +17,7 @@ from control_plane.key_ring import Unauthorized
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
 from control_plane.run_tokens import RunTokens
+from control_plane.steps import alone
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
@@ -140,8 +141,9 @@ class Replica:
         chronicler = Chronicler(events, documents, clock, self.ids)
         projector: Projector = self.product.projector(runs, events, documents, chronicler, clock, self.ids)
         direct = DirectEvents(runs, events, clock, self.ids)
+        steps = alone(runs, events, projector)
         return Parts(
-            ingestor=Ingestor(runs, events, documents, projector, direct, clock, self.ids),
+            ingestor=Ingestor(events, documents, direct, steps, clock, self.ids),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, self.ids, clock),

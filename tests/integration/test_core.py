@@ -26,6 +26,7 @@ from control_plane.embedded.mongod import Mongod
 from control_plane.ingest import Answer, Ingestor, Sender
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
+from control_plane.steps import together
 from control_plane.store import database as store
 from control_plane.store import schema
 from control_plane.store.audit import AuditReads
@@ -163,6 +164,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    steps = together(runs, events, projector)
     queue_db = connect(url)
     core = Core(
         url=url,
@@ -170,7 +172,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         runs=runs,
         events=events,
         projector=projector,
-        ingestor=Ingestor(runs, events, documents, projector, direct, clock, ids),
+        ingestor=Ingestor(events, documents, direct, steps, clock, ids),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
@@ -225,10 +227,10 @@ def test_a_settle_before_its_log_is_the_end_and_the_log_arrives_later(database_u
 class GivingUp(Runs):
     """Gives logs up just before it commits an application."""
 
-    async def advance(self, found: Any, **changes: Any) -> bool:
+    async def advance(self, advances: Any) -> bool:
         while not await self.close_stale_logs("runs", 0.0):
             await asyncio.sleep(0)  # the store's clock has to move on by a millisecond
-        return await super().advance(found, **changes)
+        return await super().advance(advances)
 
 
 def test_a_log_that_is_given_up_while_a_part_of_it_is_applied_is_marked_for_the_rest(
@@ -237,7 +239,9 @@ def test_a_log_that_is_given_up_while_a_part_of_it_is_applied_is_marked_for_the_
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         await core.settle(await core.claim(), End("completed"), 7)
-        late = replace(core.ingestor, projector=replace(core.projector, runs=GivingUp(core.db)))
+        runs = GivingUp(core.db)
+        steps = together(runs, core.events, replace(core.projector, runs=runs))
+        late = replace(core.ingestor, steps=steps)
         await late.take(decode_ndjson(b"\n".join(whole_log(run_id)[:3])), POD)
         run = await core.run(run_id)
         assert (run["lastEventSeq"], run["logIncomplete"]) == (3, {"from": 4, "to": 7})
@@ -376,13 +380,12 @@ def test_what_was_stored_and_not_applied_is_caught_up(database_url: str) -> None
         await core.claim()
         stored: list[bytes] = whole_log(run_id)
 
-        async def dies(*_: object) -> int:
+        async def dies(_: object) -> int:
             raise ConnectionError("the process dies here")
 
-        broken = core.ingestor
-        object.__setattr__(broken, "projector", type("Dead", (), {"apply": staticmethod(dies)}))
+        broken = replace(core.ingestor, steps=replace(core.ingestor.steps, follow=dies))
         with pytest.raises(ConnectionError):
-            await core.send(*stored)
+            await broken.take(decode_ndjson(b"\n".join(stored)), POD)
         assert (await core.run(run_id))["lastEventSeq"] == 0
         await core.catch_up.run_once()
         run = await core.run(run_id)

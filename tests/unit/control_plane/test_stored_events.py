@@ -1,0 +1,27 @@
+"""The log gives an event back as the codec read it, so that it may be applied from memory."""
+
+from __future__ import annotations
+
+import bson
+from hypothesis import given
+
+from control_plane.store.events import Arrival, decode, storable
+from events.catalog import Fact
+from events.clock import SystemClock
+from events.codec import decode_structured
+from events.envelope import Event, wire
+from tests.unit.events.test_codec_properties import facts, moments, traces
+
+
+@given(fact=facts, time=moments, trace=traces)
+def test_an_event_comes_out_of_the_log_as_it_came_off_the_wire(
+    fact: Fact, time: str, trace: str | None
+) -> None:
+    line = wire(
+        fact, event_id="e1", source="//pod/7", run_id="r1", attempt=2, sequence=57, time=time,
+        traceparent=trace,
+    )  # fmt: skip
+    event = decode_structured(line)
+    assert isinstance(event, Event)
+    document = storable(event, Arrival("p1", SystemClock().now()))
+    assert decode(bson.decode(document.raw)) == event
