@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final, Protocol, Self
 
 from events.catalog import ENDS
 from events.clock import Clock
@@ -142,12 +142,23 @@ class Exit:
     last_words: str
 
 
+class Living(Protocol):
+    """A process that is our child."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int:
+        """Return its exit status, or the signal that ended it as a negative number."""
+        ...
+
+
 class Child:
     """One pipeline's process, from spawn to exit. Every method may be called from any thread."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: Living,
         guard: Guard,
         pipes: Pipes,
         clock: Clock,

@@ -63,19 +63,35 @@ Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
 def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     """Serve one order; return the exit status."""
     arguments = _parse(argv)
-    _prepare(arguments.die_with)
+    prepare()
+    if arguments.die_with is not None:
+        die_with(arguments.die_with)
     interruption = Interruption()
     reporter = PipeReporter(arguments.events_fd, interruption)
     loading = Loading(deque(arguments.kinds or installed()), loader or load_what_works, reporter)
     if not loading.until_something_works():
         return 1  # why is on standard error
     threading.Thread(target=loading.finish, name="loading", daemon=True).start()
-    parent = os.fdopen(arguments.orders_fd, "rb")
+    return _await_order(arguments.orders_fd, loading.pipelines, reporter, interruption)
+
+
+def attend(events: int, orders: int, pipelines: Mapping[str, Pipeline]) -> int:
+    """Serve one order in a process that was forked from a warm one; return the exit status."""
+    interruption = Interruption()
+    reporter = PipeReporter(events, interruption)
+    reporter.send(Ready(sorted(pipelines), device_in_words()))
+    return _await_order(orders, pipelines, reporter, interruption)
+
+
+def _await_order(
+    orders: int, pipelines: Mapping[str, Pipeline], reporter: PipeReporter, interruption: Interruption
+) -> int:
+    parent = os.fdopen(orders, "rb")
     order = read_order(parent)
     if order is None:
         parent.close()
     else:
-        serve(order, loading.pipelines, reporter, interruption, parent)
+        serve(order, pipelines, reporter, interruption, parent)
     return 0
 
 
@@ -401,17 +417,21 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _prepare(parent: int | None) -> None:
+def prepare() -> None:
+    """Make the process one that runs pipelines."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
     faulthandler.enable()  # a crash in native code leaves the Python stack on standard error
     # Gigabytes of core file would fill the pod's disk; whoever wants one may raise the limit again.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    if parent is not None:
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we asked to die with it
-            os._exit(0)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel end this process with its parent."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before we asked to die with it
+        os._exit(0)
 
 
 def flush_output() -> None:

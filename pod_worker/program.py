@@ -25,13 +25,14 @@ from events.loops import Threads, run_every, start_thread
 from events.matching import Mode
 from events.outbox import Outbox
 from pod_worker.attempt import Ports
-from pod_worker.child import Child, ChildOptions
+from pod_worker.child import ChildOptions
 from pod_worker.config import Settings
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.http_queue import HttpQueue
 from pod_worker.intent import Intent
 from pod_worker.lease import RENEW_EVERY_S
 from pod_worker.mongo_queue import MongoQueue, connect
+from pod_worker.nursery import Nursery
 from pod_worker.queue import Queue
 from pod_worker.registry import OutboxRegistry
 from pod_worker.restoring import HttpCheckpoints
@@ -85,7 +86,11 @@ def serve(settings: Settings, world: World) -> None:
         runs_max=settings.runs_max,
         idle_exit_s=settings.idle_exit_s,
     )
-    with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
+    options = ChildOptions(environ=settings.environ, kinds=world.kinds)
+    with (
+        Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox,
+        Nursery(options, clock) as nursery,
+    ):
         spool = Telemetry(clock=clock, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane, clock), clock, ids)
         identity = {
@@ -112,13 +117,10 @@ def serve(settings: Settings, world: World) -> None:
             stop=world.stop,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
-        options = ChildOptions(environ=settings.environ, kinds=world.kinds)
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
-        worker = Worker(
-            pod, queue, ports, intent, roster, lambda: world.child(Child.spawn(options, clock)), pauses
-        )
+        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(nursery.spawn()), pauses)
 
         world.threads("sender", lambda: sender.run(quiet, worker.heed))
         world.threads("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))

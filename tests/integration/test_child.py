@@ -26,6 +26,8 @@ from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kill
 from pod_worker.child_main import load_what_works
 from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.hearing import Hearing, line_said
+from pod_worker.nursery import COMMAND
+from pod_worker.nursery import Nursery as WarmNursery
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0  # of every wait for something that must happen
@@ -37,12 +39,13 @@ DRILL = """
 import os, signal, subprocess, sys, threading, time
 from pathlib import Path
 from events.catalog import *
-from pod_worker import child_main
+from pod_worker import child_main, nursery_main
 
 {pipeline}
 
 if __name__ == "__main__":
-    child_main.leave(child_main.main(sys.argv[1:], lambda kinds: {{"probe": run}}))
+    program = nursery_main if any("--socket" in each for each in sys.argv) else child_main
+    child_main.leave(program.main(sys.argv[1:], lambda kinds: {{"probe": run}}))
 """
 
 # A child whose second pipeline loads when somebody writes into a pipe.
@@ -70,6 +73,7 @@ import psutil
 from events.clock import SystemClock
 from events.pipe import Start
 from pod_worker.child import Child, ChildOptions
+from pod_worker.nursery import Nursery
 
 root, drill, workspace, thread, state = sys.argv[1:]
 environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": root}
@@ -78,11 +82,18 @@ begun = threading.Event()
 def spawn():
     global child
     options = ChildOptions(environ=environ, command=(sys.executable, drill))
-    child = Child.spawn(options, SystemClock())
+    if thread == "forked":
+        nursery = Nursery(options, SystemClock(), options.command)
+        nursery.warm_up()
+        while not nursery.is_warm():
+            begun.wait(0.01)
+        child = nursery.spawn()
+    else:
+        child = Child.spawn(options, SystemClock())
     child.wait_ready(60)
     child.start(Start("r", 1, "probe", {}, workspace, workspace), lambda heard: begun.set())
 
-if thread == "main":
+if thread != "other":
     spawn()
 else:
     spawner = threading.Thread(target=spawn)
@@ -138,10 +149,12 @@ class Log:
 
 @dataclass
 class Nursery:
-    """Starts children of one test."""
+    """Starts children of one test, or forks them."""
 
     folder: Path
     stack: contextlib.ExitStack
+    forks: bool = False
+    warm: list[WarmNursery] = field(default_factory=list)
     log: Log = field(default_factory=Log)
 
     def order(self, **spec: str) -> Start:
@@ -153,10 +166,20 @@ class Nursery:
         options = {"environ": ENVIRON, "kinds": ("probe",)} | options
         if pipeline is not None:
             options["command"] = (sys.executable, str(self.script(pipeline)))
-        child = self.stack.enter_context(Child.spawn(ChildOptions(**options), CLOCK))
+        child = self.stack.enter_context(self._born(ChildOptions(**options)))
         ready = child.wait_ready(LIMIT_S)
         assert isinstance(ready, Ready), (ready, child.join(LIMIT_S))
         return child
+
+    def _born(self, options: ChildOptions) -> Child:
+        if not self.forks:
+            return Child.spawn(options, CLOCK)
+        is_drill = options.command != ChildOptions(environ={}).command
+        warm = self.stack.enter_context(WarmNursery(options, CLOCK, options.command if is_drill else COMMAND))
+        self.warm.append(warm)
+        warm.warm_up()
+        assert eventually(warm.is_warm)
+        return warm.spawn()
 
     def loading(self, load: str) -> tuple[Child, Path]:
         """A child with a probe; its other kind is what `load` gives once somebody writes into the file."""
@@ -185,9 +208,18 @@ class Nursery:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
+def way() -> str:
+    """How children come to be; a class of tests may want them both ways."""
+    return "started"
+
+
+@pytest.fixture
+def nursery(tmp_path: Path, way: str) -> Iterator[Nursery]:
     with contextlib.ExitStack() as stack:
-        yield Nursery(tmp_path, stack)
+        yield Nursery(tmp_path, stack, forks=way == "forked")
+
+
+both_ways = pytest.mark.parametrize("way", ["started", "forked"])
 
 
 def finished(child: Child) -> Exit:
@@ -222,6 +254,7 @@ def signals_of(pid: int, mask: str) -> set[int]:
     return {number for number in range(1, signal.NSIG) if bits >> (number - 1) & 1}
 
 
+@both_ways
 class TestEnds:
     @pytest.mark.parametrize(
         ("end", "final", "code"),
@@ -711,6 +744,7 @@ class TestHearing:
         assert "imported" in said[0]
 
 
+@both_ways
 class TestCancel:
     def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, nursery: Nursery) -> None:
         pipeline = """
@@ -864,15 +898,16 @@ class TestCancel:
         assert finished(child).final == "ai.run.canceled"
 
 
+@both_ways
 class TestGroup:
     @pytest.mark.parametrize(
-        "way", ["return 'done'", "os._exit(3)", "os.kill(os.getpid(), 9)", "raise ValueError"]
+        "end", ["return 'done'", "os._exit(3)", "os.kill(os.getpid(), 9)", "raise ValueError"]
     )
-    def test_no_grandchild_survives_the_end(self, nursery: Nursery, way: str) -> None:
+    def test_no_grandchild_survives_the_end(self, nursery: Nursery, end: str) -> None:
         pipeline = f"""
             def run(context):
                 context.log(str(subprocess.Popen(["sleep", "600"]).pid))
-                {way}
+                {end}
         """
         nursery.run(pipeline)
         pid = int(nursery.log.messages("info")[0])
@@ -926,28 +961,34 @@ class TestGroup:
         finally:
             os.killpg(int(nursery.log.data("ai.run.usage")[0]["model"]), signal.SIGKILL)
 
-    @pytest.mark.parametrize("thread", ["main", "other"])
+
+class TestPod:
+    @pytest.mark.parametrize("thread", ["main", "other", "forked"])
     @pytest.mark.parametrize("state", ["running", "suspended"])
     def test_a_killed_pod_leaves_no_process(self, nursery: Nursery, thread: str, state: str) -> None:
         pod, pids = self._pod(nursery, thread, state)
-        assert len(pids) == 3  # the child, the grandchild, the guard
+        assert len(pids) == (
+            4 if thread == "forked" else 3
+        )  # the child, the grandchild, the guard, the nursery
         pod.kill()
         pod.communicate(timeout=LIMIT_S)
         assert eventually(lambda: all(is_gone(pid) for pid in pids)), [state_of(pid) for pid in pids]
 
-    def test_the_child_dies_with_its_pod_also_when_the_guard_is_gone(self, nursery: Nursery) -> None:
-        pod, pids = self._pod(nursery, "main", "running")
+    @pytest.mark.parametrize("thread", ["main", "forked"])
+    def test_the_child_dies_with_its_pod_also_when_the_guard_is_gone(
+        self, nursery: Nursery, thread: str
+    ) -> None:
+        pod, pids = self._pod(nursery, thread, "running")
         guard = next(pid for pid in pids if psutil.Process(pid).name() == "sh")
         os.kill(guard, signal.SIGKILL)
-        child = next(one.pid for one in psutil.Process(pod.pid).children() if one.pid != guard)
-        orphans = [one.pid for one in psutil.Process(child).children()]
+        (orphan,) = [pid for pid in pids if psutil.Process(pid).name() == "sleep"]
+        child = psutil.Process(orphan).ppid()
         pod.kill()
         pod.communicate(timeout=LIMIT_S)
         try:
             assert eventually(lambda: is_gone(child))
         finally:
-            for orphan in orphans:
-                os.kill(orphan, signal.SIGKILL)
+            os.kill(orphan, signal.SIGKILL)
 
     def _pod(self, nursery: Nursery, thread: str, state: str) -> tuple[subprocess.Popen[bytes], list[int]]:
         script = nursery.folder / "pod.py"
@@ -960,6 +1001,76 @@ class TestGroup:
         assert pod.stdout is not None
         assert pod.stdout.readline().startswith(b"up ")
         return pod, [one.pid for one in psutil.Process(pod.pid).children(recursive=True)]
+
+
+class TestNursery:
+    def test_the_first_child_is_started_and_later_ones_are_forked(self, nursery: Nursery) -> None:
+        options = ChildOptions(environ=ENVIRON, kinds=("probe",))
+        with WarmNursery(options, CLOCK) as warm:
+            assert not warm.is_warm()
+            for _ in range(2):  # the second lets the nursery load, and does not wait for it
+                with warm.spawn() as child:
+                    assert isinstance(child.wait_ready(LIMIT_S), Ready)
+            assert eventually(warm.is_warm)
+            children = [nursery.stack.enter_context(warm.spawn()) for _ in range(3)]
+            assert [isinstance(child.wait_ready(LIMIT_S), Ready) for child in children] == [True] * 3
+            parents = {psutil.Process(child.pid).ppid() for child in children}
+            assert parents == {os.getpid()}
+            for child in children:
+                nursery.start(child, seconds=0, events=3)
+                assert finished(child).final == "ai.run.completed"
+
+    def test_each_child_has_chance_of_its_own(self, nursery: Nursery) -> None:
+        pipeline = """
+            import random
+            import numpy
+
+            def run(context):
+                context.log(f"{random.random()} {numpy.random.random()}")
+                return "done"
+        """
+        nursery.forks = True
+        first = nursery.spawn(pipeline)
+        second = nursery.stack.enter_context(nursery.warm[0].spawn())
+        for child in (first, second):
+            nursery.start(child)
+            assert finished(child).final == "ai.run.completed"
+        drawn = [number for line in nursery.log.messages("info") for number in line.split()]
+        assert len(set(drawn)) == 4
+
+    def test_a_nursery_that_died_is_replaced_and_children_are_started_meanwhile(
+        self, nursery: Nursery
+    ) -> None:
+        nursery.forks = True
+        first = nursery.spawn()
+        warm = nursery.warm[0]
+        (lost,) = {
+            one.pid for one in psutil.Process().children() if "nursery_main" in " ".join(one.cmdline())
+        } - {first.pid}
+        os.kill(lost, signal.SIGKILL)
+        assert eventually(lambda: not warm.is_warm())
+        started = nursery.stack.enter_context(warm.spawn())
+        assert isinstance(started.wait_ready(LIMIT_S), Ready)
+        nursery.stack.enter_context(warm.spawn())
+        assert eventually(warm.is_warm)
+        nursery.start(first, seconds=0, events=3)  # what was forked from it goes on
+        assert finished(first).final == "ai.run.completed"
+
+    def test_what_a_pipeline_left_behind_is_buried_when_it_ends(self, nursery: Nursery) -> None:
+        pipeline = """
+            def run(context):
+                daemon = subprocess.Popen(["true"], start_new_session=True)
+                context.log(f"left {daemon.pid}")
+                os._exit(3)
+        """
+        nursery.forks = True
+        child = nursery.spawn(pipeline)
+        nursery.start(child)
+        assert finished(child).end == Exited(3)
+        daemon = int(nursery.log.messages("info")[0].split()[1])
+        assert eventually(lambda: is_gone(daemon))
+        nursery.stack.enter_context(nursery.warm[0].spawn())
+        assert state_of(daemon) == "gone"
 
 
 class TestEnvironment:

@@ -1,0 +1,113 @@
+"""The process that has every pipeline imported, and forks a child of its own for each run.
+
+Law: it has one thread, runs no pipeline and touches no device, so that what is forked off is as good as new:
+no lock is held, no CUDA context is torn in two. What is forked is the worker's own child, not ours: we fork
+twice, and the worker adopts what is orphaned (`nursery.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from events.clock import SystemClock
+from pod_worker.child_main import Loader, attend, die_with, leave, load_what_works, prepare
+from pod_worker.nursery import FORK, LOADED, NOBODY, WORD_MAX
+from stages.pipeline import Pipeline
+from stages.registry import imported, installed
+
+FDS: Final = 4  # events, orders, standard output and error
+ORPHAN_S: Final = 0.001
+
+
+def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
+    """Fork a child whenever the worker asks for one, until it is gone; return the exit status."""
+    arguments = _parse(argv)
+    prepare()
+    die_with(arguments.worker)
+    pipelines = loader(arguments.kinds or installed())
+    if not pipelines:
+        return 1  # why is on standard error
+    gc.collect()
+    gc.freeze()  # what is here stays: pages that nobody writes to are shared with every child
+    with socket.socket(fileno=arguments.socket) as worker:
+        worker.send(LOADED)
+        while True:
+            word, fds, *_ = socket.recv_fds(worker, WORD_MAX, FDS)
+            if word != FORK:
+                return 0
+            _bear(worker, fds, pipelines, arguments.worker)
+            for fd in fds:
+                os.close(fd)
+
+
+def _bear(
+    worker: socket.socket, fds: Sequence[int], pipelines: Mapping[str, Pipeline], worker_pid: int
+) -> None:
+    """Fork a child that the worker adopts, and tell its number; the child does not return."""
+    heard, told = os.pipe()
+    try:
+        between = os.fork()
+        if not between:
+            _fork_again(worker, (told, *fds), pipelines, worker_pid)
+        os.close(told)
+        os.waitpid(between, 0)  # from here on the child is the worker's
+        pid = os.read(heard, WORD_MAX)
+    except OSError:  # no room for another process
+        pid = b""
+    finally:
+        os.close(heard)
+    worker.send(pid or NOBODY)
+
+
+def _fork_again(
+    worker: socket.socket, fds: Sequence[int], pipelines: Mapping[str, Pipeline], worker_pid: int
+) -> None:
+    """Be the process in between: fork the child and end."""
+    between = os.getpid()
+    try:
+        is_child = not os.fork()
+    except OSError:
+        os._exit(1)
+    if not is_child:
+        os._exit(0)
+    told, events, orders, stdout, stderr = fds
+    os.setsid()
+    os.write(told, str(os.getpid()).encode())
+    os.close(told)
+    worker.close()
+    for fd, standard in ((stdout, 1), (stderr, 2)):
+        os.dup2(fd, standard)
+        os.close(fd)
+    never = threading.Event()
+    while os.getppid() == between:
+        SystemClock().wait(never, ORPHAN_S)
+    die_with(worker_pid)
+    _draw_anew()
+    leave(attend(events, orders, pipelines))
+
+
+def _draw_anew() -> None:
+    """Give this process chance of its own: Python's generator does that by itself, others do not."""
+    if (numpy := imported("numpy")) is not None:
+        numpy.random.seed()
+    if (torch := imported("torch")) is not None:
+        torch.seed()
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m pod_worker.nursery_main", description=__doc__)
+    parser.add_argument("--socket", type=int, required=True)
+    parser.add_argument("--worker", type=int, required=True, help="its process id")
+    parser.add_argument("--kinds", nargs="*", help="load these kinds only")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))
