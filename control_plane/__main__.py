@@ -37,13 +37,14 @@ TRUST_HELP: Final = "who may do everything without a key, though there is one: n
 class Server(uvicorn.Server):
     """A server whose streams end as soon as it is told to stop, not when their readers like to."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, *hubs: Hub) -> None:
         super().__init__(config)
-        self._hub = hub
+        self._hubs = hubs
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End every stream, then as any server."""
-        self._hub.close()
+        for hub in self._hubs:
+            hub.close()
         await super().shutdown(sockets)
 
 
@@ -131,7 +132,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config, deps.hub)
+        server = Server(config, deps.hub, deps.log_hub)
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])
         preparing.cancel()

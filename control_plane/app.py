@@ -60,6 +60,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
+            asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]
         try:
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from control_plane.doorbell import Doorbell
 from control_plane.ingest import Ingestor
 from control_plane.intake import Intake
 from control_plane.key_ring import KeyRing
-from control_plane.live import Hub
+from control_plane.live import LOG, Hub
 from control_plane.numbers import Accounts
 from control_plane.projector import Projector
 from control_plane.reading import Reading
@@ -31,7 +32,7 @@ from control_plane.scheduler import Scheduler
 from control_plane.sign_in import SignIn
 from control_plane.spec_sweeper import SpecSweeper
 from control_plane.steps import together
-from control_plane.store.changes import Changes
+from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.claims import Claims
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
@@ -50,7 +51,7 @@ from control_plane.store.trail import Trail
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from control_plane.throttle import Throttle
-from control_plane.watcher import Watcher
+from control_plane.watcher import LogWatcher, Watcher
 from events.clock import Clock, Ids
 
 # Wrong keys from one address: so many at once, then one in so many seconds.
@@ -85,10 +86,16 @@ class Deps:
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
     hub: Hub
+    log_hub: Hub
     watcher: Watcher
+    log_watcher: LogWatcher
     claimer: Claimer
     claims_throttle: Throttle
     reporter: Reporter
+
+    def hub_of(self, wanted: Collection[str]) -> Hub:
+        """Return the hub that tells of these topics."""
+        return self.log_hub if any(topic.startswith(LOG) for topic in wanted) else self.hub
 
 
 def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
@@ -100,7 +107,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
     steps = together(runs, events, projector)
-    hub, doorbell = Hub(), Doorbell()
+    hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
     decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
@@ -130,7 +137,9 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
         hub=hub,
-        watcher=Watcher(Changes(db), hub, doorbell),
+        log_hub=log_hub,
+        watcher=Watcher(Changes(db, STATES), hub, doorbell),
+        log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_hub),
         claimer=Claimer(Claims(db), doorbell, new_pods, clock, ids),
         claims_throttle=Throttle(clock, claiming.BURST, claiming.EVERY_S),
         reporter=Reporter(RunReads(db)),

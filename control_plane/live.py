@@ -23,6 +23,7 @@ GATHER_S: Final = 0.02
 READERS_MAX: Final = 2_000
 AHEAD_MAX_S: Final = 180  # more than a process that starts reads back
 QUEUES: Final = frozenset({"runs", "ideation_requests"})
+LOG: Final = "log/"  # and the id of a run
 NOUNS: Final = {"pods": "pod", "hypotheses": "hypothesis", "schedules": "schedule"}
 LISTS: Final = frozenset({"runs", "pods", "hypotheses", "schedules"})  # topics of whole lists
 
@@ -30,7 +31,7 @@ LISTS: Final = frozenset({"runs", "pods", "hypotheses", "schedules"})  # topics 
 def topics(change: Change) -> tuple[str, ...]:
     """Return what a change belongs to: `log/<run>`, or the list of its kind and the thing itself."""
     if change.collection == "events":
-        return (f"log/{change.id.partition('/')[0]}",)
+        return (f"{LOG}{change.id.partition('/')[0]}",)
     if change.collection in QUEUES:
         return ("runs", f"run/{change.id}")
     return (change.collection, f"{NOUNS[change.collection]}/{change.id}")
@@ -56,6 +57,8 @@ class Hub:
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _ringing: asyncio.TimerHandle | None = None
     _closed: bool = False
+    _came: asyncio.Event = field(default_factory=asyncio.Event)
+    _left_s: float = -math.inf
     readers: int = 0
 
     @property
@@ -67,6 +70,14 @@ class Hub:
         """Raises `Transient` where one more reader would be more than a process serves."""
         if self.readers >= READERS_MAX:
             raise Transient("too_many_readers", "this control plane serves no more live streams; try again")
+
+    async def wanted(self) -> None:
+        """Wait until somebody reads."""
+        await self._came.wait()
+
+    def is_wanted(self, linger_s: float) -> bool:
+        """Say whether somebody reads, or did a moment ago."""
+        return self.readers > 0 or _now_s() - self._left_s < linger_s
 
     def publish(self, step: Step) -> None:
         """Keep a step of the log, and wake the readers soon: a burst wakes them once."""
@@ -104,6 +115,7 @@ class Hub:
         news without changes, so that the reader's token stays young.
         """
         self.readers += 1
+        self._came.set()
         try:
             await self._begun()
             place = self._end if since is None else self._place(since)
@@ -129,6 +141,9 @@ class Hub:
                     await _rings(self._bell, idle_s)
         finally:
             self.readers -= 1
+            if not self.readers:
+                self._came.clear()
+                self._left_s = _now_s()
 
     async def _begun(self) -> None:
         while self._token is None and not self._closed:

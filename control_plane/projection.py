@@ -71,6 +71,10 @@ class SetAside:
 
 
 Effect = Update | Skip | SetAside
+SHOWN: Final = Skip("it is shown from the log")
+SHOWN_ONLY: Final = frozenset(
+    {c.StageMetric, c.RunLog, c.RunHeartbeat}
+)  # the most frequent, told apart at once
 
 
 def project(view: AttemptView, event: Event) -> Effect:
@@ -78,6 +82,8 @@ def project(view: AttemptView, event: Event) -> Effect:
     assert event.sequence is not None
     if view.end_seq is not None and event.sequence > view.end_seq:
         return SetAside("after_end", f"attempt {event.attempt} ended with event {view.end_seq}")
+    if type(event.fact) in SHOWN_ONLY:
+        return SHOWN
     match event.fact:
         case c.RunStarted():
             return Update(replace(view, started_at=_moment(event)), phase=Cause.STARTED)
@@ -95,8 +101,8 @@ def project(view: AttemptView, event: Event) -> Effect:
             return _ideas(view, event, fact.ideas, fact.unfinished)
         case c.IdeationFailed(unfinished=[_, *_]) as fact:
             return _ideas(view, event, [], fact.unfinished)
-        case fact:
-            return Skip(f"{type(fact).__name__} is shown from the log")
+        case _:
+            return SHOWN
 
 
 def stage_id(run_id: str, attempt: int, stage: str) -> str:

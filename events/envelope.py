@@ -7,7 +7,6 @@ sequence has none and may only say what is commutative.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +18,7 @@ SUBJECT_PREFIX: Final = "run/"
 SEQUENCE_DIGITS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A decoded event. `data` is what was sent; `fact` is the part that has a meaning here."""
 
     id: str

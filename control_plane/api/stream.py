@@ -31,7 +31,8 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(tags=["stream"])
 
     def room() -> None:
-        deps.hub.require_room()  # before the answer begins: then it can still say no
+        for hub in (deps.hub, deps.log_hub):
+            hub.require_room()  # before the answer begins: then it can still say no
 
     @routes.get(
         "/api/stream", response_class=StreamingResponse, responses=STREAM, dependencies=[Depends(room)]
@@ -65,7 +66,7 @@ async def told(
 
     Ends as soon as the reader may read no more.
     """
-    async for news in deps.hub.follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
+    async for news in deps.hub_of(wanted).follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
         if not await is_still_admitted(request, "read"):
             return
         async for said in deps.reporter.say(news):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from string import hexdigits
 from typing import Any, Final
@@ -15,7 +15,8 @@ from control_plane.store.database import Database, Document, answers
 from events.lifecycle import Status
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
-FOLLOWED: Final = ("runs", "ideation_requests", "events", "hypotheses", "pods", "schedules")
+STATES: Final = ("runs", "ideation_requests", "hypotheses", "pods", "schedules")
+STATES_AND_EVENTS: Final = (*STATES, "events")
 KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000
 AWAIT_MS: Final = 1_000
@@ -59,8 +60,9 @@ class Changes:
     """Reads the log of changes; each document's new state is for the reader to look up."""
 
     db: Database
+    followed: Sequence[str] = STATES_AND_EVENTS
 
-    async def steps(self, since: str | None, back_s: int) -> AsyncIterator[Step]:
+    async def steps(self, since: str | None, back_s: int) -> AsyncGenerator[Step]:
         """Yield every change behind the token `since` at once, until closed; a step without one now and then.
 
         Without a token from `back_s` seconds ago on, or from now where the log does not reach so far.
@@ -97,7 +99,7 @@ class Changes:
             raise
 
     async def _open(self, **since: Any) -> AsyncDatabaseChangeStream[Document]:
-        wanted = {"ns.coll": {"$in": list(FOLLOWED)}, "operationType": {"$in": list(KINDS)}}
+        wanted = {"ns.coll": {"$in": list(self.followed)}, "operationType": {"$in": list(KINDS)}}
         return await self.db.watch(
             [{"$match": wanted}, {"$project": {"ns.coll": 1, "documentKey": 1, **_QUEUED}}],
             batch_size=BATCH_MAX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from bson import encode
@@ -24,8 +24,7 @@ STRETCH_MAX: Final = 500
 CONTROL_PLANE_SOURCE: Final = "//podfleet/control-plane"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """How an event came in: when, in which order, and until when it is kept (None: as long as its run)."""
 
     position: str

@@ -69,7 +69,8 @@ def router(site: Site) -> APIRouter:
     pieces = Pieces(site)
 
     def room() -> None:
-        site.deps.hub.require_room()
+        for hub in (site.deps.hub, site.deps.log_hub):
+            hub.require_room()
 
     @routes.get("/live", response_class=StreamingResponse, dependencies=[Depends(room)])
     async def live(

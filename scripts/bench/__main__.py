@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from scripts.bench import claims, emit, lists, pickup
+from scripts.bench import claims, emit, ingest, lists, pickup
 from scripts.bench.contest import Setting
 from scripts.bench.machine import ROOT, facts
 from scripts.bench.page import Report, into, table
 
-BENCHES: Final = {each.name: each for each in (claims.BENCH, pickup.BENCH, lists.BENCH, emit.BENCH)}
+_ALL: Final = (claims.BENCH, pickup.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, emit.BENCH)
+BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"
 ROUNDS: Final = 5
 

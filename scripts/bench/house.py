@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+import httpx
 
 from control_plane.embedded.credentials import credentials
 from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
-from control_plane.embedded.ports import kept
+from control_plane.embedded.ports import LOOPBACK, choose, kept
 from control_plane.embedded.stack import Options, Stack, World
 from control_plane.embedded.supervisor import Supervisor
 from events.clock import SystemClock, SystemIds
+from scripts.bench.machine import pause
+
+START_S: Final = 30.0
+LOOK_S: Final = 0.05
 
 
 @contextmanager
@@ -41,3 +50,39 @@ def fleet(home: Path, *, workers: int = 0, environment: Mapping[str, str] | None
     )
     with Stack(Options(data=home, port=0, workers=workers), world) as stack:
         yield stack
+
+
+@contextmanager
+def control_planes(url: str, count: int) -> Iterator[list[str]]:
+    """Run so many control planes on a database, without storage; give their addresses."""
+    environment = {
+        **os.environ, "MONGODB_URL": url, "MINIO_ENDPOINT": f"{LOOPBACK}:1", "MINIO_ACCESS_KEY": "none",
+        "MINIO_SECRET_KEY": "none-at-all",
+    }  # fmt: skip
+    processes: list[subprocess.Popen[bytes]] = []
+    urls: list[str] = []
+    try:
+        for _ in range(count):
+            port = choose(SystemIds())
+            command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(port)]
+            processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
+            urls.append(f"http://{LOOPBACK}:{port}")
+            _await(urls[-1])
+        yield urls
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def _await(url: str) -> None:
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + START_S
+    while clock.monotonic_s() < until_s:
+        try:
+            httpx.get(f"{url}/healthz", trust_env=False).raise_for_status()
+            return
+        except httpx.HTTPError:
+            pause(LOOK_S)
+    raise TimeoutError(f"{url} does not answer")

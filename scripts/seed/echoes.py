@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from events.envelope import Event, content_hash, storage_id
+import msgspec
+
+from events.envelope import content_hash, storage_id
 from scripts.seed.life import Life, Line, digest
 
 Documents = dict[str, list[bytes]]
@@ -39,10 +41,8 @@ def _line(life: Life, line: Line, document: bytes, new_id: str) -> bytes:
     known = line.event
     if known is None:
         return document
-    event = Event(
-        known.id, known.source.replace(life.id, new_id), known.type, new_id, known.attempt, known.sequence,
-        known.time, renamed(known.data, life.id, new_id), known.fact,
-    )  # fmt: skip
+    source, data = known.source.replace(life.id, new_id), renamed(known.data, life.id, new_id)
+    event = msgspec.structs.replace(known, source=source, run_id=new_id, data=data, traceparent=None)
     key = storage_id(new_id, event.source, event.id).rpartition("/")[2]
     return document.replace(line.key, key.encode()).replace(line.hash, content_hash(event).encode())
 

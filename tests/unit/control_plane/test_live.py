@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, cast
 
 import pytest
@@ -11,8 +11,9 @@ import pytest
 from control_plane import live
 from control_plane.live import READERS_MAX, Hub, News, topics
 from control_plane.reporter import KNOWN_MAX, PART_MAX, Reporter
-from control_plane.store.changes import Change, Step
+from control_plane.store.changes import Change, Changes, Step
 from control_plane.store.reads import RunReads
+from control_plane.watcher import LogWatcher
 from events.errors import Transient
 
 ALL = frozenset({"runs"})
@@ -156,3 +157,33 @@ def test_one_reader_too_many_is_refused_for_now() -> None:
     with pytest.raises(Transient) as refused:
         hub.require_room()
     assert refused.value.code == "too_many_readers"
+
+
+class Log:
+    """A log of changes that counts how often it is opened."""
+
+    opened = 0
+
+    async def steps(self, since: str | None, back_s: int) -> AsyncGenerator[Step]:
+        self.opened += 1
+        number = 0
+        while True:
+            number += 1
+            yield step(number, "events")
+            await asyncio.sleep(0)
+
+
+def test_every_event_is_followed_only_while_somebody_reads_a_log() -> None:
+    async def story(hub: Hub) -> None:
+        log = Log()
+        watching = asyncio.create_task(LogWatcher(cast("Changes", log), hub, linger_s=0.0).run_once())
+        await asyncio.sleep(0.01)
+        assert (log.opened, hub.token) == (0, None)
+        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        await anext(reader)
+        assert log.opened == 1
+        await reader.aclose()
+        await asyncio.wait_for(watching, 5)
+        assert hub.token is None
+
+    played(story)
