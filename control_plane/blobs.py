@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -55,9 +55,13 @@ class Blobs:
         """Ask for a sign of life."""
         await _call(lambda: self.client.bucket_exists(self.bucket))
 
-    async def put_url(self, key: str) -> str:
-        """Return a URL to which the object can be PUT."""
-        return await _call(lambda: self.client.presigned_put_object(self.bucket, key, expires=URL_LIFE))
+    async def put_urls(self, keys: Sequence[str]) -> list[str]:
+        """Return for each key a URL to which the object can be PUT."""
+
+        def sign() -> list[str]:
+            return [self.client.presigned_put_object(self.bucket, key, expires=URL_LIFE) for key in keys]
+
+        return await _call(sign)
 
     async def get_url(self, key: str, *, name: str, inline: bool) -> str:
         """Return a URL from which the object can be read, as a download unless `inline`."""

@@ -37,6 +37,7 @@ from pod_worker.queue import Queue
 from pod_worker.registry import OutboxRegistry
 from pod_worker.restoring import HttpCheckpoints
 from pod_worker.roster import REPORT_EVERY_S, Roster
+from pod_worker.storage import HttpStorage
 from pod_worker.uploads import Uploader
 from pod_worker.usage import Rate
 from pod_worker.wakeups import Polls, Wakeups
@@ -103,8 +104,9 @@ def serve(settings: Settings, world: World) -> None:
         }
         roster = Roster(store, gauges, spool, identity)
 
-        storage = httpx.Client(trust_env=False)
-        uploads = Uploader(control_plane, storage, OutboxRegistry(outbox), clock, ids)
+        tls = httpx.create_ssl_context(trust_env=False)
+        storage = httpx.Client(trust_env=False, verify=tls)
+        uploads = Uploader(control_plane, HttpStorage(tls), OutboxRegistry(outbox), clock, ids)
         ports = Ports(
             queue=queue,
             outbox=outbox,

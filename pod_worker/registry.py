@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from events.catalog import Fact
@@ -15,9 +16,9 @@ class OutboxRegistry:
 
     outbox: Outbox
 
-    def register(self, claim: Claim, fact: Fact) -> int:
-        """Keep a fact and return its sequence. Raises `Transient`, or `Conflict` after the attempt's end."""
-        return self.outbox.append(claim.run_id, claim.attempt, [fact])
+    def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
+        """Keep facts and return the last sequence. Raises `Transient`, or `Conflict` after the end."""
+        return self.outbox.append(claim.run_id, claim.attempt, facts)
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
         """Say whether ingest has everything up to `sequence`; asking makes the sender hurry."""

@@ -1,10 +1,11 @@
 """Brings the files that a pipeline made into object storage, by URLs that the control plane signs.
 
-Law: a file is registered only after exactly the bytes that were hashed lie in storage. The
-worker holds no storage credentials. Nothing is sent while the lease is not trusted, and a
-lost lease ends the attempt's uploads for good. An outage is waited for, however long. A
-checkpoint's files go in order, behind everything that was handed over before them, and its
-word is given when ingest has them all.
+Law: a file is registered only after exactly the bytes that were hashed lie in storage, which says so by
+its answer to the PUT. The worker holds no storage credentials. Nothing is sent while the lease is not
+trusted, and a lost lease ends the attempt's uploads for good. An outage is waited for, however long. Small
+files that wait together are signed and registered together; after any trouble each goes its own way. A
+checkpoint's files go in order, behind everything that was handed over before them, and its word is given
+when ingest has them all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
@@ -31,6 +32,7 @@ from events.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transien
 from events.ingest_client import bearer, retry_after_s
 from events.outgoing import cut
 from events.pipe import Checkpoint, Kept, Made
+from pod_worker.storage import Reply
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +41,14 @@ FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
 NAME_MAX: Final = 200
 MESSAGE_MAX: Final = 2_000
 THREADS: Final = 4
+# What goes in one haul, and is held in memory: so many files, so many bytes of them all.
+HAUL_MAX: Final = 64
+HAUL_BYTES_MAX: Final = 4 << 20
 REFUSALS_MAX: Final = 5  # a URL may have expired meanwhile; more is no accident
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 60.0
 SUSPENDED_TURN_S: Final = 1.0
 LEAVING_TURN_S: Final = 0.02
-PUT_TIMEOUT_S: Final = 60.0  # for one piece, not for the whole file
 # Of the control plane: no other answer says that this very request can never be right.
 REFUSED_STATUSES: Final = frozenset({400, 413, 422})
 
@@ -55,12 +59,23 @@ Answer = Callable[[Kept], None]
 class Registry(Protocol):
     """The attempt's log."""
 
-    def register(self, claim: Claim, fact: Fact) -> int:
-        """Keep a fact and return its sequence. Raises `Transient`, or `Conflict` after the end."""
+    def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
+        """Keep facts, all or none; return the last sequence.
+
+        Raises `Transient`, or `Conflict` after the end.
+        """
         ...
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
         """Say whether ingest has everything up to `sequence`; asking makes it hurry."""
+        ...
+
+
+class Storage(Protocol):
+    """Where objects are put."""
+
+    def put(self, url: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Reply:
+        """Send an object whole. Raises `Transient` where nobody answers."""
         ...
 
 
@@ -104,6 +119,12 @@ class _Signed(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
+class _SignedMany(msgspec.Struct, frozen=True):
+    """Where to put several, in the order in which they were asked for."""
+
+    files: list[_Signed]
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
     """Files on their way, in this order; with a `word` to give when ingest knows of them all."""
@@ -120,7 +141,7 @@ class Uploader:
     """Uploads a few files at once; the outcome goes into the attempt's log."""
 
     control_plane: httpx.Client
-    storage: httpx.Client
+    storage: Storage
     registry: Registry
     clock: Clock
     ids: Ids
@@ -204,19 +225,66 @@ class Uploader:
                 batch.dropped.set()
 
     def _work(self) -> None:
-        """Take job after job; a thread ends when there is none, so none waits for ever."""
+        """Take haul after haul; a thread ends when there is none, so none waits for ever."""
         while True:
             with self._lock:
-                if not self._jobs:
+                haul = self._next_haul()
+                if not haul:
                     self._threads -= 1
                     return
-                job = self._jobs.popleft()
             try:
-                self._keep(job)
+                for job in self._keep_together(haul) if len(haul) > 1 else haul:
+                    self._keep(job)
             except BaseException:
                 with self._lock:
                     self._threads -= 1
                 raise
+
+    def _next_haul(self) -> list[_Job]:
+        """Take the next job, with the small files of the same attempt right behind it if it is one itself."""
+        haul: list[_Job] = []
+        room = HAUL_BYTES_MAX
+        while self._jobs and len(haul) < HAUL_MAX:
+            size = _size(self._jobs[0])
+            if haul and (size > room or self._jobs[0].batch is not haul[0].batch):
+                break
+            room -= size
+            haul.append(self._jobs.popleft())
+        return haul
+
+    def _keep_together(self, haul: Sequence[_Job]) -> list[_Job]:
+        """Keep small files in one go; return those that were not, and have to go one by one."""
+        try:
+            facts = self._put_all(haul)
+            if facts:
+                self.registry.register(haul[0].claim, list(facts.values()))
+        except (PodfleetError, OSError, _DroppedError, _SuspendedError) as error:
+            log.info("artifacts.one_by_one", extra={"run": haul[0].claim.run_id, "why": str(error)})
+            return list(haul)
+        with self._lock:
+            for number in facts:
+                haul[0].batch.open.discard(number)
+            if not haul[0].batch.open:
+                haul[0].batch.idle.set()
+        return [job for job in haul if job.number not in facts]
+
+    def _put_all(self, haul: Sequence[_Job]) -> dict[int, Fact]:
+        """Put what can be put at once; return what to register of each job, by its number."""
+        job = haul[0]
+        contents = [_content(each.files[0]) for each in haul]
+        hashes = [hashlib.sha256(content).hexdigest() for content in contents]
+        wanted = [
+            {"name": each.files[0].name, "size": len(content), "sha256": sha256}
+            for each, content, sha256 in zip(haul, contents, hashes, strict=True)
+        ]
+        self._check(job)
+        signed = _decoded(self._ask(job, "presign/many", {"files": wanted}), _SignedMany).files
+        facts: dict[int, Fact] = {}
+        for each, content, sha256, place in zip(haul, contents, hashes, signed, strict=True):
+            self._check(job)
+            self._send(place, content, len(content))
+            facts[each.number] = registered(each.files[0], place.key, Content(len(content), sha256))
+        return facts
 
     def _keep(self, job: _Job) -> None:
         problem: str | None = f"{job.files[0].name}: the upload broke off"
@@ -267,7 +335,7 @@ class Uploader:
 
     def _register(self, job: _Job, fact: Fact) -> int:
         try:
-            return self._patiently(job, partial(self.registry.register, job.claim, fact))
+            return self._patiently(job, partial(self.registry.register, job.claim, [fact]))
         except Conflict as error:
             raise _DroppedError from error  # the attempt ended without waiting for this file
 
@@ -284,35 +352,29 @@ class Uploader:
             return fact, problem
 
     def _upload(self, job: _Job, made: Made) -> ArtifactRegistered:
-        name = checked_name(made.name)
+        checked_name(made.name)
         with open_regular(made.path) as file:
             content = measure(file, partial(self._check_wanted, job))
             key = self._store(job, made, file, content)
-        return ArtifactRegistered(
-            name=name,
-            key=key,
-            size=content.size,
-            sha256=content.sha256,
-            content_type=made.content_type,
-            stage=made.stage,
-        )
+        return registered(made, key, content)
 
     def _store(self, job: _Job, made: Made, file: BinaryIO, content: Content) -> str:
-        """Sign, put, complete; a refusal begins again with a fresh URL, a few times."""
-        wanted = {"name": made.name, "size": content.size, "sha256": content.sha256}
-        presign = {**wanted, "content_type": made.content_type}
+        """Sign and put; a refusal begins again with a fresh URL, a few times."""
+        presign = {
+            "name": made.name,
+            "size": content.size,
+            "sha256": content.sha256,
+            "content_type": made.content_type,
+        }
         refusals = 0
         while True:
             try:
-                key = self._patiently(job, partial(self._put, job, presign, file, content))
-                self._patiently(job, partial(self._ask, job, "complete", {**wanted, "key": key}))
+                return self._patiently(job, partial(self._put, job, presign, file, content))
             except Rejected as error:
                 refusals += 1
                 if refusals >= REFUSALS_MAX:
                     raise
                 self._back_off(job, refusals, error)
-            else:
-                return key
 
     def _patiently(self, job: _Job, step: Callable[[], T]) -> T:
         """Do `step`, and again while the other side cannot, or while the lease is not trusted."""
@@ -353,18 +415,18 @@ class Uploader:
 
     def _put(self, job: _Job, presign: dict[str, Any], file: BinaryIO, content: Content) -> str:
         """Put the file to a URL signed for this try, as an older one may have expired; return its key."""
-        signed = _decoded(self._ask(job, "presign", presign))
-        headers = {**signed.headers, "Content-Length": str(content.size)}
-        pieces = same_content(file, content, partial(self._check, job))
-        try:
-            response = self.storage.put(signed.url, content=pieces, headers=headers, timeout=PUT_TIMEOUT_S)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
-        if response.is_success:
-            return signed.key
-        message = f"object storage answers {response.status_code}: {response.text[:300]}"
-        if response.is_server_error or response.status_code in (408, 429):
-            raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=self._asked_s(response))
+        signed = _decoded(self._ask(job, "presign", presign), _Signed)
+        self._send(signed, same_content(file, content, partial(self._check, job)), content.size)
+        return signed.key
+
+    def _send(self, place: _Signed, content: bytes | Iterator[bytes], size: int) -> None:
+        response = self.storage.put(place.url, content, {**place.headers, "Content-Length": str(size)})
+        if 200 <= response.status < 300:
+            return
+        message = f"object storage answers {response.status}: {response.text}"
+        if response.status >= 500 or response.status in (408, 429):
+            asked_s = retry_after_s(response.retry_after, self.clock.now())
+            raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=asked_s)
         raise Rejected("UPLOAD_REFUSED", message)
 
     def _ask(self, job: _Job, action: str, body: dict[str, Any]) -> bytes:
@@ -382,10 +444,40 @@ class Uploader:
         message = f"the control plane answers {response.status_code}: {response.text[:300]}"
         if response.status_code in REFUSED_STATUSES:
             raise Rejected("UPLOAD_REFUSED", message)
-        raise Transient("CONTROL_PLANE_UNAVAILABLE", message, retry_after_s=self._asked_s(response))
+        asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
+        raise Transient("CONTROL_PLANE_UNAVAILABLE", message, retry_after_s=asked_s)
 
-    def _asked_s(self, response: httpx.Response) -> float | None:
-        return retry_after_s(response.headers.get("Retry-After"), self.clock.now())
+
+def _size(job: _Job) -> int:
+    """Return the bytes that a job would take in a haul; more than there is room for, if it goes alone."""
+    if job.word is not None:
+        return HAUL_BYTES_MAX + 1
+    try:
+        return os.lstat(job.files[0].path).st_size
+    except OSError:
+        return HAUL_BYTES_MAX + 1
+
+
+def _content(made: Made) -> bytes:
+    """Return the bytes of a small file. Raises `OSError`, `FileUnusable`, `Rejected`."""
+    checked_name(made.name)
+    with open_regular(made.path) as file:
+        content = file.read(HAUL_BYTES_MAX + 1)
+    if len(content) > HAUL_BYTES_MAX:
+        raise FileUnusable("FILE_CHANGED", "the file grew after it was handed over")
+    return content
+
+
+def registered(made: Made, key: str, content: Content) -> ArtifactRegistered:
+    """Return what is said of a file that lies in storage."""
+    return ArtifactRegistered(
+        name=made.name,
+        key=key,
+        size=content.size,
+        sha256=content.sha256,
+        content_type=made.content_type,
+        stage=made.stage,
+    )
 
 
 def checked_name(name: str) -> str:
@@ -426,11 +518,11 @@ def same_content(file: BinaryIO, content: Content, check: Callable[[], None]) ->
     """Yield the pieces of a file from its beginning. Raises `FileUnusable` when it has changed."""
     digest, left = hashlib.sha256(), content.size
     file.seek(0)
-    while left and (piece := file.read(min(left, CHUNK_BYTES))):
+    while left and (piece := _read(file, min(left, CHUNK_BYTES))):
         check()
         digest.update(piece)
         left -= len(piece)
-        if not left and (digest.hexdigest() != content.sha256 or file.read(1)):
+        if not left and (digest.hexdigest() != content.sha256 or _read(file, 1)):
             break  # before the last piece, so that no storage takes the object for whole
         yield piece
     else:
@@ -439,8 +531,16 @@ def same_content(file: BinaryIO, content: Content, check: Callable[[], None]) ->
     raise FileUnusable("FILE_CHANGED", "the file was written to after it was handed over")
 
 
-def _decoded(answer: bytes) -> _Signed:
+def _read(file: BinaryIO, size: int) -> bytes:
+    """Read a piece; who sends it takes any `OSError` for the network's."""
     try:
-        return msgspec.json.decode(answer, type=_Signed)
+        return file.read(size)
+    except OSError as error:
+        raise FileUnusable("FILE_UNREADABLE", str(error)) from error
+
+
+def _decoded(answer: bytes, what: type[T]) -> T:
+    try:
+        return msgspec.json.decode(answer, type=what)
     except msgspec.MsgspecError as error:
         raise Transient("CONTROL_PLANE_ODD", f"the answer is no signed URL: {error}") from error

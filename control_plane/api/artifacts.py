@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import RedirectResponse
 
-from control_plane.api.models import ArtifactBody, CompletedArtifact
+from control_plane.api.models import ArtifactBodies, ArtifactBody, CompletedArtifact
 from control_plane.api.runs import MayRead, Page
 from control_plane.auth import Forbidden, Principal, require
 from control_plane.deps import Deps
@@ -38,23 +38,21 @@ def router(deps: Deps) -> APIRouter:
         url = await deps.blobs.get_url(artifact["key"], name=artifact["name"], inline=inline)
         return RedirectResponse(url, 302)
 
-    async def own(run_id: str, principal: MayIngest) -> int:
-        """Return the attempt for which a run token speaks, as long as nobody has the run after it.
+    own = owner_of(deps)
 
-        It holds the run, or has settled and its log is still on its way. Raises `Forbidden`, `Conflict`.
-        """
-        if principal.attempt is None or principal.attempt[0] != run_id:
-            raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
-        attempt = principal.attempt[1]
-        found = await deps.runs.find(run_id)
-        if found is not None and found.run.is_of(attempt):
-            return attempt
-        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
+    async def signed_puts(run_id: str, attempt: int, files: Sequence[ArtifactBody]) -> list[Json]:
+        keys = [artifact_key(run_id, attempt, each) for each in files]
+        urls = await deps.blobs.put_urls(keys)
+        signed = zip(keys, urls, strict=True)
+        return [{"key": key, "url": url, "headers": {}, "upload_id": None} for key, url in signed]
 
     @routes.post("/api/runs/{run_id}/artifacts/presign")
     async def presign(run_id: str, body: ArtifactBody, attempt: int = Depends(own)) -> Json:
-        key = artifact_key(run_id, attempt, body)
-        return {"key": key, "url": await deps.blobs.put_url(key), "headers": {}, "upload_id": None}
+        return (await signed_puts(run_id, attempt, [body]))[0]
+
+    @routes.post("/api/runs/{run_id}/artifacts/presign/many")
+    async def presign_many(run_id: str, body: ArtifactBodies, attempt: int = Depends(own)) -> Json:
+        return {"files": await signed_puts(run_id, attempt, body.files)}
 
     @routes.post("/api/runs/{run_id}/artifacts/complete")
     async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:
@@ -88,6 +86,25 @@ def router(deps: Deps) -> APIRouter:
         }
 
     return routes
+
+
+def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
+    """Return what finds out for which attempt somebody may keep files."""
+
+    async def own(run_id: str, principal: MayIngest) -> int:
+        """Return the attempt for which a run token speaks, as long as nobody has the run after it.
+
+        It holds the run, or has settled and its log is still on its way. Raises `Forbidden`, `Conflict`.
+        """
+        if principal.attempt is None or principal.attempt[0] != run_id:
+            raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
+        attempt = principal.attempt[1]
+        found = await deps.runs.find(run_id)
+        if found is not None and found.run.is_of(attempt):
+            return attempt
+        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
+
+    return own
 
 
 def artifact_key(run_id: str, attempt: int, body: ArtifactBody) -> str:

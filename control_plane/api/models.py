@@ -164,6 +164,9 @@ class ReviewBody(Body):
     notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
 
 
+ARTIFACTS_MAX: Final = 100  # of one request
+
+
 class ArtifactBody(Body):
     """A file that a worker wants to keep; `size` in bytes, `sha256` in hexadecimal."""
 
@@ -177,6 +180,12 @@ class CompletedArtifact(ArtifactBody):
     """A file that a worker has put into storage."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+class ArtifactBodies(Body):
+    """Files that a worker wants to keep."""
+
+    files: Annotated[list[ArtifactBody], Field(min_length=1, max_length=ARTIFACTS_MAX)]
 
 
 PodId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x20\x7f]{1,200}$"), Storable]

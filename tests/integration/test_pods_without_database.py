@@ -163,9 +163,16 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
             assert answer.status_code in (409, 422), (action, answer.text)
     presign = {"name": "a.txt", "size": 1, "sha256": "0" * 64}
     path = f"/api/runs/{run_id}/artifacts/presign"
+    many = {"files": [presign, presign | {"name": "b.txt"}]}
     for key in (thief, mine["runToken"]):
         assert keyed.client.post(path, json=presign, headers=bearer(key)).status_code == 403
-    assert keyed.client.post(path, json=presign, headers=bearer(theirs["runToken"])).status_code == 200
+        assert keyed.client.post(f"{path}/many", json=many, headers=bearer(key)).status_code == 403
+    one = keyed.client.post(path, json=presign, headers=bearer(theirs["runToken"]))
+    both = keyed.client.post(f"{path}/many", json=many, headers=bearer(theirs["runToken"]))
+    assert one.json()["key"] == both.json()["files"][0]["key"]
+    assert [each["key"].rpartition("/")[2] for each in both.json()["files"]] == ["a.txt", "b.txt"]
+    many["files"][1] |= {"name": "../b.txt"}
+    assert keyed.client.post(f"{path}/many", json=many, headers=bearer(theirs["runToken"])).status_code == 422
     assert database.runs.find_one({"_id": run_id})["lastEventSeq"] == 0
 
     with ThreadPoolExecutor() as threads:

@@ -103,6 +103,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "POST /api/runs/{run_id}/artifacts/checkpoints",
         "POST /api/runs/{run_id}/artifacts/complete",
         "POST /api/runs/{run_id}/artifacts/presign",
+        "POST /api/runs/{run_id}/artifacts/presign/many",
     ),
     "admin": (
         "GET /api/audit",

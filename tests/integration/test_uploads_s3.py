@@ -7,7 +7,7 @@ import json
 import os
 import resource
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +17,6 @@ from typing import Any
 import httpx
 import pytest
 from minio import Minio
-from minio.error import S3Error
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.claims import Claim
@@ -25,6 +24,7 @@ from events.clock import SystemClock, SystemIds
 from events.errors import LeaseLost
 from events.ingest_client import control_plane_client
 from events.pipe import Made
+from pod_worker.storage import HttpStorage
 from pod_worker.uploads import Uploader
 
 KEY = "pf_test_key"
@@ -32,7 +32,7 @@ Until = Callable[..., None]
 
 
 class Signer(ThreadingHTTPServer):
-    """The two artifact routes of the control plane, for one attempt."""
+    """The artifact routes of the control plane that a worker asks, for one attempt."""
 
     daemon_threads = True
 
@@ -52,7 +52,6 @@ class Signer(ThreadingHTTPServer):
         self.attempt = 1
         self.url_life = timedelta(minutes=5)
         self.signed = 0
-        self.completed: list[str] = []
         self.on_signed: Callable[[], None] = lambda: None
 
     @property
@@ -65,16 +64,6 @@ class Signer(ThreadingHTTPServer):
         self.signed += 1
         self.on_signed()
         return {"key": key, "url": url, "headers": {}, "upload_id": None}
-
-    def complete(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        try:
-            size = self.minio.stat_object(self.bucket, body["key"]).size
-        except S3Error:
-            return None
-        if size != body["size"]:
-            return None
-        self.completed.append(body["key"])
-        return {"key": body["key"]}
 
     def content(self, key: str) -> bytes:
         response = self.minio.get_object(self.bucket, key)
@@ -98,9 +87,8 @@ class SignerHandler(BaseHTTPRequestHandler):
             self._send(409, {"code": "lease_lost"})
         elif self.path == f"/api/runs/{self.server.run_id}/artifacts/presign":
             self._send(200, self.server.presign(body))
-        elif self.path == f"/api/runs/{self.server.run_id}/artifacts/complete":
-            answer = self.server.complete(body)
-            self._send(*((422, {"code": "artifact_missing"}) if answer is None else (200, answer)))
+        elif self.path == f"/api/runs/{self.server.run_id}/artifacts/presign/many":
+            self._send(200, {"files": [self.server.presign(each) for each in body["files"]]})
         else:
             self._send(404, {})
 
@@ -134,8 +122,8 @@ class Facts:
 
     told: list[Fact]
 
-    def register(self, claim: Claim, fact: Fact) -> int:
-        self.told.append(fact)
+    def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
+        self.told += facts
         return len(self.told)
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
@@ -149,7 +137,8 @@ def facts() -> list[Fact]:
 
 @pytest.fixture
 def uploader(signer: Signer, facts: list[Fact], until: Until) -> Iterator[Uploader]:
-    with control_plane_client(signer.url, KEY) as control_plane, httpx.Client(trust_env=False) as storage:
+    tls = httpx.create_ssl_context(trust_env=False)
+    with control_plane_client(signer.url, KEY) as control_plane, HttpStorage(tls) as storage:
         uploader = Uploader(control_plane, storage, Facts(facts), SystemClock(), SystemIds())
         yield uploader
         uploader.close()
@@ -235,7 +224,6 @@ def test_a_lost_lease_registers_nothing(
     with pytest.raises(LeaseLost):
         drained(uploader, claim)
     assert facts == []
-    assert signer.completed == []
 
 
 def test_a_file_written_to_after_the_hand_over_never_counts(
@@ -253,7 +241,6 @@ def test_a_file_written_to_after_the_hand_over_never_counts(
     assert [getattr(fact, "code", None) for fact in facts if isinstance(fact, ArtifactFailed)] == [
         "FILE_CHANGED"
     ]
-    assert signer.completed == []
     prefix = f"runs/{signer.run_id}/"
     assert list(signer.minio.list_objects(signer.bucket, prefix=prefix, recursive=True)) == []
 

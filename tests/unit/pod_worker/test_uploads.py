@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +21,18 @@ from events.claims import Claim
 from events.errors import Conflict, LeaseLost, Rejected, Transient
 from events.pipe import Checkpoint, Kept, Made
 from events.testing import RUN_ID, ManualClock, SeededIds
-from pod_worker.uploads import FILE_BYTES_MAX, NAME_MAX, REFUSALS_MAX, Uploader, checked_name
+from pod_worker.storage import Reply
+from pod_worker.uploads import (
+    FILE_BYTES_MAX,
+    HAUL_BYTES_MAX,
+    HAUL_MAX,
+    NAME_MAX,
+    REFUSALS_MAX,
+    Uploader,
+    _Batch,
+    _Job,
+    checked_name,
+)
 
 CLAIM = Claim("runs", RUN_ID, 2, "the-token", "probe", {}, None)
 OTHER = Claim("runs", "01K00000000000000000000002", 1, "token-2", "probe", {}, None)
@@ -33,45 +45,51 @@ class Storehouse:
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
-        self.completed: list[str] = []
+        self.asked: list[str] = []
         self.presigned = 0
         self.signatures: dict[str, str] = {}  # the one that is valid now, by key
         self.clock = ManualClock()
         self.owner = CLAIM
-        self.faults: dict[str, list[httpx.Response | Exception]] = {"presign": [], "put": [], "complete": []}
+        self.faults: dict[str, list[httpx.Response | Exception]] = {"presign": [], "put": []}
         self.on_put: Callable[[], None] = lambda: None
 
     def control_plane(self, request: httpx.Request) -> httpx.Response:
         action = request.url.path.rpartition("/")[2]
         offered = request.headers["Authorization"]
         body = json.loads(request.content)
-        self._fail(action)
+        self.asked.append(action)
+        self._fail("presign")
         if request.url.path.split("/")[3] == RUN_ID and offered != f"Bearer {self.owner.run_token}":
             return httpx.Response(409, json={"code": "lease_lost"})
-        key = f"runs/{RUN_ID}/a{self.owner.attempt}/{body['sha256'][:16]}/{body['name']}"
-        if action == "presign":
-            self.presigned += 1
-            self.signatures[key] = str(self.presigned)
-            url = f"http://storage/{key}?signature={self.signatures[key]}"
-            return httpx.Response(200, json={"key": key, "url": url, "headers": {"x-sum": body["sha256"]}})
-        if key != body["key"] or len(self.objects.get(key, b"")) != body["size"]:
-            return httpx.Response(422, json={"code": "artifact_missing"})
-        self.completed.append(body["name"])
-        return httpx.Response(200, json={})
+        if action == "many":
+            return httpx.Response(200, json={"files": [self._signed(each) for each in body["files"]]})
+        return httpx.Response(200, json=self._signed(body))
 
-    def storage(self, request: httpx.Request) -> httpx.Response:
-        assert "Authorization" not in request.headers
-        content = request.read()
-        assert request.headers["Content-Length"] == str(len(content))
-        assert "Transfer-Encoding" not in request.headers
-        assert request.headers["x-sum"]
+    def _signed(self, body: dict[str, Any]) -> dict[str, Any]:
+        key = f"runs/{RUN_ID}/a{self.owner.attempt}/{body['sha256'][:16]}/{body['name']}"
+        self.presigned += 1
+        self.signatures[key] = str(self.presigned)
+        url = f"http://storage/{key}?signature={self.signatures[key]}"
+        return {"key": key, "url": url, "headers": {"x-sum": body["sha256"]}}
+
+    def put(self, url: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Reply:
+        """Be the storage."""
+        sent = content if isinstance(content, bytes) else b"".join(content)
+        assert headers == {"Content-Length": str(len(sent)), "x-sum": hashlib.sha256(sent).hexdigest()}
         self.on_put()
-        self._fail("put")
-        key = request.url.path.lstrip("/")
-        if request.url.params["signature"] != self.signatures[key]:
-            return httpx.Response(403, text="expired")
-        self.objects[key] = content
-        return httpx.Response(200)
+        try:
+            self._fail("put")
+        except _AnswerError as fault:
+            answer = fault.response
+            return Reply(answer.status_code, answer.text, answer.headers.get("Retry-After"))
+        except httpx.HTTPError as error:
+            raise Transient("STORAGE_UNREACHABLE", str(error)) from error
+        where = httpx.URL(url)
+        key = where.path.lstrip("/")
+        if where.params["signature"] != self.signatures[key]:
+            return Reply(403, "expired", None)
+        self.objects[key] = sent
+        return Reply(200, "", None)
 
     def _fail(self, action: str) -> None:
         if self.faults[action]:
@@ -104,10 +122,10 @@ class Registry:
         self.failures: list[Exception] = []
         self.left = 1_000  # up to here ingest has everything
 
-    def register(self, claim: Claim, fact: Fact) -> int:
+    def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
         if self.failures:
             raise self.failures.pop(0)
-        self.facts.append(fact)
+        self.facts += facts
         return len(self.facts)
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
@@ -129,8 +147,8 @@ def uploader(house: Storehouse, registry: Registry) -> Iterator[Uploader]:
     control_plane = httpx.Client(
         transport=answering(house.control_plane), base_url="http://control", headers={"Authorization": "x"}
     )
-    with control_plane, httpx.Client(transport=answering(house.storage)) as storage:
-        uploader = Uploader(control_plane, storage, registry, house.clock, SeededIds())
+    with control_plane:
+        uploader = Uploader(control_plane, house, registry, house.clock, SeededIds())
         yield uploader
         uploader.close()
 
@@ -171,21 +189,60 @@ def test_a_file_is_registered_with_exactly_its_bytes(
     assert (fact.name, fact.size, fact.content_type, fact.stage) == (
         "plots/loss.png", size, "image/png", "Stage_1",
     )  # fmt: skip
-    assert house.completed == ["plots/loss.png"]
 
 
-def test_many_files_arrive_and_each_is_registered_once(
+def handed_over(uploader: Uploader, files: Sequence[Made]) -> None:
+    """Hand over files that wait together: the first of them waits for all."""
+    with uploader._lock:
+        for each in files[1:]:
+            batch = uploader._batches.setdefault((CLAIM.run_id, CLAIM.attempt), _Batch())
+            batch.handed_over += 1
+            batch.open.add(batch.handed_over)
+            uploader._jobs.append(_Job(batch.handed_over, CLAIM, [each], batch))
+    uploader.add(CLAIM, files[0])
+
+
+def test_small_files_that_wait_together_are_asked_for_once_and_registered_once_each(
     uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
 ) -> None:
-    names = [f"file-{number}.txt" for number in range(30)]
-    for name in names:
-        uploader.add(CLAIM, made(tmp_path, name.encode(), name=name))
+    names = [f"file-{number}.txt" for number in range(2 * HAUL_MAX)]
+    handed_over(uploader, [made(tmp_path, name.encode(), name=name) for name in names])
     assert drained() is None
+    assert house.asked == ["many"] * 2
     assert sorted(getattr(fact, "name", "") for fact in registry.facts) == sorted(names)
-    assert len(house.objects) == 30
+    assert sorted(house.objects.values()) == sorted(name.encode() for name in names)
 
 
-@pytest.mark.parametrize("action", ["presign", "put", "complete"])
+@pytest.mark.parametrize("action", ["presign", "put"])
+def test_after_any_trouble_together_each_file_goes_its_own_way(
+    action: str,
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    tmp_path: Path,
+) -> None:
+    house.faults[action] = [httpx.Response(404)]  # as a control plane answers that knows no such route
+    files = [made(tmp_path, name=f"{number}.txt") for number in range(5)]
+    handed_over(uploader, [*files, made(tmp_path, name="../up.txt")])
+    assert "usable artifact name" in str(drained())
+    kept = [fact.name for fact in registry.facts if isinstance(fact, ArtifactRegistered)]
+    assert sorted(kept) == [f"{number}.txt" for number in range(5)]
+    assert len(registry.facts) == 6
+
+
+def test_a_large_file_goes_by_itself(uploader: Uploader, tmp_path: Path) -> None:
+    large = made(tmp_path, bytes(HAUL_BYTES_MAX + 1), name="large.bin")
+    small = [made(tmp_path, name=f"{number}.txt") for number in range(3)]
+    batch = _Batch()
+    for number, each in enumerate([*small, large, *small]):
+        uploader._jobs.append(_Job(number, CLAIM, [each], batch))
+    hauls = [[job.number for job in uploader._next_haul()] for _ in range(3)]
+    assert hauls == [[0, 1, 2], [3], [4, 5, 6]]
+    assert uploader._next_haul() == []
+
+
+@pytest.mark.parametrize("action", ["presign", "put"])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -214,17 +271,6 @@ def test_an_outage_is_waited_for(
     assert 0 < house.clock.monotonic_s() < 40 * 70
 
 
-def test_what_lies_in_storage_is_not_sent_again_when_only_the_completion_fails(
-    uploader: Uploader, house: Storehouse, drained: Drained, tmp_path: Path
-) -> None:
-    puts: list[int] = []
-    house.on_put = lambda: puts.append(1)
-    house.faults["complete"] = [httpx.Response(503)] * 5
-    uploader.add(CLAIM, made(tmp_path))
-    assert drained() is None
-    assert len(puts) == 1
-
-
 def test_an_expired_url_is_signed_again(
     uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
 ) -> None:
@@ -235,7 +281,7 @@ def test_an_expired_url_is_signed_again(
     assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
 
 
-@pytest.mark.parametrize(("action", "status"), [("presign", 422), ("put", 400), ("complete", 422)])
+@pytest.mark.parametrize(("action", "status"), [("presign", 422), ("put", 400)])
 def test_a_lasting_refusal_is_a_failed_artifact_with_its_reason(
     action: str,
     status: int,
@@ -265,24 +311,17 @@ def test_an_odd_answer_is_an_outage_and_no_crash(
     assert drained() is None
 
 
-@pytest.mark.parametrize("action", ["presign", "complete"])
 def test_a_lost_lease_ends_the_uploads_of_its_attempt_and_registers_nothing(
-    action: str, uploader: Uploader, house: Storehouse, registry: Registry, until: Until, tmp_path: Path
+    uploader: Uploader, house: Storehouse, registry: Registry, until: Until, tmp_path: Path
 ) -> None:
-    def lose() -> None:
-        house.owner = replace(CLAIM, token="somebody-else")
-
-    if action == "presign":
-        lose()
-    else:
-        house.on_put = lose
+    house.owner = replace(CLAIM, token="somebody-else")
     for number in range(10):
         uploader.add(CLAIM, made(tmp_path, name=f"{number}.txt"))
     until(lambda: is_idle(uploader))
     with pytest.raises(LeaseLost):
         uploader.drain(CLAIM, deadline_s=0.0)
     assert registry.facts == []
-    assert house.completed == []
+    assert house.objects == {}
 
 
 def test_a_lost_lease_wakes_the_one_who_waits(uploader: Uploader, house: Storehouse, tmp_path: Path) -> None:
@@ -311,22 +350,26 @@ def test_nothing_is_sent_while_the_lease_is_not_trusted(
 
 
 def test_a_file_half_sent_is_broken_off_and_sent_whole_later(
-    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, until: Until, tmp_path: Path
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    until: Until,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun_s: list[float] = []
-    whole = answering(house.storage)
+    whole = house.put
 
-    def half(request: httpx.Request) -> httpx.Response:
+    def half(url: str, content: Iterator[bytes], headers: Mapping[str, str]) -> Reply:
         if not begun_s:
-            assert isinstance(request.stream, httpx.SyncByteStream)
-            pieces = iter(request.stream)
-            next(pieces)
+            next(content)
             begun_s.append(house.clock.monotonic_s())
             uploader.suspend()
-            next(pieces)
-        return whole.handle_request(request)
+            next(content)
+        return whole(url, content, headers)
 
-    uploader.storage = httpx.Client(transport=LazyTransport(half))
+    monkeypatch.setattr(house, "put", half)
     uploader.add(CLAIM, made(tmp_path, os.urandom(1_000_000)))
     until(lambda: begun_s and house.clock.monotonic_s() > begun_s[0] + 5)
     assert house.objects == {}
@@ -334,7 +377,6 @@ def test_a_file_half_sent_is_broken_off_and_sent_whole_later(
     assert drained() is None
     assert [len(content) for content in house.objects.values()] == [1_000_000]
     assert len(registry.facts) == 1
-    uploader.storage.close()
 
 
 class LazyTransport(httpx.BaseTransport):
@@ -401,7 +443,7 @@ def test_a_file_that_changed_since_it_was_hashed_is_never_registered(
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
     assert fact.code == "FILE_CHANGED"
-    assert house.completed == []
+    assert house.objects == {}
     uploader.control_plane.close()
 
 

@@ -13,7 +13,6 @@ from events.matching import Seeker
 from events.pipe import Ready
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Ports
-from pod_worker.child import Child
 from pod_worker.ending import Exited, NeverStarted
 from pod_worker.intent import Intent
 from pod_worker.roster import Roster
@@ -58,6 +57,16 @@ class LoadingChild:
         pass
 
 
+@dataclass
+class Rests:
+    """Between two questions nobody wakes the worker."""
+
+    clock: ManualClock
+
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+        self.clock.wait(stop, seconds)
+
+
 def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], most: int) -> list[set[str]]:
     """Let a worker have one process after the other, until it has asked for a run `most` times."""
     clock, stop = ManualClock(), threading.Event()
@@ -78,7 +87,8 @@ def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], most: 
         )
         pod = Pod(id="pod", mode="experiment", region=None, gpu_gib=0.0)
         intent = Intent(folder / "claim.token")
-        Worker(pod, cast(Any, queue), ports, intent, roster, lambda: cast(Child, next(children))).run()
+        process = cast(Any, lambda: next(children))
+        Worker(pod, cast(Any, queue), ports, intent, roster, process, Rests(clock)).run()
     return queue.asked
 
 
