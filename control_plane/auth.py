@@ -167,15 +167,19 @@ def require(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
     return principal
 
 
-async def is_still_admitted(request: Request, scope: Scope) -> bool:
-    """Say whether the sender might ask again: an answer that goes on for hours has to end with its key."""
+async def is_still_admitted(request: Request, headers: Mapping[str, str], scope: Scope) -> bool:
+    """Say whether the sender might ask again: an answer that goes on for hours has to end with its key.
+
+    `headers` are the request's, as a dictionary, which for a thousand streams costs a third of theirs.
+    """
+    authenticator: Authenticator = request.app.state.authenticator
     try:
-        await _admitted(request, scope)
+        found = await authenticator.identify(request.method, headers, address_of(request))
     except Rejected:
         return False
     except Transient:
         return True  # nobody can tell now; while the store is away there is nothing to be told either
-    return True
+    return scope in found.scopes
 
 
 async def _admitted(request: Request, scope: Scope) -> Principal:

@@ -26,7 +26,7 @@ class Joined(Generic[T]):
         task = self._next.get(asked)
         if task is None:
             task = asyncio.create_task(self._one(asked, self._running.get(asked), read))
-            task.add_done_callback(_seen)
+            task.add_done_callback(seen)
             self._next[asked] = task
         return await asyncio.shield(task)  # whoever leaves takes nothing from the others
 
@@ -42,7 +42,7 @@ class Joined(Generic[T]):
             del self._running[asked]
 
 
-def _seen(task: asyncio.Task[T]) -> None:
+def seen(task: asyncio.Task[T]) -> None:
     """Look at how a read ended, also where everybody who waited has left."""
     if not task.cancelled():
         task.exception()

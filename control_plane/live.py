@@ -37,13 +37,17 @@ def topics(change: Change) -> tuple[str, ...]:
     return (change.collection, f"{NOUNS[change.collection]}/{change.id}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class News:
-    """What a reader has not heard yet, and the token to come back with; `is_reset` where some is lost."""
+    """What a reader has not heard yet, and the token to come back with; `is_reset` where some is lost.
+
+    Readers who hear the same get the same object; `texts` is what is said of it, by the way of saying it.
+    """
 
     changes: Sequence[Change]
     token: str
     is_reset: bool = False
+    texts: dict[object, asyncio.Task[bytes]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -56,6 +60,8 @@ class Hub:
     _token: str | None = None
     _bell: asyncio.Event = field(default_factory=asyncio.Event)
     _ringing: asyncio.TimerHandle | None = None
+    _rang_s: float = -math.inf
+    _shared: dict[object, News] = field(default_factory=dict)
     _closed: bool = False
     _came: asyncio.Event = field(default_factory=asyncio.Event)
     _left_s: float = -math.inf
@@ -80,25 +86,28 @@ class Hub:
         return self.readers > 0 or _now_s() - self._left_s < linger_s
 
     def publish(self, step: Step) -> None:
-        """Keep a step of the log, and wake the readers soon: a burst wakes them once."""
+        """Keep a step of the log, and wake the readers at once: the rest of a burst wakes them once more."""
         is_first = self._from is None
         if is_first:
             self._from = step.begin
         self._token = step.end
         if step.change is not None:
             self._kept.append((step.end, topics(step.change), step.change))
+            self._shared.clear()
         surplus = len(self._kept) - KEPT_MAX
         if surplus > KEPT_MAX // 10:  # in one go, since it moves the whole list
             self._from = self._kept[surplus - 1][0]
             self._first += surplus
             del self._kept[:surplus]
         if (step.change is not None or is_first) and self._ringing is None:
-            self._ringing = asyncio.get_running_loop().call_later(GATHER_S, self._ring)
+            loop = asyncio.get_running_loop()
+            self._ringing = loop.call_at(max(loop.time(), self._rang_s + GATHER_S), self._ring)
 
     def forget(self) -> None:
         """Drop everything: changes were lost, and every reader hears that it must look anew."""
         self._first += len(self._kept) + 1
         self._kept.clear()
+        self._shared.clear()
         self._from = self._token = None
 
     def close(self) -> None:
@@ -111,8 +120,8 @@ class Hub:
     ) -> AsyncIterator[News]:
         """Yield the news of the topics `wanted` behind `since` (None: from now on), until closed.
 
-        At most one every `pause_s`, so that a busy fleet drowns no reader; after `idle_s` without any,
-        news without changes, so that the reader's token stays young.
+        At most one every `pause_s`, so that a busy fleet drowns no reader, and to all at the same moments, so
+        that they hear the same; after `idle_s` without any, news without changes, so that tokens stay young.
         """
         self.readers += 1
         self._came.set()
@@ -127,16 +136,14 @@ class Hub:
                     place, told_s, heard = self._end, _now_s(), ""
                     yield News((), self._token or "", is_reset=True)
                     continue
-                changes = [
-                    each
-                    for token, of, each in self._kept[place - self._first :]
-                    if token > heard and not wanted.isdisjoint(of)
-                ]
+                news = self._behind(wanted, place, heard)
                 place = self._end
-                if changes or _now_s() - told_s >= idle_s:
+                if heard <= (self._token or ""):
+                    heard = ""
+                if news.changes or _now_s() - told_s >= idle_s:
                     told_s = _now_s()
-                    yield News(changes, max(self._token or "", heard))
-                    await asyncio.sleep(pause_s)
+                    yield news
+                    await _beat(pause_s)
                 else:
                     await _rings(self._bell, idle_s)
         finally:
@@ -144,6 +151,21 @@ class Hub:
             if not self.readers:
                 self._came.clear()
                 self._left_s = _now_s()
+
+    def _behind(self, wanted: frozenset[str], place: int, heard: str) -> News:
+        """Return the news behind a place, the same object as for whoever asked the same before."""
+        asked = (wanted, place, heard)
+        news = self._shared.get(asked)
+        if news is None:
+            changes = [
+                each
+                for token, of, each in self._kept[place - self._first :]
+                if token > heard and not wanted.isdisjoint(of)
+            ]
+            news = News(changes, max(self._token or "", heard))
+            if changes:
+                self._shared[asked] = news
+        return news
 
     async def _begun(self) -> None:
         while self._token is None and not self._closed:
@@ -164,9 +186,14 @@ class Hub:
         return self._first + bisect_right(self._kept, since, key=lambda kept: kept[0])
 
     def _ring(self) -> None:
-        self._ringing = None
+        self._ringing, self._rang_s = None, _now_s()
         self._bell.set()
         self._bell = asyncio.Event()
+
+
+async def _beat(pause_s: float) -> None:
+    """Wait for the next of the moments that are `pause_s` apart."""
+    await asyncio.sleep(pause_s - _now_s() % pause_s if pause_s else 0.0)
 
 
 async def _rings(bell: asyncio.Event, seconds: float) -> None:

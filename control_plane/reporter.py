@@ -68,10 +68,11 @@ class Reporter:
     async def _learn(self, changes: Sequence[Change]) -> Mapping[Change, Report | None]:
         """Look changes up and remember what became of them, which makes the oldest forgotten."""
         found: dict[str, Json] = {}
-        runs = [each.id for each in changes if each.collection in QUEUES]
         events = [each.id for each in changes if each.collection == "events"]
-        if runs:
-            found |= {each["_id"]: shown(each) for each in await self.run_reads.of_ids(runs)}
+        for queue in QUEUES:
+            runs = [each.id for each in changes if each.collection == queue]
+            if runs:
+                found |= {each["_id"]: shown(each) for each in await self.run_reads.of_ids(runs, [queue])}
         if events:
             found |= {each["_id"]: event(each) for each in await self.run_reads.events_of_ids(events)}
         learned = {each: _report(each, found) for each in changes}

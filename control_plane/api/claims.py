@@ -98,7 +98,7 @@ def router(deps: Deps) -> APIRouter:
 
 async def _is_gone(request: Request) -> bool:
     """Say whether a pod that waited is away; whose key was revoked meanwhile gets nothing more."""
-    return await request.is_disconnected() or not await is_still_admitted(request, "claim")
+    return await request.is_disconnected() or not await is_still_admitted(request, request.headers, "claim")
 
 
 def held(run_id: str, token: str) -> RunToken:

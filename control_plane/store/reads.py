@@ -69,12 +69,12 @@ class RunReads:
                     return document
         return None
 
-    async def of_ids(self, run_ids: Sequence[str]) -> list[Document]:
+    async def of_ids(self, run_ids: Sequence[str], queues: Sequence[str] = QUEUES) -> list[Document]:
         """Return these runs and ideation requests, without what only one of them at a time needs."""
         hidden: Document = dict.fromkeys((*_INDEXED_ONLY, "journal", "notes"), 0)
         found: list[Document] = []
         async with answers():
-            for collection in QUEUES:
+            for collection in queues:
                 cursor = self.db[collection].find({"_id": {"$in": list(run_ids)}}, hidden)
                 found += await cursor.to_list()
         return found

@@ -14,12 +14,14 @@ from typing import Final
 
 import msgspec
 
-from scripts.bench import claims, emit, ingest, lists, pickup
+from scripts.bench import claims, emit, ingest, lists, live, pickup
 from scripts.bench.contest import Setting
 from scripts.bench.machine import ROOT, facts
 from scripts.bench.page import Report, into, table
 
-_ALL: Final = (claims.BENCH, pickup.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, emit.BENCH)
+_ALL: Final = (
+    claims.BENCH, pickup.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, live.BENCH, emit.BENCH,
+)  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"
 ROUNDS: Final = 5

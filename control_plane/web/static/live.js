@@ -16,16 +16,18 @@ let joined = "";
 async function look() {
   asked = 0;
   const begun = performance.now();
+  const gap = Number(main.dataset.gap || 1) * 1000;
+  const wasQuiet = begun - restUntil > gap; // what follows soon, as at the start of a run, is shown soon
   // A server that is away for a moment changes nothing; the next look asks again.
   const hasLooked = await refresh().catch(() => true);
   const took = performance.now() - begun;
-  restUntil = performance.now() + Math.max(Number(main.dataset.gap || 1) * 1000, FETCH_FACTOR * took);
+  restUntil = performance.now() + Math.max(wasQuiet ? 0 : gap, FETCH_FACTOR * took);
   if (!hasLooked) lookSoon();
   else if (main.dataset.topics !== joined) join(); // as when a hypothesis has one more run
 }
 
 function lookSoon() {
-  asked ||= setTimeout(look, Math.max(50, restUntil - performance.now()));
+  asked ||= setTimeout(look, Math.max(0, restUntil - performance.now()));
 }
 
 function fits(rows, { facts, html }) {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from control_plane import live
+from control_plane.api import stream
+from control_plane.api.stream import told
 from control_plane.live import READERS_MAX, Hub, News, topics
-from control_plane.reporter import KNOWN_MAX, PART_MAX, Reporter
+from control_plane.reporter import KNOWN_MAX, PART_MAX, Report, Reporter
 from control_plane.store.changes import Change, Changes, Step
 from control_plane.store.reads import RunReads
 from control_plane.watcher import LogWatcher
@@ -124,11 +127,11 @@ def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_c
         reporter = Reporter(cast("RunReads", Log()))
         changes = [Change(token(number), "events", f"R/{number}") for number in range(KNOWN_MAX + 700)]
         for _again in range(2):  # the second time the first are forgotten again, and the last are known
-            told = [each async for each in reporter.say(News(changes, "end"))]
-            heard = [report.data["id"] for part in told for report in part.reports]
+            parts = [each async for each in reporter.say(News(changes, "end"))]
+            heard = [report.data["id"] for part in parts for report in part.reports]
             assert heard == [each.id for each in changes]
-            assert [each.place for each in told[:2]] == [token(PART_MAX - 1), token(2 * PART_MAX - 1)]
-            assert told[-1].place == "end"
+            assert [each.place for each in parts[:2]] == [token(PART_MAX - 1), token(2 * PART_MAX - 1)]
+            assert parts[-1].place == "end"
 
     played(story)
 
@@ -149,6 +152,52 @@ def test_a_burst_wakes_readers_once_and_the_end_of_the_server_ends_them() -> Non
         with pytest.raises(StopAsyncIteration):
             await ending
 
+    played(story)
+
+
+def test_a_change_that_comes_alone_is_told_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(hub: Hub) -> None:
+        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        first = asyncio.ensure_future(next_news(reader))
+        await asyncio.sleep(0)
+        hub.publish(step(1))
+        assert (await first).token == token(1)
+
+    monkeypatch.setattr(live, "GATHER_S", 60.0)
+    played(story)
+
+
+def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sequence[str]] = []
+    shown: list[str] = []
+
+    class Log:
+        async def of_ids(self, ids: Sequence[str], _: Sequence[str]) -> list[dict[str, Any]]:
+            asked.append(ids)
+            return [{"_id": each} for each in ids]
+
+    def show(report: Report) -> str:
+        shown.append(report.data["id"])
+        return report.text
+
+    async def story(hub: Hub) -> None:
+        deps: Any = SimpleNamespace(hub_of=lambda _: hub, reporter=Reporter(cast("RunReads", Log())))
+        pages = [
+            told(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
+        ]
+        for number in range(2, 5):
+            hub.publish(step(number))
+        texts = await asyncio.gather(*map(anext, pages))
+        assert (len(set(texts)), texts[0].count(b"event: run")) == (1, 3)
+        hub.publish(step(5))
+        assert len(set(await asyncio.gather(*map(anext, pages)))) == 1
+        assert asked == [["R2", "R3", "R4"], ["R5"]]
+        assert shown == ["R2", "R3", "R4", "R5"]
+
+    async def admitted(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(stream, "is_still_admitted", admitted)
     played(story)
 
 
