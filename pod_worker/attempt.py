@@ -264,7 +264,8 @@ class Attempt:
             self._record()
             self._obey()
             self._limit()
-            ended = self.child.join(0)
+            # After its last word there is nothing to do but to wait for the process.
+            ended = self.child.join(0 if self.said is None else TICK_S)
             if ended is not None:
                 self._record_the_rest()
                 return ended
@@ -283,7 +284,7 @@ class Attempt:
         Without room it is kept here, no more is taken, and the child stands still: nothing is lost.
         """
         if not self.unsaved:
-            for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S):
+            for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S if self.said is None else 0):
                 self._take(each)
         self._save()
 

@@ -82,4 +82,6 @@ class Heartbeat:
             self.pulse = replace(self.pulse, lease=lose(self.pulse.lease))
 
     def _beat(self) -> None:
+        self.clock.wait(self._hurry, self.every_s)  # the claim was the first
+        self._hurry.clear()
         run_every(self.every_s, self.run_once, stop=self._stop, clock=self.clock, hurry=self._hurry)
