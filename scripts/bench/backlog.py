@@ -18,6 +18,7 @@ from events.clock import SystemIds
 Document = dict[str, Any]
 
 KIND: Final = "probe"
+SPEC: Final = {"seconds": 0, "events": 1}
 SLOTS: Final = 64
 PAD: Final = "x" * 400  # about what a run's other fields weigh
 BATCH: Final = 5_000
@@ -30,18 +31,19 @@ async def prepare(url: str) -> None:
         await schema.migrate(database.database(client, url))
 
 
-def fill(url: str, count: int) -> None:
-    """Queue `count` runs of one class, a millisecond apart, with their specifications."""
+def fill(url: str, count: int) -> list[str]:
+    """Queue `count` runs of one class, a millisecond apart, with their specifications; return their ids."""
     with MongoClient[Document](url, tz_aware=True) as client:
         db = client.get_default_database()
         first = IDS.ulid()
-        fields = run_fields(Submission(kind=KIND, spec={}, by="bench"), "")
+        fields = run_fields(Submission(kind=KIND, spec=SPEC, by="bench"), "")
         db.runs.update_one({"_id": first}, journal.creation(fields, by="bench"), upsert=True)
         pattern = db.runs.find_one({"_id": first})
         assert pattern is not None, "an upsert leaves a document"
         names = [first, *(IDS.ulid() for _ in range(count - 1))]
+        _insert(db.run_specs, ({"_id": name, "kind": KIND, "spec": SPEC, "requires": {}} for name in names))
         _insert(db.runs, (_run(pattern, name, number) for number, name in enumerate(names[1:], start=1)))
-        _insert(db.run_specs, ({"_id": name, "kind": KIND, "spec": {}, "requires": {}} for name in names))
+    return names
 
 
 def fill_bare(url: str, count: int) -> None:
