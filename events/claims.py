@@ -7,7 +7,7 @@ them for the others: both build them here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
 CLASSES_MAX: Final = 200
 SETTLE_TRIES_MAX: Final = 50
 ORDERS: Final = {"status": 1, "paused": 1, "notes": 1}  # the fields that orders are read from
-HEAD: Final = {"classKey": 1, "priority": 1}  # the fields that a class is known from
 _HELD: Final = {"$in": [status.value for status in HELD]}
 
 
@@ -72,9 +71,21 @@ class Orders:
     notes: tuple[Note, ...] = ()
 
 
-def next_class(after: str) -> Document:
-    """Return the filter whose first match, by class and `CLAIM_ORDER`, is the head of the next class."""
-    return {"status": Status.QUEUED.value, "classKey": {"$gt": after}}
+# The heads of the classes that wait: the claim index is skipped along, two of its keys looked at for each.
+HEADS: Final[list[Document]] = [
+    {"$match": {"status": Status.QUEUED.value}},
+    {"$sort": {"status": 1, "classKey": 1, **dict(CLAIM_ORDER)}},
+    {"$group": {"_id": "$classKey", "priority": {"$first": "$priority"}}},
+    {"$limit": CLASSES_MAX},
+]
+
+
+def classes_of(collection: str, heads: Iterable[Document]) -> list[WaitingClass]:
+    """Return the waiting classes of a queue, of which `HEADS` told."""
+    return sorted(
+        (WaitingClass(collection, each["_id"], each["priority"]) for each in heads),
+        key=lambda found: found.class_key,
+    )
 
 
 def waiting_in(wanted: WaitingClass) -> Document:

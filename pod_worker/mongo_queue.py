@@ -125,20 +125,10 @@ class MongoQueue:
         return next((claim for claim in taken if claim is not None), None)
 
     def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
-        """List the waiting classes, one index seek each, in the order of `collections`."""
+        """List the waiting classes in the order of `collections`, by one look into each."""
         with _calls():
-            return [each for name in collections for each in self._classes(name)]
-
-    def _classes(self, collection: str) -> Iterator[WaitingClass]:
-        last = ""
-        for _ in range(claims.CLASSES_MAX):
-            head = self.db[collection].find_one(
-                claims.next_class(last), claims.HEAD, sort=[("classKey", 1), *claims.CLAIM_ORDER]
-            )
-            if head is None:
-                return
-            last = head["classKey"]
-            yield WaitingClass(collection, last, head["priority"])
+            heads = [(name, self.db[name].aggregate(claims.HEADS)) for name in collections]
+            return [each for name, found in heads for each in claims.classes_of(name, found)]
 
     def take(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
         """Take the head of a class: one document, at most two index keys looked at."""

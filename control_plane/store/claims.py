@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -35,20 +35,10 @@ class Claims:
     ttl_s: float = LEASE_S
 
     async def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
-        """List the waiting classes, one index seek each, in the order of `collections`."""
+        """List the waiting classes in the order of `collections`, by one look into each."""
         async with answers():
-            return [each for name in collections async for each in self._classes(name)]
-
-    async def _classes(self, collection: str) -> AsyncIterator[WaitingClass]:
-        last = ""
-        for _ in range(claims.CLASSES_MAX):
-            head = await self.db[collection].find_one(
-                claims.next_class(last), claims.HEAD, sort=[("classKey", 1), *claims.CLAIM_ORDER]
-            )
-            if head is None:
-                return
-            last = head["classKey"]
-            yield WaitingClass(collection, last, head["priority"])
+            heads = [(name, await self.db[name].aggregate(claims.HEADS)) for name in collections]
+            return [each for name, found in heads for each in claims.classes_of(name, await found.to_list())]
 
     async def take(self, wanted: WaitingClass, *, token: str, pod: str, key_id: str | None) -> Claim | None:
         """Take the head of a class for a pod; None when it is empty by now."""

@@ -1,0 +1,53 @@
+"""What a claim asks of MongoDB, counted and not timed: round trips, and index keys looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from events.abilities import Abilities
+from events.clock import SystemIds
+from events.key_text import letters
+from events.matching import Seeker
+from pod_worker.mongo_queue import MongoQueue, connect
+from tests.integration.test_sweeper import control_plane, populate
+
+CLASSES = 5
+DEPTH = 200  # of each class
+POD = Seeker(
+    "pod-1/abc", "hybrid", Abilities(frozenset(f"kind{number}" for number in range(CLASSES)), 0.0, None)
+)
+
+
+@pytest.mark.parametrize("claimed_before", [0, 50])
+async def test_a_claim_is_four_round_trips_and_looks_at_two_keys_a_class(
+    database_url: str, claimed_before: int
+) -> None:
+    async with control_plane(database_url) as deps:
+
+        def change(number: int) -> dict[str, Any]:
+            return {"classKey": f"kind{number % CLASSES}/cpu/any", "priority": number % 3}
+
+        await populate(deps, CLASSES * DEPTH, change)
+        db = connect(database_url)
+        try:
+            queue = MongoQueue(db)
+            for _ in range(claimed_before):
+                assert queue.claim(POD, token=letters(SystemIds().token())) is not None
+            await deps.db.command("profile", 2)
+            claim = queue.claim(POD, token=letters(SystemIds().token()))
+            await deps.db.command("profile", 0)
+        finally:
+            db.client.close()
+        assert claim is not None
+        noted = [each async for each in deps.db["system.profile"].find({"appName": "podfleet-worker"})]
+    asked = [(next(iter(each["command"])), each.get("keysExamined", 0)) for each in noted]
+    names = [name for name, _ in asked]
+    # which classes wait, in both queues; the run; what it shall do
+    assert names == ["aggregate", "aggregate", "findAndModify", "find"]
+    keys = dict(zip(names[1:], [number for _, number in asked[1:]], strict=True))
+    assert keys["aggregate"] <= 2 * CLASSES
+    assert keys["findAndModify"] <= 2
+    assert keys["find"] <= 1
+    assert sum(each.get("docsExamined", 0) for each in noted) == 1
