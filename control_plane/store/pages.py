@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
 
-SCAN_MAX: Final = 5_000
+SCAN_MAX: Final = 3_000
 
 Order = tuple[tuple[str, int], ...]
 NEWEST: Final[Order] = (("_id", -1),)
