@@ -14,13 +14,14 @@ from typing import Final
 
 import msgspec
 
-from scripts.bench import claims, emit, ingest, lists, live, noop, pickup
+from scripts.bench import artifacts, claims, emit, ingest, lists, live, noop, pickup, start
 from scripts.bench.contest import Setting
 from scripts.bench.machine import ROOT, facts
 from scripts.bench.page import Report, into, table
 
 _ALL: Final = (
     pickup.BENCH, claims.BENCH, noop.BENCH, ingest.BENCH, ingest.SCALING, lists.BENCH, live.BENCH, emit.BENCH,
+    artifacts.BENCH, start.BENCH,
 )  # fmt: skip
 BENCHES: Final = {each.name: each for each in _ALL}
 PAGE: Final = ROOT / "docs" / "performance.md"
