@@ -17,7 +17,7 @@ from control_plane.pace import Pace, pace
 from control_plane.presentation import event, plain, shown, stage, usage
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
-from control_plane.store.pages import Slice
+from control_plane.store.pages import Order, Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, RunReads
 from control_plane.store.schedules import Schedules
@@ -146,7 +146,6 @@ class Reading:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
         run = await self._run(run_id)
         spec = await self.run_reads.spec(run_id) or {}
-        beside, mine = self.run_reads.beside, [run_id]
         return {
             # a run from before there were pauses and notes lacks both
             **{"paused": False, "notes": []},
@@ -155,16 +154,20 @@ class Reading:
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
-            "attempts": _shown(await beside("attempts", mine, (("attempt", 1),))),
+            "attempts": _shown(await self._beside("attempts", run, (("attempt", 1),))),
             "stages": [
                 {**UNSAID_OF_STAGE, **stage(each, run)}
-                for each in await beside("stages", mine, (("attempt", 1), ("order", 1)))
+                for each in await self._beside("stages", run, (("attempt", 1), ("order", 1)))
             ],
-            "validations": _shown(await beside("validations", mine, (("_id", 1),))),
-            "artifacts": _shown(await beside("artifacts", mine, (("attempt", -1), ("name", 1)))),
-            "nodes": _without_texts(await self._nodes(run_id)),
+            "validations": _shown(await self._beside("validations", run, (("_id", 1),))),
+            "artifacts": _shown(await self._beside("artifacts", run, (("attempt", -1), ("name", 1)))),
+            "nodes": _without_texts(await self._nodes(run_id)) if run["attempt"] else [],
             "usage": usage(await self.run_reads.usage([run_id]), USAGE_EVENTS_MAX),
         }
+
+    async def _beside(self, collection: str, run: Json, order: Order) -> list[Json]:
+        """Return what belongs to a run; nothing does that no pod has taken yet."""
+        return await self.run_reads.beside(collection, [run["id"]], order) if run["attempt"] else []
 
     async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
         """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.

@@ -15,7 +15,7 @@ import httpx
 from control_plane.embedded.credentials import credentials
 from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
 from control_plane.embedded.ports import LOOPBACK, choose, kept
-from control_plane.embedded.stack import Options, Stack, World
+from control_plane.embedded.stack import Options, Programs, Stack, World
 from control_plane.embedded.supervisor import Supervisor
 from events.clock import SystemClock, SystemIds
 from scripts.bench.machine import pause
@@ -40,7 +40,13 @@ def mongod(home: Path) -> Iterator[Mongod]:
 
 
 @contextmanager
-def fleet(home: Path, *, workers: int = 0, environment: Mapping[str, str] | None = None) -> Iterator[Stack]:
+def fleet(
+    home: Path,
+    *,
+    workers: int = 0,
+    environment: Mapping[str, str] | None = None,
+    programs: Programs | None = None,
+) -> Iterator[Stack]:
     """Run MongoDB, storage, a control plane and workers, as `podfleet up` does."""
     world = World(
         environment={**os.environ, **(environment or {})},
@@ -48,7 +54,8 @@ def fleet(home: Path, *, workers: int = 0, environment: Mapping[str, str] | None
         ids=SystemIds(),
         say=lambda _: None,
     )
-    with Stack(Options(data=home, port=0, workers=workers), world) as stack:
+    options = Options(data=home, port=0, workers=workers, programs=programs or Programs())
+    with Stack(options, world) as stack:
         yield stack
 
 
