@@ -63,7 +63,7 @@ def _worker(database: Database[dict[str, Any]], store: str, url: str) -> Figures
 def _first_look(database: Database[dict[str, Any]], begun: datetime) -> datetime:
     sought = {
         "appName": "podfleet-worker",
-        "op": "query",
+        "command.listIndexes": {"$exists": False},  # of the checks before
         "ns": f"{database.name}.runs",
         "ts": {"$gte": begun.replace(tzinfo=None)},
     }
