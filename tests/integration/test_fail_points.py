@@ -166,6 +166,10 @@ ACTS: Final[Mapping[str, Act]] = {
     "settle": Act(
         WORKER, Scene.settle, CLAIMED, held_by("DELAYED", 1, 1, 0), (*BEGUN, "end: failed")
     ),
+    "store events": Act(
+        CONTROL_PLANE, Scene.send, CLAIMED, held_by("COMPLETED", 1, 0, 0), (*BEGUN, "end: completed"),
+        collection="events",
+    ),
     "ingest": Act(
         CONTROL_PLANE, Scene.send, CLAIMED, held_by("COMPLETED", 1, 0, 0), (*BEGUN, "end: completed")
     ),
@@ -260,8 +264,9 @@ CASES: Final = [
     (act, name)
     for act in ACTS
     for name in FAULTS
-    # The fail point for a lost answer takes the first write, and a submission's is the specification's.
-    if (act, name) != ("submit", LOST_ANSWER)
+    # The fail point for a lost answer takes the first write: a submission's is the specification's, and
+    # that of events their own.
+    if (act, name) not in {("submit", LOST_ANSWER), ("ingest", LOST_ANSWER)}
 ]
 
 
