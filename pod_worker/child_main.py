@@ -54,6 +54,9 @@ TEXT_MAX: Final = 10_000
 NAME_MAX: Final = 200
 NAMES: Final = frozenset({"code", "name", "node", "stage"})  # fields that hold at most NAME_MAX characters
 PR_SET_PDEATHSIG: Final = 1
+PR_SET_NAME: Final = 15
+# What `ps` and `top` show of the process of a run, however it came to be.
+PROCESS_NAME: Final = "podfleet-run"
 STRIKES_MAX: Final = 20
 STRIKE_EVERY_S: Final = 0.25
 
@@ -63,7 +66,7 @@ Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
 def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     """Serve one order; return the exit status."""
     arguments = _parse(argv)
-    prepare()
+    prepare(PROCESS_NAME)
     if arguments.die_with is not None:
         die_with(arguments.die_with)
     interruption = Interruption()
@@ -77,6 +80,7 @@ def main(argv: Sequence[str], loader: Loader | None = None) -> int:
 
 def attend(events: int, orders: int, pipelines: Mapping[str, Pipeline]) -> int:
     """Serve one order in a process that was forked from a warm one; return the exit status."""
+    call_itself(PROCESS_NAME)
     interruption = Interruption()
     reporter = PipeReporter(events, interruption)
     reporter.send(Ready(sorted(pipelines), device_in_words()))
@@ -417,14 +421,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def prepare() -> None:
-    """Make the process one that runs pipelines."""
+def prepare(name: str) -> None:
+    """Make the process one that runs pipelines, and call it so."""
+    call_itself(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
     faulthandler.enable()  # a crash in native code leaves the Python stack on standard error
     # Gigabytes of core file would fill the pod's disk; whoever wants one may raise the limit again.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def call_itself(name: str) -> None:
+    """Give the process a name of at most 15 characters."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def die_with(parent: int) -> None:

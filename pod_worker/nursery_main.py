@@ -24,12 +24,13 @@ from stages.registry import imported, installed
 
 FDS: Final = 4  # events, orders, standard output and error
 ORPHAN_S: Final = 0.001
+PROCESS_NAME: Final = "podfleet-warm"
 
 
 def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
     """Fork a child whenever the worker asks for one, until it is gone; return the exit status."""
     arguments = _parse(argv)
-    prepare()
+    prepare(PROCESS_NAME)
     die_with(arguments.worker)
     pipelines = loader(arguments.kinds or installed())
     if not pipelines:

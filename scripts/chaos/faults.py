@@ -326,4 +326,4 @@ def _signal(pids: list[int], number: int) -> None:
 
 def _pipelines(pod: Pod) -> list[int]:
     """Return the processes of pipelines below a pod's worker."""
-    return [pid for pid in pod.program.children() if PIPELINE in content(PROC / str(pid) / "cmdline")]
+    return [pid for pid in pod.program.children() if content(PROC / str(pid) / "comm") == PIPELINE]

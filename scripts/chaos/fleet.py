@@ -33,7 +33,7 @@ TTL_S: Final = 6.0
 RENEW_S: Final = 1.0
 LEAVE_S: Final = 15.0
 PROC: Final = Path("/proc")
-PIPELINE: Final = b"pod_worker.child_main"
+PIPELINE: Final = b"podfleet-run\n"
 SMALL_DISK_BYTES: Final = 48 << 20
 # A worker passes on what begins with PYTHON: by this its pipelines are known to be of this campaign.
 MARK: Final = "PYTHON_PODFLEET_CAMPAIGN"
@@ -160,7 +160,7 @@ class Fleet:
         return [
             f"pipeline {entry.name} outlived its worker"
             for entry in PROC.glob("[0-9]*")
-            if PIPELINE in content(entry / "cmdline") and mark in content(entry / "environ").split(b"\0")
+            if content(entry / "comm") == PIPELINE and mark in content(entry / "environ").split(b"\0")
         ]
 
     def _start(self) -> None:

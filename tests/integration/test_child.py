@@ -1009,6 +1009,7 @@ class TestNursery:
             assert eventually(warm.is_warm)
             children = [nursery.stack.enter_context(warm.spawn()) for _ in range(3)]
             assert [isinstance(child.wait_ready(LIMIT_S), Ready) for child in children] == [True] * 3
+            assert {psutil.Process(child.pid).name() for child in children} == {"podfleet-run"}
             parents = {psutil.Process(child.pid).ppid() for child in children}
             assert parents == {os.getpid()}
             for child in children:
@@ -1039,9 +1040,9 @@ class TestNursery:
         nursery.forks = True
         first = nursery.spawn()
         warm = nursery.warm[0]
-        (lost,) = {
-            one.pid for one in psutil.Process().children() if "nursery_main" in " ".join(one.cmdline())
-        } - {first.pid}
+        (lost,) = {one.pid for one in psutil.Process().children() if one.name() == "podfleet-warm"} - {
+            first.pid
+        }
         os.kill(lost, signal.SIGKILL)
         assert eventually(lambda: not warm.is_warm())
         started = nursery.stack.enter_context(warm.spawn())

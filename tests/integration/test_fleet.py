@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(240)
 def child_of(worker: Any) -> psutil.Process:
     """Return the pipeline's process of a worker."""
     children = psutil.Process(worker.pid).children(recursive=True)
-    return next(each for each in children if "pod_worker.child_main" in " ".join(each.cmdline()))
+    return next(each for each in children if each.name() == "podfleet-run")
 
 
 def test_every_end_of_a_child_has_its_own_code(fleet: Any) -> None:

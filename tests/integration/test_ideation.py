@@ -210,7 +210,7 @@ def test_a_killed_pipeline_goes_on_with_the_idea_that_it_was_at(
     made = desk.propose(max_num_generations=3, reflections=1)
     desk.until(lambda: (2, "reflect") in script.seen)
     children = psutil.Process(desk.worker.pid).children(recursive=True)
-    next(each for each in children if "pod_worker.child_main" in " ".join(each.cmdline())).kill()
+    next(each for each in children if each.name() == "podfleet-run").kill()
     found = desk.ended(made)
     assert names(found["ideas"]) == ["warm_up", "dropout", "mix_up"]
     assert found["unfinishedIdeas"] == []

@@ -71,11 +71,7 @@ def test_a_second_signal_ends_a_worker_at_once(fleet: Any, until: Any) -> None:
     worker = fleet.start_worker()
     run_id = fleet.submit(spec={"seconds": 0, "end": "deaf"})
     until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
-    child = next(
-        each
-        for each in psutil.Process(worker.pid).children()
-        if "pod_worker.child_main" in " ".join(each.cmdline())
-    )
+    child = next(each for each in psutil.Process(worker.pid).children() if each.name() == "podfleet-run")
     worker.send_signal(signal.SIGINT)
     SystemClock().wait(threading.Event(), 0.2)
     worker.send_signal(signal.SIGINT)

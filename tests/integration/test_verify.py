@@ -96,7 +96,6 @@ def at_work(fleet: Fleet, database: Db, until: Any) -> dict[str, str]:
         "failed": {"spec": {"seconds": 0, "end": "exception"}},
         "retried": {"spec": {"seconds": 0, "end": "retryable"}, "max_attempts": 2},
         "reviewed": {"spec": {"seconds": 0, "review": "human"}},
-        "canceled": {"spec": {"seconds": 60, "events": 600}, "priority": -5},
     }
     runs = {name: fleet.submit(**body) for name, body in specs.items()}
     worker = fleet.start_worker("--max-runs", "6")
@@ -104,6 +103,7 @@ def at_work(fleet: Fleet, database: Db, until: Any) -> dict[str, str]:
         fleet.wait_for(runs[name], "COMPLETED", "FAILED")
     fleet.wait_for(runs["reviewed"], "AWAITING_HUMAN")
     assert fleet.client.post(f"/api/runs/{runs['reviewed']}/review", json={"verdict": "pass"}).is_success
+    runs["canceled"] = fleet.submit(spec={"seconds": 60, "events": 600}, priority=-5)
     until(lambda: fleet.run(runs["canceled"])["lastEventSeq"] > 3)
     assert fleet.client.post(f"/api/runs/{runs['canceled']}/cancel").is_success
     fleet.wait_for(runs["canceled"], "CANCELED")
