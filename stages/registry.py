@@ -25,9 +25,10 @@ class Entry:
     requires: tuple[str, ...] = ()
 
 
+# In the order in which a process loads them: what a hybrid pod prefers, what is light, what is heavy.
 PIPELINES: Final[Mapping[str, Entry]] = {
-    "probe": Entry("stages.probe.pipeline"),
     "ideation": Entry("stages.ideation.pipeline"),
+    "probe": Entry("stages.probe.pipeline"),
     "experiment": Entry(
         "stages.experiment.pipeline", requires=("torch", "sklearn", "matplotlib", "typst", "pypandoc")
     ),

@@ -974,6 +974,7 @@ class TestPod:
         self, nursery: Nursery, thread: str
     ) -> None:
         pod, pids = self._pod(nursery, thread, "running")
+        assert eventually(lambda: {"sh", "sleep"} <= {psutil.Process(pid).name() for pid in pids})
         guard = next(pid for pid in pids if psutil.Process(pid).name() == "sh")
         os.kill(guard, signal.SIGKILL)
         (orphan,) = [pid for pid in pids if psutil.Process(pid).name() == "sleep"]
