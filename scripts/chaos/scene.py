@@ -24,7 +24,7 @@ from events.claims import Claim
 from events.clock import Clock, Ids, SystemClock, SystemIds
 from events.codec import decode_ndjson
 from events.delivery import Declined, Ingest, Rejection, Sender, Taken, Telemetry
-from events.errors import LeaseLost
+from events.errors import LeaseLost, Transient
 from events.key_text import letters, read_run_token
 from events.lifecycle import FINAL
 from events.matching import Seeker
@@ -152,8 +152,18 @@ class Hand:
         await asyncio.to_thread(self.mongo.waiting, CLASSES)
 
     async def take_run(self) -> bool:
-        """Claim the head of the queue; False where nothing waits."""
-        return await asyncio.to_thread(self._take_run)
+        """Claim the head of the queue, by one token however often it takes; False where nothing waits."""
+        token = letters(self.scene.ids.token())
+
+        async def is_answered() -> bool:
+            try:
+                await asyncio.to_thread(self._take_run, token)
+            except Transient:  # as long as nobody leads the set
+                return False
+            return True
+
+        await self.scene.until(is_answered)
+        return self.claim is not None
 
     def say(self, *facts: Fact) -> None:
         """Take into the outbox what the pipeline says."""
@@ -202,12 +212,12 @@ class Hand:
         sender = Sender(self.outbox, Telemetry(clock=clock, ids=ids), port, clock, ids)
         await asyncio.to_thread(lambda: sender.flush(clock.monotonic_s() + FLUSH_S))
 
-    def _take_run(self) -> bool:
+    def _take_run(self, token: str) -> None:
+        """Find what the token took already, or take the head of the queue. Raises `Transient`."""
         seeker = Seeker(f"{self.name}/1", "experiment", ABLE)
-        claim = self.queue.claim(seeker, token=letters(self.scene.ids.token()))
+        self.claim = claim = self.queue.recover(("runs",), token) or self.queue.claim(seeker, token=token)
         if claim is None:
-            return False
-        self.claim = claim
+            return
         self.outbox.open_attempt(
             claim.run_id,
             claim.attempt,
@@ -216,7 +226,6 @@ class Hand:
             collection=claim.collection,
         )
         self.journal.note("child started", run=claim.run_id, attempt=claim.attempt)
-        return True
 
     def _claimed(self) -> Claim:
         assert self.claim is not None, "take a run first"
