@@ -39,7 +39,9 @@ def main() -> int:
     reports: dict[str, Report] = {}
     for name in arguments.names or BENCHES:
         with tempfile.TemporaryDirectory(prefix=f"podfleet-bench-{name}-") as scratch:
-            setting = Setting(arguments.rounds, Path(scratch), _say, arguments.small, arguments.store)
+            setting = Setting(
+                arguments.rounds, Path(scratch), _say, arguments.small, arguments.store, arguments.peers
+            )
             reports[name] = report = Report(name, facts(), list(BENCHES[name].run(setting)))
         if arguments.write:
             PAGE.write_text(into(PAGE.read_text(), report))
@@ -63,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--compare", type=Path, metavar="FILE", help="show beside what --json printed before")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/performance.md")
     parser.add_argument("--small", action="store_true", help="try it out: the figures mean nothing")
+    parser.add_argument(
+        "--no-peers", dest="peers", action="store_false", help="leave other people's programs out"
+    )
     parser.add_argument("--store", metavar="URL", help="a filled MongoDB, for benches that can use one")
     return parser
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 from minio import Minio
@@ -35,9 +34,10 @@ from pod_worker.mongo_queue import MongoQueue, connect
 from pod_worker.registry import OutboxRegistry
 from pod_worker.storage import HttpStorage
 from pod_worker.uploads import Uploader
-from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
+from scripts.bench.contest import OURS, Absent, Bench, Figures, Goal, Metric, Row, Setting, contest, way
 from scripts.bench.house import fleet
 from scripts.bench.machine import CLOCK
+from scripts.bench.peers import Program, environment, program
 
 IDS: Final = SystemIds()
 MIB: Final = 1 << 20
@@ -51,7 +51,8 @@ LOADS: Final[Mapping[str, tuple[int, int, int]]] = {  # files, bytes of each, an
 }
 SMALL: Final[Mapping[str, tuple[int, int, int]]] = {"20 files of 1 KiB": (20, 1 << 10, 1)}
 
-METRICS: Final = (Metric("speed", "MiB/s", goal=Goal(0.9, "minio SDK")),)
+TOOLS: Final = ("minio SDK", "rclone copy", "boto3")
+METRICS: Final = (Metric("speed", "MiB/s", goals=tuple(Goal(0.9, tool) for tool in TOOLS)),)
 
 Send = Callable[[Sequence[Path], str], object]  # files, and where to in the bucket
 
@@ -63,19 +64,21 @@ def run(setting: Setting) -> Iterator[Row]:
     secrets = credentials(home / "credentials.json", IDS)  # the fleet finds these, and takes the same ports
     s3 = prepare_s3(find_s3(os.environ.get("PATH")), home / "s3", secrets, IDS)
     mongod = prepare_mongod(find_mongod(os.environ.get("PATH")), home / "mongo", secrets, IDS)
-    with fleet(home) as stack:
-        ways: dict[str, Send] = {
+    with fleet(home) as stack, boto3_process(s3, setting) as boto3:
+        minio, rclone, aws = TOOLS
+        ways: dict[str, Send | Absent] = {
             OURS: Worker(stack.url, mongod.url(), setting.scratch).send,
-            "minio SDK": partial(with_minio, s3),
-            "rclone copy": partial(with_rclone, s3),
+            minio: partial(with_minio, s3),
+            rclone: partial(with_rclone, s3),
+            aws: boto3 if isinstance(boto3, Absent) else partial(with_boto3, boto3),
         }
-        if importlib.util.find_spec("boto3"):
-            ways["boto3"] = partial(with_boto3, s3)
-        for name, (count, size, most) in (SMALL if setting.small else LOADS).items():
+        for load, (count, size, most) in (SMALL if setting.small else LOADS).items():
             files = list(_filled(setting.scratch / "files", count, size))
-            measured = {way: partial(_measured, send, files, home) for way, send in ways.items()}
+            measured = {
+                name: way(send, partial(_measured, files=files, home=home)) for name, send in ways.items()
+            }
             rounds = replace(setting, rounds=min(setting.rounds, most))
-            yield from contest(name, METRICS, measured, rounds)
+            yield from contest(load, METRICS, measured, rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +130,27 @@ def with_minio(s3: S3, files: Sequence[Path], where: str) -> None:
     pool.clear()
 
 
-def with_boto3(s3: S3, files: Sequence[Path], where: str) -> None:
-    """Send with the SDK of AWS, several at once; measured where it is installed."""
-    config = import_module("botocore.config").Config(
-        max_pool_connections=2 * TRANSFERS,
-        s3={"addressing_style": "path"},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-    )
-    client: Any = import_module("boto3").client(
-        "s3",
-        endpoint_url=f"http://{s3.endpoint}",
-        aws_access_key_id=s3.credentials.s3_access_key,
-        aws_secret_access_key=s3.credentials.s3_secret_key,
-        region_name=REGION,
-        config=config,
-    )
-    _at_once(files, lambda file: client.upload_file(str(file), BUCKET, f"{where}/{file.name}"))
+def with_boto3(boto3: Program, files: Sequence[Path], where: str) -> None:
+    """Send with the SDK of AWS, several at once, in a process of its own."""
+    paths = [str(file) for file in files]
+    boto3.ask({"files": paths, "bucket": BUCKET, "where": where, "transfers": TRANSFERS})
+
+
+@contextmanager
+def boto3_process(s3: S3, setting: Setting) -> Iterator[Program | Absent]:
+    """Run the program that sends with the SDK of AWS."""
+    python = environment("boto3", setting)
+    if isinstance(python, Absent):
+        yield python
+        return
+    environ = {
+        "ENDPOINT": f"http://{s3.endpoint}",
+        "AWS_ACCESS_KEY_ID": s3.credentials.s3_access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.credentials.s3_secret_key,
+        "AWS_DEFAULT_REGION": REGION,
+    }
+    with program(python, "scripts.bench.peer_programs.boto3_files", environ) as sender:
+        yield sender
 
 
 def with_rclone(s3: S3, files: Sequence[Path], where: str) -> None:

@@ -34,7 +34,7 @@ CLOCK: Final = SystemClock()
 SEEKER: Final = Seeker("bench", "experiment", Abilities(frozenset({backlog.KIND}), 0.0, None))
 BESIDE: Final = Goal(0.9, "random slots")
 METRICS: Final = (
-    Metric("claims", "/s", goal=BESIDE),
+    Metric("claims", "/s", goals=(BESIDE,)),
     Metric("median", "ms", more_is_better=False),
     Metric("p99", "ms", more_is_better=False),
 )

@@ -36,19 +36,19 @@ GROWS_MIB: Final = 16.0
 LOOK_S: Final = 0.2
 
 EVENT: Final = (
-    Metric("mean", "µs", more_is_better=False, goal=Goal(10.0)),
+    Metric("mean", "µs", more_is_better=False, goals=(Goal(10.0),)),
     Metric("median", "µs", more_is_better=False),
     Metric("p99", "µs", more_is_better=False),
 )
 TRAINING: Final = (
-    Metric("slowed", "%", more_is_better=False, goal=Goal(1.0)),
+    Metric("slowed", "%", more_is_better=False, goals=(Goal(1.0),)),
     Metric("steps", "/s"),
 )
 PRINTING: Final = (
-    Metric("child grows", "MiB", more_is_better=False, goal=Goal(GROWS_MIB)),
-    Metric("parent grows", "MiB", more_is_better=False, goal=Goal(GROWS_MIB)),
+    Metric("child grows", "MiB", more_is_better=False, goals=(Goal(GROWS_MIB),)),
+    Metric("parent grows", "MiB", more_is_better=False, goals=(Goal(GROWS_MIB),)),
     Metric("lines", "/s"),
-    Metric("lost", "lines", more_is_better=False, goal=Goal(0.0)),
+    Metric("lost", "lines", more_is_better=False, goals=(Goal(0.0),)),
 )
 
 

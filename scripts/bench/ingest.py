@@ -1,4 +1,4 @@
-"""Events over HTTP, durable and applied, beside bare `insert_many` of the very same documents."""
+"""Events over HTTP, durable and applied, beside bare `insert_many` of the very same documents, and MLflow."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from control_plane.store import schema
 from control_plane.store.events import Arrival, storable
 from events.codec import decode_ndjson
 from events.envelope import Event
-from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
+from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile, way
 from scripts.bench.house import control_planes, mongod
+from scripts.bench.mlflow_batches import log_batches
+from scripts.bench.peers import mlflow
 from scripts.bench.senders import CLOCK, IDS, Senders, claimed, lines, senders
 
 LARGE: Final = 500
@@ -32,6 +34,7 @@ SECONDS: Final = 2.5
 EVENTS_PER_S_MAX: Final = 60_000  # more are not made ready
 REPLICAS: Final = (1, 2)
 INSERT_MANY: Final = "insert_many"
+MLFLOW: Final = {size: f"MLflow ({size} a batch)" for size in (LARGE, 1_000)}  # the latter is its limit
 P99: Final = Metric("p99", "ms", more_is_better=False)
 MEDIAN: Final = Metric("median", "ms", more_is_better=False)
 
@@ -39,15 +42,21 @@ MEDIAN: Final = Metric("median", "ms", more_is_better=False)
 def run(setting: Setting) -> Iterator[Row]:
     """Send large bodies, then small ones of many pods, and the large ones again."""
     seconds = 0.3 if setting.small else SECONDS
-    with mongod(setting.scratch / "ingest") as server:
+    with mongod(setting.scratch / "ingest") as server, mlflow(setting) as tracking:
+
+        def peer(size: int, url: str) -> Figures:
+            return _figures(*log_batches(url, size, BARE_CONNECTIONS, seconds))
+
         ways = {
             OURS: partial(_large, server, seconds),
             INSERT_MANY: partial(bare, server, LARGE, seconds),
+            **{name: way(tracking, partial(peer, size)) for size, name in MLFLOW.items()},
         }
+        beside = (Goal(0.6, INSERT_MANY), *(Goal(5.0, name) for name in MLFLOW.values()))
         large = (
-            Metric("events", "/s", goal=Goal(0.6, INSERT_MANY)), MEDIAN, P99,
+            Metric("events", "/s", goals=beside), MEDIAN, P99,
             Metric("the same again", "/s"),
-            Metric("again, of first", "x", goal=Goal(1.0)),
+            Metric("again, of first", "x", goals=(Goal(1.0),)),
         )  # fmt: skip
         yield from contest(f"{LARGE} events a request, 4 connections", large, ways, setting)
         ways = {
@@ -55,8 +64,8 @@ def run(setting: Setting) -> Iterator[Row]:
             INSERT_MANY: partial(bare, server, SMALL, seconds),
         }
         small = (
-            Metric("events", "/s", goal=Goal(0.5, INSERT_MANY)), MEDIAN, P99,
-            Metric("p99 at half load", "ms", more_is_better=False, goal=Goal(50.0)),
+            Metric("events", "/s", goals=(Goal(0.5, INSERT_MANY),)), MEDIAN, P99,
+            Metric("p99 at half load", "ms", more_is_better=False, goals=(Goal(50.0),)),
         )  # fmt: skip
         yield from contest(f"{SMALL} events a request, {PODS} pods", small, ways, setting)
 
@@ -72,7 +81,7 @@ def run_scaling(setting: Setting) -> Iterator[Row]:
             }
             goal = Goal(0.8 * REPLICAS[-1], "one process")
             name = f"{REPLICAS[-1]} processes, {size} events a request, {pods} pods"
-            yield from contest(name, (Metric("events", "/s", goal=goal),), ways, setting)
+            yield from contest(name, (Metric("events", "/s", goals=(goal,)),), ways, setting)
 
 
 def _large(server: Mongod, seconds: float) -> Figures:
@@ -180,5 +189,5 @@ def _figures(events: int, seconds: float, taken_s: list[float]) -> Figures:
     }
 
 
-BENCH: Final = Bench("ingest", "events over HTTP, beside bare PyMongo", run)
+BENCH: Final = Bench("ingest", "events over HTTP, beside bare PyMongo and MLflow", run)
 SCALING: Final = Bench("scaling", "events to several control planes on one MongoDB", run_scaling)

@@ -2,7 +2,8 @@
 
 Everything: claim, started, stage events, artifact, completed, settle, and the projection of it all; each run
 in a process of its own, forked from a warm one. The bare loop's jobs make the same number of majority writes,
-each of one small document, in as many processes as there are workers.
+each of one small document, in as many processes as there are workers. Peers run a
+job in the worker itself and keep no log of it.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
 from scripts.bench import backlog
-from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
+from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, way
 from scripts.bench.house import fleet
+from scripts.bench.jobs import CELERY, TASKIQ, Jobs, jobs
 from scripts.bench.machine import CLOCK, pause
+from scripts.bench.peers import redis
 
 WORKERS: Final = 4
 RUNS: Final = 200
@@ -31,7 +36,7 @@ BARE_S: Final = 5.0
 WRITES: Final = ("insert", "update", "findAndModify", "delete")
 BARE: Final = "bare loop"
 METRICS: Final = (
-    Metric("runs", "/s", goal=Goal(0.7, BARE)),
+    Metric("runs", "/s", goals=(Goal(0.7, BARE),)),
     Metric("majority writes of a run", "", more_is_better=False),
 )
 
@@ -42,6 +47,10 @@ def run(setting: Setting) -> Iterator[Row]:
     with (
         fleet(setting.scratch / "fleet", workers=WORKERS) as stack,
         MongoClient[dict[str, Any]](stack.mongodb_url, tz_aware=True) as mongo,
+        redis(setting) as broker,
+        jobs(TASKIQ, broker, WORKERS, setting) as taskiq,
+        jobs(CELERY, broker, WORKERS, setting) as celery,
+        jobs(CELERY, beside(stack.mongodb_url), WORKERS, setting) as celery_on_mongodb,
     ):
         runs = mongo.get_default_database().runs
         for _ in range(WARM_UP):
@@ -58,9 +67,22 @@ def run(setting: Setting) -> Iterator[Row]:
             each = round(statistics.median(writes))
             return {"runs": _bare(stack.mongodb_url, each, setting.small)}
 
-        # ours first: the bare loop makes as many writes
-        ways = {OURS: ours, BARE: bare}
+        def peer(enough: int, found: Jobs) -> Figures:
+            return {"runs": found.rate(count if setting.small else enough)}
+
+        ways = {
+            OURS: ours,  # first: the bare loop makes as many writes
+            BARE: bare,
+            "taskiq": way(taskiq, partial(peer, 2_000)),
+            "Celery": way(celery, partial(peer, 1_000)),
+            "Celery on MongoDB": way(celery_on_mongodb, partial(peer, 300)),
+        }
         yield from contest(f"{WORKERS} workers", METRICS, ways, setting)
+
+
+def beside(url: str) -> str:
+    """Return the address of another database of the same MongoDB."""
+    return urlsplit(url)._replace(path="/celery").geturl()
 
 
 def _drain(url: str, runs: Collection[dict[str, Any]], count: int) -> float:

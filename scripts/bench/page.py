@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from scripts.bench.contest import OURS, Row
+from scripts.bench.contest import OURS, Goal, Metric, Row
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def table(report: Report, before: Report | None = None) -> str:
-    """Return the figures as a table; with what they were `before`, where that is known."""
+    """Return the figures as a table, and what was not measured; with what they were `before`, where known."""
     known = {} if before is None else {(row.contest, row.metric.name): row for row in before.rows}
     head = ["what", "podfleet", "spread", "beside", "ratio", "goal", "met"]
     if before is not None:
@@ -34,7 +34,10 @@ def table(report: Report, before: Report | None = None) -> str:
             old = known.get((row.contest, row.metric.name))
             cells.append("" if old is None or OURS not in old.rounds else _number(old.median(OURS)))
         lines.append(cells)
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    absent = {f"Not measured: {way}: {why}." for row in report.rows for way, why in row.absent.items()}
+    return "\n".join(
+        ["| " + " | ".join(line) + " |" for line in lines] + [f"\n{each}" for each in sorted(absent)]
+    )
 
 
 def into(page: str, report: Report) -> str:
@@ -58,24 +61,18 @@ def _cells(row: Row) -> Iterator[str]:
     yield _spread(row.rounds.get(OURS, ()))
     yield ", ".join(f"{way} {_number(row.median(way))}" for way in others)
     yield ", ".join(f"{row.ratio(way):.2f}" for way in others) if OURS in row.rounds else ""
-    yield _goal(row)
-    yield _met(row.is_met())
+    yield ", ".join(_goal(metric, goal) for goal in metric.goals)
+    yield ", ".join(_met(row.is_met(goal)) for goal in metric.goals)
 
 
-def _goal(row: Row) -> str:
-    goal = row.metric.goal
-    if goal is None:
-        return ""
-    sign = "≥" if row.metric.more_is_better else "≤"
-    return (
-        f"{sign} {goal.limit:g} {row.metric.unit}"
-        if goal.beside is None
-        else f"{sign} {goal.limit:g} × {goal.beside}"
-    )
+def _goal(metric: Metric, goal: Goal) -> str:
+    sign = "≥" if metric.more_is_better else "≤"
+    beside = metric.unit if goal.beside is None else f"× {goal.beside}"
+    return f"{sign} {goal.limit:g} {beside}"
 
 
 def _met(is_met: bool | None) -> str:
-    names: Mapping[bool | None, str] = {None: "", True: "yes", False: "**no**"}
+    names: Mapping[bool | None, str] = {None: "–", True: "yes", False: "**no**"}
     return names[is_met]
 
 

@@ -23,10 +23,10 @@ PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.02
 REST_S: Final = 3.0
 WORKER: Final = (
-    Metric("first claim", "s", more_is_better=False, goal=Goal(0.7)),
-    Metric("parent", "MiB", more_is_better=False, goal=Goal(60.0)),
+    Metric("first claim", "s", more_is_better=False, goals=(Goal(0.7),)),
+    Metric("parent", "MiB", more_is_better=False, goals=(Goal(60.0),)),
 )
-HELP: Final = (Metric("took", "s", more_is_better=False, goal=Goal(0.3)),)
+HELP: Final = (Metric("took", "s", more_is_better=False, goals=(Goal(0.3),)),)
 
 
 def run(setting: Setting) -> Iterator[Row]:

@@ -9,10 +9,14 @@ import msgspec
 import pytest
 
 from scripts.bench import contest as contests
-from scripts.bench.contest import OURS, Goal, Metric, Row, Setting, contest, percentile
+from scripts.bench.contest import OURS, Absent, Goal, Metric, Row, Setting, contest, percentile, way
+from scripts.bench.jobs import rate
+from scripts.bench.mlflow_batches import batch
+from scripts.bench.noop import beside
 from scripts.bench.page import Report, into, table
+from scripts.bench.peers import NO_REDIS, NOT_WANTED, PINS, environment, redis
 
-SPEED = Metric("speed", "/s", goal=Goal(0.9, "bare"))
+SPEED = Metric("speed", "/s", goals=(Goal(0.9, "bare"),))
 
 
 @pytest.fixture(autouse=True)
@@ -41,21 +45,51 @@ def test_every_way_is_measured_once_a_round_and_another_one_begins_each_time(tmp
 def test_a_ratio_is_the_median_of_the_rounds_and_not_of_the_figures() -> None:
     row = Row("race", SPEED, {OURS: [90.0, 10.0, 95.0], "bare": [100.0, 10.0, 100.0]})
     assert row.ratio("bare") == 0.95
-    assert row.is_met()
+    assert row.is_met(SPEED.goals[0])
 
 
-@pytest.mark.parametrize(
-    ("metric", "figures", "met"),
-    [
-        (Metric("late", "ms", more_is_better=False, goal=Goal(15)), [14.0], True),
-        (Metric("late", "ms", more_is_better=False, goal=Goal(15)), [16.0], False),
-        (Metric("late", "ms", more_is_better=False), [16.0], None),
-    ],
-)
-def test_a_goal_without_another_way_is_the_figure_itself(
-    metric: Metric, figures: list[float], met: bool | None
+@pytest.mark.parametrize(("figure", "met"), [(14.0, True), (16.0, False)])
+def test_a_goal_without_another_way_is_the_figure_itself(figure: float, met: bool) -> None:
+    late = Metric("late", "ms", more_is_better=False, goals=(Goal(15),))
+    assert Row("race", late, {OURS: [figure]}).is_met(late.goals[0]) is met
+
+
+def test_each_goal_is_judged_by_itself_and_what_is_absent_is_named_and_not_judged(tmp_path: Path) -> None:
+    speed = Metric("speed", "/s", goals=(Goal(0.9, "bare"), Goal(5, "peer"), Goal(2, "other")))
+    ways = {
+        OURS: lambda: {"speed": 100.0},
+        "bare": lambda: {"speed": 100.0},
+        "peer": way(25.0, lambda found: {"speed": found}),
+        "other": way(Absent("no such program"), lambda found: {"speed": found}),
+    }
+    rows = list(contest("race", [speed], ways, Setting(1, tmp_path, lambda _: None)))
+    assert "| 1.00, 4.00 | ≥ 0.9 × bare, ≥ 5 × peer, ≥ 2 × other | yes, **no**, – |" in table(_report(*rows))
+    assert table(_report(*rows)).endswith("|\n\nNot measured: other: no such program.")
+
+
+def test_peers_are_absent_with_a_reason_where_they_are_not_wanted_or_miss_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Row("race", metric, {OURS: figures}).is_met() is met
+    unwanted = Setting(1, tmp_path, lambda _: None, peers=False)
+    assert [environment(peer, unwanted) for peer in PINS] == [NOT_WANTED] * len(PINS)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with redis(Setting(1, tmp_path, lambda _: None)) as broker:
+        assert broker == NO_REDIS
+
+
+def test_a_rate_is_counted_from_the_first_job_to_the_last() -> None:
+    assert rate([10.5, 10.0, 12.0, 11.0, 11.5]) == 2.0
+
+
+def test_a_peer_on_our_mongodb_has_a_database_of_its_own() -> None:
+    url = "mongodb://me:secret@127.0.0.1:27017/{}?replicaSet=rs0&authSource=admin"
+    assert beside(url.format("podfleet")) == url.format("celery")
+
+
+def test_batches_go_on_where_the_one_before_ended() -> None:
+    first, second = (msgspec.json.decode(batch("run", first, 500))["metrics"] for first in (0, 500))
+    steps = {(each["key"], each["step"]) for each in [*first, *second]}
+    assert len(steps) == 1000
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:

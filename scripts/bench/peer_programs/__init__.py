@@ -1,0 +1,1 @@
+"""Programs that run in the environments of peers: they import the peer, and of ours only what lies here."""
