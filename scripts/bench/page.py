@@ -60,7 +60,7 @@ def _cells(row: Row) -> Iterator[str]:
     yield f"{_number(row.median(OURS))} {metric.unit}" if OURS in row.rounds else ""
     yield _spread(row.rounds.get(OURS, ()))
     yield ", ".join(f"{way} {_number(row.median(way))}" for way in others)
-    yield ", ".join(f"{row.ratio(way):.2f}" for way in others) if OURS in row.rounds else ""
+    yield ", ".join(_ratio(row.ratio(way)) for way in others) if OURS in row.rounds else ""
     yield ", ".join(_goal(metric, goal) for goal in metric.goals)
     yield ", ".join(_met(row.is_met(goal)) for goal in metric.goals)
 
@@ -78,6 +78,10 @@ def _met(is_met: bool | None) -> str:
 
 def _spread(values: Sequence[float]) -> str:
     return f"{_number(min(values))} – {_number(max(values))}" if len(values) > 1 else ""
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _number(value: float) -> str:
