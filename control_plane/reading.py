@@ -23,6 +23,7 @@ from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, RunReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.trail import Trail
+from control_plane.submission import Submitted
 from events.checkpoints import PREFIX
 from events.clock import Clock
 from events.errors import NotFound, Rejected
@@ -145,7 +146,20 @@ class Reading:
     async def run(self, run_id: str) -> Json:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
         run = await self._run(run_id)
-        spec = await self.run_reads.spec(run_id) or {}
+        return await self._whole(run, await self.run_reads.spec(run_id) or {})
+
+    async def submitted(self, submitted: Submitted) -> Json:
+        """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
+
+        One that was there already is returned as it is.
+        """
+        if submitted.run is None:
+            return await self.run(submitted.run_id)
+        return await self._whole(shown(submitted.run), submitted.spec)
+
+    async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
+        has_begun = run["attempt"] > 0  # nothing belongs to a run that no pod has taken yet
+        usages = await self.run_reads.usage([run["id"]]) if has_begun else []
         return {
             # a run from before there were pauses and notes lacks both
             **{"paused": False, "notes": []},
@@ -161,12 +175,11 @@ class Reading:
             ],
             "validations": _shown(await self._beside("validations", run, (("_id", 1),))),
             "artifacts": _shown(await self._beside("artifacts", run, (("attempt", -1), ("name", 1)))),
-            "nodes": _without_texts(await self._nodes(run_id)) if run["attempt"] else [],
-            "usage": usage(await self.run_reads.usage([run_id]), USAGE_EVENTS_MAX),
+            "nodes": _without_texts(await self._nodes(run["id"])) if has_begun else [],
+            "usage": usage(usages, USAGE_EVENTS_MAX),
         }
 
     async def _beside(self, collection: str, run: Json, order: Order) -> list[Json]:
-        """Return what belongs to a run; nothing does that no pod has taken yet."""
         return await self.run_reads.beside(collection, [run["id"]], order) if run["attempt"] else []
 
     async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:

@@ -65,10 +65,15 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The run, and whether it is new."""
+    """The run, and where it is new, what was made: the run as it began, and its specification."""
 
     run_id: str
-    is_new: bool
+    run: Document | None = None
+    spec: Document = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        return self.run is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +116,9 @@ class Submitter:
         if known_run is not None:
             return known_run
         run_id = self.ids.ulid()
-        if await self._enqueue("runs", run_id, wanted, digest):
-            return Submitted(run_id, is_new=True)
+        submitted = await self._enqueue("runs", run_id, wanted, digest)
+        if submitted.is_new:
+            return submitted
         known_run = await self._earlier(wanted, digest)
         assert known_run is not None, "only the idempotency key can collide"
         if known_run.run_id != run_id:
@@ -123,7 +129,7 @@ class Submitter:
         """Queue a run under an id that its maker derived: however often and by whom, it exists once."""
         check(wanted)
         assert wanted.idempotency_key is None, "the id itself says which run it is"
-        return Submitted(run_id, is_new=await self._enqueue("runs", run_id, wanted, _digest(wanted)))
+        return await self._enqueue("runs", run_id, wanted, _digest(wanted))
 
     async def retry(
         self, run_id: str, *, by: str, from_stage: str | None = None, key: str | None = None
@@ -237,17 +243,15 @@ class Submitter:
         if run["idempotency"]["digest"] != digest:
             message = f"Idempotency-Key {wanted.idempotency_key!r} was used for another run, {run['_id']}"
             raise Conflict("idempotency_conflict", message)
-        return Submitted(run["_id"], is_new=False)
+        return Submitted(run["_id"])
 
-    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> bool:
-        fields = run_fields(wanted, digest)
-        put_at = await self.queue.put_spec(run_id, snapshot(run_id, wanted))
-        created_at = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
-        if created_at is None:
-            return False
-        if created_at - put_at > SPEC_FRESH:
-            await self.queue.put_spec(run_id, snapshot(run_id, wanted))
-        return True
+    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> Submitted:
+        fields, spec = run_fields(wanted, digest), snapshot(run_id, wanted)
+        put_at = await self.queue.put_spec(run_id, spec)
+        run = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
+            await self.queue.put_spec(run_id, spec)
+        return Submitted(run_id, run, spec)
 
 
 def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:

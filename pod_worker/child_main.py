@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from events.catalog import ENDS, TYPES, Fact, RunCanceled, RunFailed, RunLog, type_of
+from events.catalog import ENDS, TYPES, Fact, RunCanceled, RunFailed, RunLog, RunStarted, type_of
 from events.clock import SystemClock
 from events.errors import Canceled, Rejected
 from events.pipe import (
@@ -83,8 +83,20 @@ def attend(events: int, orders: int, pipelines: Mapping[str, Pipeline]) -> int:
     call_itself(PROCESS_NAME)
     interruption = Interruption()
     reporter = PipeReporter(events, interruption)
+    rehearse(pipelines)
     reporter.send(Ready(sorted(pipelines), device_in_words()))
     return _await_order(orders, pipelines, reporter, interruption)
+
+
+def rehearse(kinds: Iterable[str]) -> None:
+    """Do once what every order needs, while none waits: the first time makes and copies what it touches."""
+    for kind in kinds:
+        with suppress(Rejected):  # it lacks what must be said
+            read_spec(kind, {})
+    order = Start(run_id="", attempt=0, kind="", spec={}, workspace="", restored="")
+    decode_parent(encode(order))
+    frame_of(RunStarted())
+    tools(os.environ)
 
 
 def _await_order(
@@ -226,6 +238,9 @@ class Interruption:
     """
 
     def __init__(self) -> None:
+        reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        threading.Thread(target=self._insist, args=(reader,), name="interruption", daemon=True).start()
         self._spent = False
         self._pending = False
         self._depth = 0
@@ -233,10 +248,7 @@ class Interruption:
 
     def listen(self) -> None:
         """From now on there is work to cancel; before, SIGTERM just ends the process."""
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        threading.Thread(target=self._insist, args=(reader,), name="interruption", daemon=True).start()
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.on_signal)
 
     def close(self) -> None:

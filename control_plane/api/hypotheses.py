@@ -41,6 +41,6 @@ def router(deps: Deps) -> APIRouter:
             hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
         )
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
-        return await deps.reading.run(submitted.run_id)
+        return await deps.reading.submitted(submitted)
 
     return routes

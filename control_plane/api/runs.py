@@ -26,7 +26,7 @@ MayReview = Annotated[Principal, Depends(require("review"))]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
-def _circumstances(
+async def _circumstances(
     key: Key = None, traceparent: Annotated[str | None, Header(max_length=200)] = None
 ) -> Json:
     return {"idempotency_key": key, "traceparent": traceparent}
@@ -104,7 +104,7 @@ def router(deps: Deps) -> APIRouter:
         if not submitted.is_new:
             response.status_code = 200
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
-        return await reading.run(submitted.run_id)
+        return await reading.submitted(submitted)
 
     @routes.get("")
     async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Items:
@@ -147,7 +147,7 @@ def router(deps: Deps) -> APIRouter:
         from_stage = None if again is None else again.from_stage
         submitted = await deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage)
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
-        return await reading.run(submitted.run_id)
+        return await reading.submitted(submitted)
 
     @routes.post("/{run_id}/review")
     async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:

@@ -66,7 +66,7 @@ def router(deps: Deps) -> APIRouter:
         if not submitted.is_new:
             response.status_code = 200
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
-        return await reading.run(submitted.run_id)
+        return await reading.submitted(submitted)
 
     @routes.delete("/{schedule_id}", status_code=204)
     async def remove(schedule_id: str, _: MaySubmit) -> None:

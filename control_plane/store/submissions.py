@@ -43,8 +43,8 @@ class Submissions:
         async with answers():
             return await self.db.run_specs.find_one({"_id": run_id})
 
-    async def enqueue(self, collection: str, run_id: str, creation: list[Document]) -> datetime | None:
-        """Create a claimable document; return when, by the store, or None where it is there already.
+    async def enqueue(self, collection: str, run_id: str, creation: list[Document]) -> Document | None:
+        """Create a claimable document and return it, or None where it is there already.
 
         None also where another document holds its idempotency key.
         """
@@ -55,15 +55,13 @@ class Submissions:
                 document = await self.db[collection].find_one_and_update(
                     missing,
                     creation,
-                    projection={"createdAt": 1},
                     upsert=True,
                     return_document=ReturnDocument.AFTER,
                 )
             except DuplicateKeyError:
                 return None
         assert document is not None, "an upsert answers with its document"
-        created_at: datetime = document["createdAt"]
-        return created_at
+        return document
 
     async def drop_spec(self, run_id: str) -> None:
         """Remove the snapshot of a run that came to nothing."""

@@ -374,7 +374,9 @@ async def test_a_submitter_that_slept_past_the_sweep_puts_its_specification_back
                 await self.db.run_specs.update_one({"_id": identity}, {"$set": {"putAt": long_ago}})
                 assert await SpecSweeper(Submissions(self.db)).run_once() == 1
                 created = await Submissions.enqueue(self, collection, identity, creation)
-                return None if created is None else created + timedelta(hours=2)
+                if created is not None:
+                    created["createdAt"] += timedelta(hours=2)
+                return created
 
         submitter = only.deps.submitter
         slow = Submitter(submitter.runs, Slow(only.db), submitter.store, submitter.ids, submitter.reads)
