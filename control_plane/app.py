@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Final
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
-from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, watcher
+from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, upload_sweeper, watcher
 from control_plane.answer_count import AnswerCount
 from control_plane.api import (
     artifacts,
@@ -28,6 +29,7 @@ from control_plane.api import (
     runs,
     schedules,
     stream,
+    uploads,
 )
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
@@ -47,6 +49,11 @@ from control_plane.web import (
 )
 from control_plane.web.site import HERE, Pages, Site
 
+NOUNS: Final = (
+    *(bulk, runs, nodes, hypotheses, artifacts, uploads),
+    *(claims, fleet, schedules, keys, audit, stream),
+)
+
 
 def create_app(deps: Deps) -> FastAPI:
     """Return the application; its loops run as long as it does."""
@@ -59,6 +66,9 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
             asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
             asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
+            asyncio.create_task(
+                run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
+            ),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]
@@ -94,7 +104,7 @@ def create_app(deps: Deps) -> FastAPI:
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
     app.include_router(ingest.router(deps.ingestor, deps.intake))
-    for noun in (bulk, runs, nodes, hypotheses, artifacts, claims, fleet, schedules, keys, audit, stream):
+    for noun in NOUNS:
         app.include_router(noun.router(deps))
     site = Site(deps, pages)
     app.include_router(sign_in_pages.router(site, deps.authenticator))

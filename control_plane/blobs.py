@@ -49,11 +49,11 @@ class Blobs:
                 refused = f"MINIO_ACCESS_KEY, MINIO_SECRET_KEY: the storage refuses them ({error.code})"
                 raise ConfigError([refused]) from error
 
-        await _call(make)
+        await storage_call(make)
 
     async def ping(self) -> None:
         """Ask for a sign of life."""
-        await _call(lambda: self.client.bucket_exists(self.bucket))
+        await storage_call(lambda: self.client.bucket_exists(self.bucket))
 
     async def put_urls(self, keys: Sequence[str]) -> list[str]:
         """Return for each key a URL to which the object can be PUT."""
@@ -61,13 +61,13 @@ class Blobs:
         def sign() -> list[str]:
             return [self.client.presigned_put_object(self.bucket, key, expires=URL_LIFE) for key in keys]
 
-        return await _call(sign)
+        return await storage_call(sign)
 
     async def get_url(self, key: str, *, name: str, inline: bool) -> str:
         """Return a URL from which the object can be read, as a download unless `inline`."""
         kind = "inline" if inline else "attachment"
         disposition = f"{kind}; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}"
-        return await _call(
+        return await storage_call(
             lambda: self.client.presigned_get_object(
                 self.bucket,
                 key,
@@ -93,7 +93,7 @@ class Blobs:
                 response.release_conn()
             return size, digest.hexdigest()
 
-        return await _call(read)
+        return await storage_call(read)
 
     async def beginning(self, key: str, limit: int) -> bytes | None:
         """Return at most the first `limit` bytes of an object, None when there is none."""
@@ -109,11 +109,11 @@ class Blobs:
                 response.close()
                 response.release_conn()
 
-        return await _call(read)
+        return await storage_call(read)
 
     async def size(self, key: str) -> int | None:
         """Return the size of an object in bytes, None when there is none."""
-        return await _call(lambda: self._stat(key))
+        return await storage_call(lambda: self._stat(key))
 
     def _stat(self, key: str) -> int | None:
         try:
@@ -141,7 +141,8 @@ def open_blobs(storage: Storage) -> Blobs:
     return Blobs(client, storage.bucket)
 
 
-async def _call(step: Callable[[], T]) -> T:
+async def storage_call(step: Callable[[], T]) -> T:
+    """Ask the storage beside the event loop. Raises `Transient` when it does not answer."""
     try:
         return await asyncio.to_thread(step)
     except (MinioException, HTTPError, OSError) as error:

@@ -22,6 +22,7 @@ from control_plane.ingest import Ingestor
 from control_plane.intake import Intake
 from control_plane.key_ring import KeyRing
 from control_plane.live import LOG, Hub
+from control_plane.multipart import Multipart
 from control_plane.numbers import Accounts
 from control_plane.projector import Projector
 from control_plane.reading import Reading
@@ -51,6 +52,7 @@ from control_plane.store.trail import Trail
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from control_plane.throttle import Throttle
+from control_plane.upload_sweeper import UploadSweeper
 from control_plane.watcher import LogWatcher, Watcher
 from events.clock import Clock, Ids
 
@@ -67,6 +69,7 @@ class Deps:
     db: Database
     runs: Runs
     blobs: Blobs
+    multipart: Multipart
     authenticator: Keyed
     key_ring: KeyRing
     trail: Trail
@@ -85,6 +88,7 @@ class Deps:
     agenda: Agenda
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
+    upload_sweeper: UploadSweeper
     hub: Hub
     log_hub: Hub
     watcher: Watcher
@@ -111,11 +115,14 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
+    blobs = open_blobs(settings.storage)
+    multipart = Multipart(blobs.client, blobs.bucket)
     return Deps(
         settings=settings,
         db=db,
         runs=runs,
-        blobs=open_blobs(settings.storage),
+        blobs=blobs,
+        multipart=multipart,
         authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
         trail=Trail(db),
@@ -136,6 +143,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         agenda=Agenda(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
+        upload_sweeper=UploadSweeper(multipart, clock),
         hub=hub,
         log_hub=log_hub,
         watcher=Watcher(Changes(db, STATES), hub, doorbell),

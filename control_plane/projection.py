@@ -20,6 +20,7 @@ from events.lifecycle import Cause
 from events.settlement import End
 
 MESSAGE_MAX: Final = 4_000
+ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def ideas_id(run_id: str, attempt: int) -> str:
 
 def artifact_prefix(run_id: str, attempt: int) -> str:
     """Return the part of object storage that belongs to an attempt."""
-    return f"runs/{run_id}/a{attempt}/"
+    return f"{ARTIFACTS}{run_id}/a{attempt}/"
 
 
 def _stage(

@@ -44,7 +44,9 @@ class HttpStorage:
     _idle: dict[Place, list[Line]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put(self, url: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Reply:
+    def put(
+        self, url: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
+    ) -> Reply:
         """Send an object whole. Raises `Transient` where nobody answers."""
         parts = urlsplit(url)
         try:
@@ -92,7 +94,9 @@ class HttpStorage:
         return Line(netloc, timeout=TIMEOUT_S)
 
 
-def _exchange(line: Line, path: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Reply:
+def _exchange(
+    line: Line, path: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
+) -> Reply:
     """Ask and hear the answer; whatever goes wrong, also in what is sent, closes the connection."""
     try:
         line.request("PUT", path, body=content, headers=dict(headers))

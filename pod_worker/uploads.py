@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import BufferedReader
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
@@ -32,6 +33,7 @@ from events.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transien
 from events.ingest_client import bearer, retry_after_s
 from events.outgoing import cut
 from events.pipe import Checkpoint, Kept, Made
+from pod_worker.parts import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
 from pod_worker.storage import Reply
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,9 @@ class Registry(Protocol):
 class Storage(Protocol):
     """Where objects are put."""
 
-    def put(self, url: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Reply:
+    def put(
+        self, url: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
+    ) -> Reply:
         """Send an object whole. Raises `Transient` where nobody answers."""
         ...
 
@@ -148,6 +152,7 @@ class Uploader:
     _batches: dict[tuple[str, int], _Batch] = field(default_factory=dict)
     _jobs: deque[_Job] = field(default_factory=deque)
     _threads: int = 0
+    _large: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _may_send: threading.Event = field(default_factory=threading.Event)
 
@@ -343,7 +348,7 @@ class Uploader:
         """Upload a file; return what to register of it, and what went wrong."""
         try:
             return self._upload(job, made), None
-        except (FileUnusable, Rejected, OSError) as error:
+        except (FileUnusable, Rejected, UploadGone, OSError) as error:
             code = error.code if isinstance(error, PodfleetError) else "FILE_UNREADABLE"
             name = cut(made.name, NAME_MAX)
             fact = ArtifactFailed(name=name or "unnamed", code=code, message=cut(str(error), MESSAGE_MAX))
@@ -354,23 +359,72 @@ class Uploader:
     def _upload(self, job: _Job, made: Made) -> ArtifactRegistered:
         checked_name(made.name)
         with open_regular(made.path) as file:
+            if os.fstat(file.fileno()).st_size >= FROM_BYTES:
+                try:
+                    return self._in_parts(job, made, file)
+                except Rejected as error:  # as by a control plane that is older than this worker
+                    log.warning("artifact.whole", extra={"artifact": made.name, "why": error.message})
+                    file.seek(0)
             content = measure(file, partial(self._check_wanted, job))
             key = self._store(job, made, file, content)
         return registered(made, key, content)
 
+    def _in_parts(self, job: _Job, made: Made, file: BufferedReader) -> ArtifactRegistered:
+        """Send a large file, anew where storage forgot what it had of it; one at a time, for the memory."""
+        with self._large:
+            return self._through_refusals(job, partial(self._once, job, made, file), UploadGone)
+
+    def _once(self, job: _Job, made: Made, file: BufferedReader) -> ArtifactRegistered:
+        file.seek(0)
+        before = os.fstat(file.fileno())
+        described = {
+            "name": made.name,
+            "size": before.st_size,
+            "content_type": made.content_type,
+            "upload": self.ids.ulid(),
+        }
+        parts = -(-before.st_size // PART_BYTES)
+
+        def put(url: str, content: memoryview) -> None:
+            check = partial(self._check, job)
+            self._send(_Signed("", url), pieces(content, CHUNK_BYTES, check), len(content))
+
+        passage = Passage(
+            file,
+            ask=lambda: _decoded(self._ask(job, "presign", {**described, "parts": parts}), Parts),
+            put=put,
+            patiently=partial(self._through_refusals, job),
+        )
+        content = Content(before.st_size, passage.send())
+        after = os.fstat(file.fileno())
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise FileUnusable("FILE_CHANGED", "the file was written to after it was handed over")
+        whole = {**described, "key": passage.key, "sha256": content.sha256}
+        try:
+            self._patiently(job, partial(self._ask, job, "complete", whole))
+        except Rejected as error:
+            raise UploadGone() from error
+        return registered(made, passage.key, content)
+
     def _store(self, job: _Job, made: Made, file: BinaryIO, content: Content) -> str:
-        """Sign and put; a refusal begins again with a fresh URL, a few times."""
+        """Sign and put; return the key."""
         presign = {
             "name": made.name,
             "size": content.size,
             "sha256": content.sha256,
             "content_type": made.content_type,
         }
+        return self._through_refusals(job, partial(self._put, job, presign, file, content))
+
+    def _through_refusals(
+        self, job: _Job, step: Callable[[], T], refusal: type[PodfleetError] = Rejected
+    ) -> T:
+        """Do `step`, and a few times anew where it is refused, as for a URL that expired."""
         refusals = 0
         while True:
             try:
-                return self._patiently(job, partial(self._put, job, presign, file, content))
-            except Rejected as error:
+                return self._patiently(job, step)
+            except refusal as error:
                 refusals += 1
                 if refusals >= REFUSALS_MAX:
                     raise
@@ -419,7 +473,7 @@ class Uploader:
         self._send(signed, same_content(file, content, partial(self._check, job)), content.size)
         return signed.key
 
-    def _send(self, place: _Signed, content: bytes | Iterator[bytes], size: int) -> None:
+    def _send(self, place: _Signed, content: bytes | Iterator[bytes | memoryview], size: int) -> None:
         response = self.storage.put(place.url, content, {**place.headers, "Content-Length": str(size)})
         if 200 <= response.status < 300:
             return
@@ -489,7 +543,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def open_regular(path: str) -> BinaryIO:
+def open_regular(path: str) -> BufferedReader:
     """Open a file that is one: no link to somewhere else, and nothing that blocks the reader.
 
     Raises `OSError`, or `FileUnusable` for anything that is no file, or too large.

@@ -1,20 +1,17 @@
-"""Artifacts: where they are, and how a worker puts them there."""
+"""Artifacts: where they are, and what a worker may fetch of them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import RedirectResponse
 
-from control_plane.api.models import ArtifactBodies, ArtifactBody, CompletedArtifact
 from control_plane.api.runs import MayRead, Page
 from control_plane.auth import Forbidden, Principal, require
 from control_plane.deps import Deps
-from control_plane.projection import artifact_prefix
-from events.errors import Conflict, Rejected
+from events.errors import Conflict
 
 Json = dict[str, Any]
 MayIngest = Annotated[Principal, Depends(require("ingest"))]
@@ -39,30 +36,6 @@ def router(deps: Deps) -> APIRouter:
         return RedirectResponse(url, 302)
 
     own = owner_of(deps)
-
-    async def signed_puts(run_id: str, attempt: int, files: Sequence[ArtifactBody]) -> list[Json]:
-        keys = [artifact_key(run_id, attempt, each) for each in files]
-        urls = await deps.blobs.put_urls(keys)
-        signed = zip(keys, urls, strict=True)
-        return [{"key": key, "url": url, "headers": {}, "upload_id": None} for key, url in signed]
-
-    @routes.post("/api/runs/{run_id}/artifacts/presign")
-    async def presign(run_id: str, body: ArtifactBody, attempt: int = Depends(own)) -> Json:
-        return (await signed_puts(run_id, attempt, [body]))[0]
-
-    @routes.post("/api/runs/{run_id}/artifacts/presign/many")
-    async def presign_many(run_id: str, body: ArtifactBodies, attempt: int = Depends(own)) -> Json:
-        return {"files": await signed_puts(run_id, attempt, body.files)}
-
-    @routes.post("/api/runs/{run_id}/artifacts/complete")
-    async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:
-        if body.key != artifact_key(run_id, attempt, body):
-            raise Rejected("foreign_key", "the key is not the one that was signed for this file")
-        size = await deps.blobs.size(body.key)
-        if size != body.size:
-            found = "nothing" if size is None else f"{size} bytes"
-            raise Rejected("artifact_missing", f"storage holds {found} at {body.key}, not {body.size} bytes")
-        return {"key": body.key, "size": size, "sha256": body.sha256}
 
     @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
     async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Json:
@@ -105,11 +78,3 @@ def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
         raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
 
     return own
-
-
-def artifact_key(run_id: str, attempt: int, body: ArtifactBody) -> str:
-    """Return the only key under which this content may be kept. Raises `Rejected` for a bad name."""
-    parts = PurePosixPath(body.name).parts
-    if "\\" in body.name or not body.name.isprintable() or ".." in parts or "/".join(parts) != body.name:
-        raise Rejected("bad_name", f"{body.name!r} is no relative path")
-    return f"{artifact_prefix(run_id, attempt)}{body.sha256[:16]}/{body.name}"

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from control_plane.agenda import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from control_plane.claiming import WAIT_MAX_S
 from control_plane.decisions import NOTE_CHARS_MAX
+from control_plane.multipart import PARTS_MAX
 from control_plane.schedule import Missed, Overlap
 from control_plane.submission import QUEUE_LIMIT_S
 from events.key_text import SECRET_CHARS
@@ -167,19 +168,41 @@ class ReviewBody(Body):
 ARTIFACTS_MAX: Final = 100  # of one request
 
 
-class ArtifactBody(Body):
-    """A file that a worker wants to keep; `size` in bytes, `sha256` in hexadecimal."""
+Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+UploadName = Annotated[str, StringConstraints(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
+
+
+class FileBody(Body):
+    """A file of a run; `size` in bytes."""
 
     name: Annotated[ShortText, Storable]
     size: Annotated[int, Field(ge=0, le=5 << 30), WHOLE]
-    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
     content_type: ShortText = "application/octet-stream"
 
 
+class ArtifactBody(FileBody):
+    """A file that a worker wants to keep; `sha256` in hexadecimal."""
+
+    sha256: Sha256
+
+
+class SoughtArtifact(FileBody):
+    """A file that a worker wants to keep, whole or in `parts` of one size.
+
+    A file in parts that is hashed while it is sent has a ULID in `upload` instead of a `sha256`. Asked again,
+    with the same fields, the same upload goes on.
+    """
+
+    sha256: Sha256 | None = None
+    upload: UploadName | None = None
+    parts: Annotated[int, Field(ge=2, le=PARTS_MAX), WHOLE] | None = None
+
+
 class CompletedArtifact(ArtifactBody):
-    """A file that a worker has put into storage."""
+    """A file that a worker has put into storage; `upload` as it was when the URLs were signed."""
 
     key: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    upload: UploadName | None = None
 
 
 class ArtifactBodies(Body):

@@ -29,6 +29,9 @@ REGION: Final = "us-east-1"
 START_S: Final = 30.0
 GRACE_S: Final = 5.0
 PROBE_S: Final = 1.0
+# What rclone holds of the parts of an upload that come before their turn, and of all uploads together.
+AHEAD: Final = "64Mi"
+AHEAD_OF_ALL: Final = "256Mi"
 
 THREE_WAYS: Final = (
     "No object storage to start. Give one of three: MINIO_ENDPOINT, the address of an S3 server that runs "
@@ -130,6 +133,8 @@ class S3:
                 "RCLONE_AUTH_KEY": f'"{access_key},{secret_key}"',
                 "RCLONE_CONFIG": "",  # never the user's own remotes
                 "RCLONE_CACHE_DIR": str(self.directory / "cache"),
+                "RCLONE_MULTIPART_STREAMING_BUFFER_LIMIT": AHEAD,
+                "RCLONE_MULTIPART_STREAMING_BUFFER_TOTAL": AHEAD_OF_ALL,
                 "HOME": str(self.directory),
             },
         )

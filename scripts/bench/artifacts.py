@@ -47,12 +47,16 @@ TRANSFERS: Final = 8  # of every tool; a worker has four
 LOADS: Final[Mapping[str, tuple[int, int, int]]] = {  # files, bytes of each, and rounds at most
     "1,000 files of 16 KiB": (1000, 16 << 10, 9),
     "a file of 256 MiB": (1, 256 * MIB, 9),
-    "a file of 2 GiB": (1, 2048 * MIB, 1),
+    "a file of 2 GiB": (1, 2048 * MIB, 5),
 }
 SMALL: Final[Mapping[str, tuple[int, int, int]]] = {"20 files of 1 KiB": (20, 1 << 10, 1)}
 
 TOOLS: Final = ("minio SDK", "rclone copy", "boto3")
-METRICS: Final = (Metric("speed", "MiB/s", goals=tuple(Goal(0.9, tool) for tool in TOOLS)),)
+METRICS: Final = (
+    Metric("speed", "MiB/s", goals=tuple(Goal(0.9, tool) for tool in TOOLS)),
+    Metric("memory", "MiB", more_is_better=False),  # at most, beyond what this process had before
+)
+IN_PROCESS: Final = (OURS, "minio SDK")  # the others' memory is not measured
 
 Send = Callable[[Sequence[Path], str], object]  # files, and where to in the bucket
 
@@ -75,7 +79,8 @@ def run(setting: Setting) -> Iterator[Row]:
         for load, (count, size, most) in (SMALL if setting.small else LOADS).items():
             files = list(_filled(setting.scratch / "files", count, size))
             measured = {
-                name: way(send, partial(_measured, files=files, home=home)) for name, send in ways.items()
+                name: way(send, partial(_measured, files=files, home=home, of_ours=name in IN_PROCESS))
+                for name, send in ways.items()
             }
             rounds = replace(setting, rounds=min(setting.rounds, most))
             yield from contest(load, METRICS, measured, rounds)
@@ -176,13 +181,25 @@ def _at_once(files: Sequence[Path], send: Callable[[Path], object]) -> None:
         list(threads.map(send, files))
 
 
-def _measured(send: Send, files: Sequence[Path], home: Path) -> Figures:
+def _measured(send: Send, files: Sequence[Path], home: Path, *, of_ours: bool) -> Figures:
+    had_mib = _most_mib(from_now=True)
     begun_s = CLOCK.monotonic_s()
     send(files, IDS.ulid())
     took_s = CLOCK.monotonic_s() - begun_s
     for folder in (home / "s3" / "objects" / BUCKET).iterdir():
         shutil.rmtree(folder)  # the next one finds as much room
-    return {"speed": sum(file.stat().st_size for file in files) / took_s / MIB}
+    memory = {"memory": _most_mib(from_now=False) - had_mib} if of_ours else {}
+    return {"speed": sum(file.stat().st_size for file in files) / took_s / MIB, **memory}
+
+
+def _most_mib(*, from_now: bool) -> float:
+    """Return the most memory that this process had, or has now and from when on it is counted anew."""
+    if from_now:
+        Path("/proc/self/clear_refs").write_text("5")
+    (line,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")
+    )
+    return int(line.split()[1]) / 1024
 
 
 def _filled(folder: Path, count: int, size: int) -> Iterator[Path]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,48 @@ def test_only_the_holder_of_the_claim_may_have_urls_signed(fleet: Any) -> None:
     assert (answer.status_code, answer.json()["code"]) == (401, "bad_key")
     answer = fleet.client.post(path, json=body)
     assert (answer.status_code, answer.json()["code"]) == (403, "foreign_run")
+
+
+def test_a_file_in_parts_goes_on_where_storage_stands(fleet: Any, by_hand: Any) -> None:
+    fleet.submit()
+    claim = by_hand("runs", "probe/cpu/any").claim
+    headers, path = bearer(claim.run_token), f"/api/runs/{claim.run_id}/artifacts"
+    content = os.urandom((11 << 20) + 1)
+    body = {"name": "model.pt", "size": len(content), "upload": "01K00000000000000000000002"}
+
+    def ask(action: str, changes: Mapping[str, Any], status: int = 200, code: str | None = None) -> Any:
+        answer = fleet.client.post(f"{path}/{action}", json={**body, **changes}, headers=headers)
+        assert (answer.status_code, answer.json().get("code")) == (status, code), answer.text
+        return answer.json()
+
+    assert "ask for 2 at most" in ask("presign", {"parts": 3}, 422, "bad_parts")["detail"]
+    assert "leave parts out" in ask("presign", {"parts": 2, "size": 9 << 20}, 422, "bad_parts")["detail"]
+    for parts in (0, 1, 1_001, "2"):
+        ask("presign", {"parts": parts}, 422, "invalid")
+    ask("presign", {"parts": 2, "sha256": "0" * 64}, 422, "bad_upload")
+    ask("presign", {"parts": 2, "upload": None}, 422, "bad_upload")
+    ask("presign", {}, 422, "bad_upload")
+    ask("presign", {"parts": 2, "name": "../model.pt"}, 422, "bad_name")
+
+    signed = ask("presign", {"parts": 2})
+    assert (signed["missing"], [part["number"] for part in signed["parts"]]) == (2, [1, 2])
+    first = content[: signed["part_size"]]
+    assert httpx.put(signed["parts"][0]["url"], content=first, trust_env=False).status_code == 200
+    whole = {"key": signed["key"], "sha256": hashlib.sha256(content).hexdigest()}
+    missing = ask("complete", whole, 422, "artifact_missing")
+    assert "storage holds nothing" in missing["detail"]
+    again = ask("presign", {"parts": 2})
+    assert (again["upload_id"], again["missing"]) == (signed["upload_id"], 1)
+    (left,) = again["parts"]
+    assert (left["number"], left["size"]) == (2, len(content) - signed["part_size"])
+    rest = content[signed["part_size"] :]
+    assert httpx.put(left["url"], content=rest, trust_env=False).status_code == 200
+    ask("complete", {**whole, "size": len(content) - 1}, 422, "artifact_missing")
+    ask("complete", {**whole, "key": whole["key"].replace("/a1/", "/a2/")}, 422, "foreign_key")
+    for _ in range(2):
+        assert ask("complete", whole)["size"] == len(content)
+    stranger = fleet.client.post(f"{path}/presign", json={**body, "parts": 2})
+    assert (stranger.status_code, stranger.json()["code"]) == (403, "foreign_run")
 
 
 def test_another_sites_page_may_not_steer_a_keyless_fleet(fleet: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
 import resource
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,14 +18,18 @@ from typing import Any
 import httpx
 import pytest
 from minio import Minio
+from minio.error import S3Error
 
+from control_plane.multipart import Cutting, Multipart
+from control_plane.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.errors import LeaseLost
 from events.ingest_client import control_plane_client
 from events.pipe import Made
-from pod_worker.storage import HttpStorage
+from pod_worker.parts import FROM_BYTES, PART_BYTES
+from pod_worker.storage import HttpStorage, Reply
 from pod_worker.uploads import Uploader
 
 KEY = "pf_test_key"
@@ -51,19 +56,46 @@ class Signer(ThreadingHTTPServer):
         self.run_id = SystemIds().ulid()
         self.attempt = 1
         self.url_life = timedelta(minutes=5)
+        self.multipart = Multipart(self.minio, self.bucket)
         self.signed = 0
         self.on_signed: Callable[[], None] = lambda: None
+        self.on_complete: Callable[[dict[str, Any]], None] = lambda _: None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def presign(self, body: dict[str, Any]) -> dict[str, Any]:
-        key = f"runs/{self.run_id}/a{self.attempt}/{body['sha256'][:16]}/{body['name']}"
+        key = self.key(body)
+        if "parts" in body:
+            self.signed += 1
+            self.on_signed()
+            cutting = Cutting(body["size"], body["parts"])
+            opened = asyncio.run(self.multipart.open(key, cutting))
+            parts = [{"number": number, "url": url} for number, url in opened.urls.items()]
+            return {
+                "key": key,
+                "upload_id": opened.upload_id,
+                "part_size": cutting.part_bytes,
+                "parts": parts,
+            }
         url = self.minio.presigned_put_object(self.bucket, key, expires=self.url_life)
         self.signed += 1
         self.on_signed()
         return {"key": key, "url": url, "headers": {}, "upload_id": None}
+
+    def key(self, body: dict[str, Any]) -> str:
+        return (
+            f"runs/{self.run_id}/a{self.attempt}/{body.get('upload') or body['sha256'][:16]}/{body['name']}"
+        )
+
+    def complete(self, body: dict[str, Any]) -> int:
+        self.on_complete(body)
+        asyncio.run(self.multipart.join(self.key(body), body["size"]))
+        try:
+            return 200 if self.minio.stat_object(self.bucket, self.key(body)).size == body["size"] else 422
+        except S3Error:
+            return 422
 
     def content(self, key: str) -> bytes:
         response = self.minio.get_object(self.bucket, key)
@@ -89,6 +121,8 @@ class SignerHandler(BaseHTTPRequestHandler):
             self._send(200, self.server.presign(body))
         elif self.path == f"/api/runs/{self.server.run_id}/artifacts/presign/many":
             self._send(200, {"files": [self.server.presign(each) for each in body["files"]]})
+        elif self.path == f"/api/runs/{self.server.run_id}/artifacts/complete":
+            self._send(self.server.complete(body), {})
         else:
             self._send(404, {})
 
@@ -133,6 +167,30 @@ class Facts:
 @pytest.fixture
 def facts() -> list[Fact]:
     return []
+
+
+@dataclass
+class CuttingStorage:
+    """A way to storage that breaks the PUTs of these numbers off, half way, and counts the bytes of all."""
+
+    storage: HttpStorage
+    cuts: frozenset[int]
+    sent: list[int] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, url: str, content: Any, headers: Mapping[str, str]) -> Reply:
+        with self._lock:
+            self.sent.append(0)
+            number = len(self.sent)
+
+        def passed() -> Iterator[bytes]:
+            for piece in content:
+                if number in self.cuts and self.sent[number - 1] >= int(headers["Content-Length"]) // 2:
+                    raise ConnectionResetError("cut")
+                self.sent[number - 1] += len(piece)
+                yield piece
+
+        return self.storage.put(url, passed(), headers)
 
 
 @pytest.fixture
@@ -194,6 +252,71 @@ def test_a_large_file_takes_no_memory(
     assert isinstance(fact, ArtifactRegistered)
     assert fact.size == (300 << 20) + 3
     assert signer.minio.stat_object(signer.bucket, fact.key).size == fact.size
+
+
+def test_after_a_cut_only_the_parts_that_were_cut_are_sent_again(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    assert isinstance(uploader.storage, HttpStorage)
+    way = CuttingStorage(uploader.storage, frozenset({2, 5}))
+    uploader.storage = way
+    content = os.urandom(10 * PART_BYTES)
+    claim = claim_of(signer)
+    uploader.add(claim, made(tmp_path, content, "números & co/model.pt"))
+    assert drained(uploader, claim) is None
+    assert len(way.sent) == 10 + 2
+    assert sum(way.sent) == 10 * PART_BYTES + 2 * (PART_BYTES // 2)
+    assert signer.signed <= 1 + 2  # once for all, and once for each URL that was used in vain
+    (fact,) = facts
+    assert isinstance(fact, ArtifactRegistered)
+    assert (fact.size, fact.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert signer.content(fact.key) == content
+
+
+def test_an_upload_that_storage_forgot_is_sent_anew(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    def forget(body: dict[str, Any]) -> None:
+        signer.on_complete = lambda _: None
+        later = SystemClock().now() + timedelta(days=1)
+        assert asyncio.run(signer.multipart.drop_older(signer.key(body), later)) == 1
+
+    signer.on_complete = forget
+    content = os.urandom(FROM_BYTES + 1)
+    claim = claim_of(signer)
+    uploader.add(claim, made(tmp_path, content, "model.pt"))
+    assert drained(uploader, claim) is None
+    (fact,) = facts
+    assert isinstance(fact, ArtifactRegistered)
+    assert signer.content(fact.key) == content
+
+
+def test_a_large_file_that_grows_on_its_way_never_counts(
+    signer: Signer, uploader: Uploader, facts: list[Fact], tmp_path: Path
+) -> None:
+    growing = made(tmp_path, bytes(FROM_BYTES), "growing.bin")
+    signer.on_signed = lambda: os.truncate(growing.path, FROM_BYTES + 1)
+    claim = claim_of(signer)
+    uploader.add(claim, growing)
+    assert "written to" in str(drained(uploader, claim))
+    assert [getattr(fact, "code", None) for fact in facts] == ["FILE_CHANGED"]
+    prefix = f"runs/{signer.run_id}/"
+    assert list(signer.minio.list_objects(signer.bucket, prefix=prefix, recursive=True)) == []
+
+
+def test_the_sweeper_gives_up_old_uploads_and_no_others(signer: Signer) -> None:
+    key = f"runs/{signer.run_id}/a1/x/model.pt"
+    cutting = Cutting(FROM_BYTES, 4)
+
+    async def sweep(grace: timedelta) -> list[bool | int]:
+        begun = await signer.multipart.open(key, cutting)
+        swept = await UploadSweeper(signer.multipart, SystemClock(), prefix=key, grace=grace).run_once()
+        now = await signer.multipart.open(key, cutting)
+        return [swept, begun.upload_id == now.upload_id]
+
+    assert asyncio.run(sweep(timedelta(hours=1))) == [0, True]
+    assert asyncio.run(sweep(timedelta(hours=-1))) == [1, False]
+    asyncio.run(signer.multipart.drop_older(key, SystemClock().now() + timedelta(days=1)))
 
 
 def test_an_expired_url_is_signed_again(

@@ -21,6 +21,7 @@ from events.claims import Claim
 from events.errors import Conflict, LeaseLost, Rejected, Transient
 from events.pipe import Checkpoint, Kept, Made
 from events.testing import RUN_ID, ManualClock, SeededIds
+from pod_worker import uploads
 from pod_worker.storage import Reply
 from pod_worker.uploads import (
     FILE_BYTES_MAX,
@@ -48,6 +49,10 @@ class Storehouse:
         self.asked: list[str] = []
         self.presigned = 0
         self.signatures: dict[str, str] = {}  # the one that is valid now, by key
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        self.forgotten = 0  # how often storage lost all parts that it had
+        self.parts_sent: list[int] = []
+        self.part_faults: dict[int, str] = {}
         self.clock = ManualClock()
         self.owner = CLAIM
         self.faults: dict[str, list[httpx.Response | Exception]] = {"presign": [], "put": []}
@@ -63,7 +68,27 @@ class Storehouse:
             return httpx.Response(409, json={"code": "lease_lost"})
         if action == "many":
             return httpx.Response(200, json={"files": [self._signed(each) for each in body["files"]]})
-        return httpx.Response(200, json=self._signed(body))
+        if action == "complete":
+            return self._joined(body)
+        return httpx.Response(200, json=self._opened(body) if "parts" in body else self._signed(body))
+
+    def _opened(self, body: dict[str, Any]) -> dict[str, Any]:
+        held = self.uploads.setdefault(body["upload"], {})
+        missing = [number for number in range(1, body["parts"] + 1) if number not in held]
+        parts = [
+            {"number": number, "url": f"http://storage/{body['upload']}?part={number}"} for number in missing
+        ]
+        size = -(-body["size"] // body["parts"])
+        key = f"runs/{RUN_ID}/a2/{body['upload']}/{body['name']}"
+        return {"key": key, "upload_id": str(self.forgotten), "part_size": size, "parts": parts[:4]}
+
+    def _joined(self, body: dict[str, Any]) -> httpx.Response:
+        held = self.uploads.pop(body["upload"])
+        whole = b"".join(held[number] for number in sorted(held))
+        if len(whole) != body["size"]:
+            return httpx.Response(422, json={"code": "artifact_missing"})
+        self.objects[body["key"]] = whole
+        return httpx.Response(200, json={})
 
     def _signed(self, body: dict[str, Any]) -> dict[str, Any]:
         key = f"runs/{RUN_ID}/a{self.owner.attempt}/{body['sha256'][:16]}/{body['name']}"
@@ -75,6 +100,8 @@ class Storehouse:
     def put(self, url: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Reply:
         """Be the storage."""
         sent = content if isinstance(content, bytes) else b"".join(content)
+        if "part" in httpx.URL(url).params:
+            return self._put_part(httpx.URL(url), sent)
         assert headers == {"Content-Length": str(len(sent)), "x-sum": hashlib.sha256(sent).hexdigest()}
         self.on_put()
         try:
@@ -89,6 +116,24 @@ class Storehouse:
         if where.params["signature"] != self.signatures[key]:
             return Reply(403, "expired", None)
         self.objects[key] = sent
+        return Reply(200, "", None)
+
+    def _put_part(self, url: httpx.URL, sent: bytes) -> Reply:
+        number = int(url.params["part"])
+        self.on_put()
+        self.parts_sent.append(number)
+        fault = self.part_faults.pop(number, None)
+        if fault == "cut":
+            raise Transient("STORAGE_UNREACHABLE", "cut")
+        if fault == "forgotten":
+            self.forgotten += 1
+            self.uploads.clear()
+            return Reply(404, "NoSuchUpload", None)
+        if url.path.lstrip("/") not in self.uploads:
+            return Reply(404, "NoSuchUpload", None)
+        self.uploads[url.path.lstrip("/")][number] = sent
+        if fault == "unheard":
+            raise Transient("STORAGE_UNREACHABLE", "the answer was lost")
         return Reply(200, "", None)
 
     def _fail(self, action: str) -> None:
@@ -229,6 +274,82 @@ def test_after_any_trouble_together_each_file_goes_its_own_way(
     kept = [fact.name for fact in registry.facts if isinstance(fact, ArtifactRegistered)]
     assert sorted(kept) == [f"{number}.txt" for number in range(5)]
     assert len(registry.facts) == 6
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Return what fills ten parts, where a part is small."""
+    monkeypatch.setattr(uploads, "FROM_BYTES", 1_000)
+    monkeypatch.setattr(uploads, "PART_BYTES", 100)
+    return os.urandom(1_000)
+
+
+@pytest.mark.parametrize(
+    ("fault", "again"), [("none", []), ("cut", [3, 7]), ("unheard", [])], ids=["quiet", "cut", "unheard"]
+)
+def test_of_a_file_in_parts_only_what_is_missing_is_sent_again(
+    fault: str,
+    again: list[int],
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    in_parts: bytes,
+    tmp_path: Path,
+) -> None:
+    house.part_faults = {3: fault, 7: fault}
+    uploader.add(CLAIM, made(tmp_path, in_parts))
+    assert drained() is None
+    assert sorted(house.parts_sent) == sorted([*range(1, 11), *again])
+    (fact,) = registry.facts
+    assert isinstance(fact, ArtifactRegistered)
+    assert house.objects == {fact.key: in_parts}
+    assert (fact.size, fact.sha256) == (1_000, hashlib.sha256(in_parts).hexdigest())
+
+
+def test_a_file_whose_parts_were_forgotten_is_sent_anew(
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    in_parts: bytes,
+    tmp_path: Path,
+) -> None:
+    house.part_faults = {10: "forgotten"}
+    uploader.add(CLAIM, made(tmp_path, in_parts))
+    assert drained() is None
+    assert house.parts_sent.count(1) == 2
+    assert list(house.objects.values()) == [in_parts]
+    assert len(registry.facts) == 1
+
+
+def test_a_file_goes_whole_where_its_parts_are_refused(
+    uploader: Uploader,
+    house: Storehouse,
+    registry: Registry,
+    drained: Drained,
+    in_parts: bytes,
+    tmp_path: Path,
+) -> None:
+    house.faults["presign"] = [httpx.Response(422, text="parts: unknown")] * REFUSALS_MAX
+    uploader.add(CLAIM, made(tmp_path, in_parts))
+    assert drained() is None
+    assert house.parts_sent == []
+    assert list(house.objects.values()) == [in_parts]
+    assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
+
+
+def test_a_lease_that_is_lost_between_two_parts_ends_the_file(
+    uploader: Uploader, house: Storehouse, registry: Registry, in_parts: bytes, until: Until, tmp_path: Path
+) -> None:
+    house.part_faults = {5: "cut"}
+    house.on_put = lambda: setattr(house, "owner", replace(CLAIM, token="somebody-else"))
+    uploader.add(CLAIM, made(tmp_path, in_parts))
+    until(lambda: is_idle(uploader))
+    with pytest.raises(LeaseLost):
+        uploader.drain(CLAIM, deadline_s=0.0)
+    assert registry.facts == []
+    assert house.objects == {}
 
 
 def test_a_large_file_goes_by_itself(uploader: Uploader, tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""Uploads: how a worker puts the files of its run into storage, whole or in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends
+
+from control_plane.api.artifacts import owner_of
+from control_plane.api.models import ArtifactBodies, ArtifactBody, CompletedArtifact, SoughtArtifact
+from control_plane.deps import Deps
+from control_plane.multipart import PART_BYTES_MIN, Cutting
+from control_plane.projection import artifact_prefix
+from events.errors import Rejected
+
+Json = dict[str, Any]
+
+HASH_CHARS: Final = 16  # of a hash, in the key of an object
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of uploads."""
+    routes = APIRouter(tags=["artifacts"])
+    own = owner_of(deps)
+
+    async def signed_puts(run_id: str, attempt: int, files: Sequence[ArtifactBody]) -> list[Json]:
+        keys = [artifact_key(run_id, attempt, each.name, each.sha256[:HASH_CHARS]) for each in files]
+        urls = await deps.blobs.put_urls(keys)
+        signed = zip(keys, urls, strict=True)
+        return [{"key": key, "url": url, "headers": {}, "upload_id": None} for key, url in signed]
+
+    async def parts_of(key: str, cutting: Cutting) -> Json:
+        opened, sizes = await deps.multipart.open(key, cutting), cutting.sizes()
+        return {
+            "upload_id": opened.upload_id,
+            "part_size": cutting.part_bytes,
+            "missing": opened.missing,
+            "parts": [
+                {"number": number, "size": sizes[number], "url": url} for number, url in opened.urls.items()
+            ],
+        }
+
+    @routes.post("/api/runs/{run_id}/artifacts/presign")
+    async def presign(run_id: str, body: SoughtArtifact, attempt: int = Depends(own)) -> Json:
+        key, cutting = artifact_key(run_id, attempt, body.name, named(body)), cut(body)
+        if cutting is None:
+            return {
+                "key": key,
+                "url": (await deps.blobs.put_urls([key]))[0],
+                "headers": {},
+                "upload_id": None,
+            }
+        return {"key": key, "url": None, "headers": {}, **await parts_of(key, cutting)}
+
+    @routes.post("/api/runs/{run_id}/artifacts/presign/many")
+    async def presign_many(run_id: str, body: ArtifactBodies, attempt: int = Depends(own)) -> Json:
+        return {"files": await signed_puts(run_id, attempt, body.files)}
+
+    @routes.post("/api/runs/{run_id}/artifacts/complete")
+    async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:
+        if body.key != artifact_key(run_id, attempt, body.name, body.upload or body.sha256[:HASH_CHARS]):
+            raise Rejected("foreign_key", "the key is not the one that was signed for this file")
+        size = await deps.blobs.size(body.key)
+        if size != body.size:
+            await deps.multipart.join(body.key, body.size)
+            size = await deps.blobs.size(body.key)
+        if size != body.size:
+            found = "nothing" if size is None else f"{size} bytes"
+            raise Rejected("artifact_missing", f"storage holds {found} at {body.key}, not {body.size} bytes")
+        return {"key": body.key, "size": size, "sha256": body.sha256}
+
+    return routes
+
+
+def named(body: SoughtArtifact) -> str:
+    """Return what tells this content from others of its name. Raises `Rejected`."""
+    if body.upload is not None and body.parts is None:
+        raise Rejected("bad_upload", "a file that goes whole is named by its sha256: leave upload out")
+    match body.sha256, body.upload:
+        case str(sha256), None:
+            return sha256[:HASH_CHARS]
+        case None, str(upload):
+            return upload
+    raise Rejected("bad_upload", "send either sha256 or, for a file in parts, upload")
+
+
+def cut(body: SoughtArtifact) -> Cutting | None:
+    """Return how the file is cut, None when it goes whole. Raises `Rejected` for parts that are too small."""
+    if body.parts is None:
+        return None
+    cutting = Cutting(body.size, body.parts)
+    if cutting.part_bytes < PART_BYTES_MIN:
+        most = body.size // PART_BYTES_MIN
+        advice = f"ask for {most} at most" if most > 1 else "leave parts out"
+        raise Rejected("bad_parts", f"a part has {PART_BYTES_MIN} bytes at least: {advice}")
+    return cutting
+
+
+def artifact_key(run_id: str, attempt: int, name: str, content: str) -> str:
+    """Return the only key under which this content may be kept. Raises `Rejected` for a bad name."""
+    parts = PurePosixPath(name).parts
+    if "\\" in name or not name.isprintable() or ".." in parts or "/".join(parts) != name:
+        raise Rejected("bad_name", f"{name!r} is no relative path")
+    return f"{artifact_prefix(run_id, attempt)}{content}/{name}"
