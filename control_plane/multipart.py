@@ -77,19 +77,19 @@ class Multipart:
 
         return await storage_call(find_or_begin)
 
-    async def join(self, key: str, size: int) -> None:
-        """Make an object of the parts that are there, if they are `size` bytes together."""
+    async def join(self, key: str, size: int) -> bool:
+        """Make an object of the parts that are there, if they are `size` bytes together; say whether so."""
 
-        def join() -> None:
+        def join() -> bool:
             upload_id = self._find(key)
-            if upload_id is None:
-                return
-            parts = self._held(key, upload_id)
-            if sum(part.size or 0 for part in parts) == size:
-                with _gone_already():
-                    self.client._complete_multipart_upload(self.bucket, key, upload_id, parts)
+            parts = self._held(key, upload_id) if upload_id else []
+            etag = None
+            if upload_id and parts and sum(part.size or 0 for part in parts) == size:
+                with _gone_already():  # where another joined them meanwhile
+                    etag = self.client._complete_multipart_upload(self.bucket, key, upload_id, parts).etag
+            return etag is not None  # S3 may say 200 and an error in the body
 
-        await storage_call(join)
+        return await storage_call(join)
 
     async def drop_older(self, prefix: str, moment: datetime) -> int:
         """Give up the uploads below `prefix` that began before `moment`; return how many."""
