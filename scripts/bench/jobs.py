@@ -123,7 +123,7 @@ def jobs(queue: Queue, broker: str | Absent, workers: int, setting: Setting) -> 
         running = Part(
             name=queue.peer,
             command=command,
-            is_ready=lambda: notes.read_bytes().count(b"\n") == WARM_UP * workers,
+            is_ready=lambda: notes.read_bytes().count(b"\n") >= WARM_UP * workers,
             start_s=START_S,
             grace_s=GRACE_S,
         )
