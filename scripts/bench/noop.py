@@ -73,8 +73,8 @@ def run(setting: Setting) -> Iterator[Row]:
         ways = {
             OURS: ours,  # first: the bare loop makes as many writes
             BARE: bare,
-            "taskiq": way(taskiq, partial(peer, 2_000)),
-            "Celery": way(celery, partial(peer, 1_000)),
+            "taskiq": way(taskiq, partial(peer, 1_000)),
+            "Celery": way(celery, partial(peer, 500)),
             "Celery on MongoDB": way(celery_on_mongodb, partial(peer, 300)),
         }
         yield from contest(f"{WORKERS} workers", METRICS, ways, setting)
