@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
@@ -27,17 +29,22 @@ Document = dict[str, Any]
 Take = Callable[[], object]
 Claimer = Callable[[str, int], Take]  # of an address and a number
 
-CLAIMERS: Final = (1, 8, 32)
+CLAIMERS: Final = (8, 32)
 DEPTHS: Final = (100_000, 1_000_000)
 SECONDS: Final = 3.0
+DRAINERS: Final = 8
+PARTS: Final = 5  # of a drain, the first of which the last is compared with
 CLOCK: Final = SystemClock()
 SEEKER: Final = Seeker("bench", "experiment", Abilities(frozenset({backlog.KIND}), 0.0, None))
+NOTHING: Final = Seeker("bench", "experiment", Abilities(frozenset({"nothing"}), 0.0, None))
 BESIDE: Final = Goal(0.9, "random slots")
 METRICS: Final = (
     Metric("claims", "/s", goals=(BESIDE,)),
     Metric("median", "ms", more_is_better=False),
     Metric("p99", "ms", more_is_better=False),
 )
+DRAIN: Final = (Metric("claims", "/s"), Metric("last fifth, of first", "x", goals=(Goal(0.9),)))
+EMPTY: Final = (Metric("median", "ms", more_is_better=False, goals=(Goal(1.0),)),)
 
 
 def run(setting: Setting) -> Iterator[Row]:
@@ -55,6 +62,17 @@ def run(setting: Setting) -> Iterator[Row]:
                     for name, claimer in CLAIMING.items()
                 }
                 yield from contest(f"{claimers} claimers, {depth:,} queued", METRICS, ways, setting)
+            ways = {name: partial(_looked, url, claimer, seconds) for name, claimer in LOOKING.items()}
+            yield from contest(f"nothing to take, {depth:,} queued", EMPTY, ways, setting)
+    with mongod(setting.scratch / "drain") as server:
+        url, depth = server.url(), min(DEPTHS) // (100 if setting.small else 1)
+        asyncio.run(backlog.prepare(url))
+        backlog.fill(url, depth)
+        backlog.fill_bare(url, depth)
+        ways = {name: partial(_drained, url, claimer) for name, claimer in CLAIMING.items()}
+        yield from contest(
+            f"draining {depth:,}, {DRAINERS} claimers", DRAIN, ways, replace(setting, rounds=1)
+        )
 
 
 def ours(url: str, number: int) -> Take:
@@ -62,6 +80,19 @@ def ours(url: str, number: int) -> Take:
     queue = MongoQueue(connect(url))
     tokens = backlog.IDS
     return lambda: queue.claim(SEEKER, token=letters(tokens.token()))
+
+
+def ours_in_vain(url: str, number: int) -> Take:
+    """Look as a worker does that can serve nothing of what waits."""
+    queue, token = MongoQueue(connect(url)), letters(backlog.IDS.token())
+    return lambda: queue.claim(NOTHING, token=token)
+
+
+def strict_in_vain(url: str, number: int) -> Take:
+    """Seek what there is nothing of."""
+    runs = _bare(url, "strict")
+    order = [("priority", -1), ("queuedAt", 1)]
+    return lambda: runs.find_one_and_update({"status": "NOTHING"}, _taken(number), sort=order)
 
 
 def strict(url: str, number: int) -> Take:
@@ -93,6 +124,7 @@ def slots(url: str, number: int) -> Take:
 
 
 CLAIMING: Final[dict[str, Claimer]] = {OURS: ours, "strict order": strict, "random slots": slots}
+LOOKING: Final[dict[str, Claimer]] = {OURS: ours_in_vain, "strict order": strict_in_vain}
 
 
 def _bare(url: str, name: str) -> Collection[Document]:
@@ -108,6 +140,35 @@ def _taken(number: int) -> Document:
 
 def _measured(url: str, claimer: Claimer, claimers: int, seconds: float) -> Figures:
     """Let so many processes claim for so long."""
+    taken_s = [took_s for _, took_s in _together(url, claimer, claimers, seconds)]
+    return {
+        "claims": len(taken_s) / seconds,
+        "median": 1000 * percentile(taken_s, 0.5),
+        "p99": 1000 * percentile(taken_s, 0.99),
+    }
+
+
+def _drained(url: str, claimer: Claimer) -> Figures:
+    """Let processes claim until nothing is left."""
+    ends_s = sorted(at_s for at_s, _ in _together(url, claimer, DRAINERS, math.inf))
+    each = len(ends_s) // PARTS
+    first_s, last_s = ends_s[each - 1], ends_s[-1] - ends_s[-each]
+    return {"claims": len(ends_s) / ends_s[-1], "last fifth, of first": first_s / last_s}
+
+
+def _looked(url: str, claimer: Claimer, seconds: float) -> Figures:
+    """Let one process look for so long, and find nothing."""
+    take = claimer(url, 0)
+    taken_s: list[float] = []
+    until_s = CLOCK.monotonic_s() + seconds
+    while (begun_s := CLOCK.monotonic_s()) < until_s:
+        assert take() is None, "there is something to take"
+        taken_s.append(CLOCK.monotonic_s() - begun_s)
+    return {"median": 1000 * percentile(taken_s, 0.5)}
+
+
+def _together(url: str, claimer: Claimer, claimers: int, seconds: float) -> list[tuple[float, float]]:
+    """Let so many processes claim; return when each claim came, after the beginning, and what it took."""
     spawn = multiprocessing.get_context("spawn")
     barrier = spawn.Barrier(claimers)
     told: list[Connection] = []
@@ -119,16 +180,12 @@ def _measured(url: str, claimer: Claimer, claimers: int, seconds: float) -> Figu
         there.close()
         told.append(here)
         processes.append(process)
-    taken_s: list[float] = []
+    taken: list[tuple[float, float]] = []
     for each in told:
-        taken_s += each.recv()
+        taken += each.recv()
     for process in processes:
         process.join()
-    return {
-        "claims": len(taken_s) / seconds,
-        "median": 1000 * percentile(taken_s, 0.5),
-        "p99": 1000 * percentile(taken_s, 0.99),
-    }
+    return taken
 
 
 def _claim(
@@ -137,11 +194,13 @@ def _claim(
     take = claimer(url, number)
     take()  # connects
     barrier.wait()
-    taken_s: list[float] = []
-    until_s = CLOCK.monotonic_s() + seconds
+    taken: list[tuple[float, float]] = []
+    first_s = CLOCK.monotonic_s()
+    until_s = first_s + seconds
     while (begun_s := CLOCK.monotonic_s()) < until_s and take() is not None:
-        taken_s.append(CLOCK.monotonic_s() - begun_s)
-    there.send(taken_s)
+        ended_s = CLOCK.monotonic_s()
+        taken.append((ended_s - first_s, ended_s - begun_s))
+    there.send(taken)
     there.close()
 
 
