@@ -169,5 +169,5 @@ def _bury_the_forgotten(nursery: int) -> None:
     for listed in Path("/proc/self/task").glob("*/children"):
         for pid in map(int, listed.read_text().split()):
             if pid != nursery:
-                with suppress(ChildProcessError):
+                with suppress(ChildProcessError):  # whoever started it has taken its status
                     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

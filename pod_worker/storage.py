@@ -82,9 +82,8 @@ class HttpStorage:
                 line = kept.pop() if kept else None
             if line is None:
                 return self._new(*place)
-            if not select.select([line.sock], [], [], 0)[
-                0
-            ]:  # nothing is said between two requests but a farewell
+            said, *_ = select.select([line.sock], [], [], 0)
+            if not said:  # between two requests nothing is said but a farewell
                 return line
             line.close()
 

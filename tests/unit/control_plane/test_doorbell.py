@@ -21,7 +21,7 @@ def queued(class_key: str | None = "probe/cpu/any", collection: str = "runs") ->
 
 
 def rung(bells: list[Bell | None]) -> list[str]:
-    return [bell.sought.pod for bell in bells if bell is not None and bell.is_rung]  # type: ignore[attr-defined]
+    return [bell.sought.pod for bell in bells if bell is not None and bell.is_rung]  # type: ignore[attr-defined] # a pod here
 
 
 def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first() -> None:
