@@ -24,7 +24,7 @@ from scripts.bench.jobs import CELERY, TASKIQ, Jobs, jobs
 from scripts.bench.machine import CLOCK, pause
 from scripts.bench.peers import redis
 
-SUBMISSIONS: Final = 40
+SUBMISSIONS: Final = 25
 READY_S: Final = 60.0
 LOOK_S: Final = 0.02
 WARM_UP: Final = 4  # until children are forked
