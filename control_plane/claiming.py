@@ -14,7 +14,7 @@ from control_plane.store.schema import QUEUES
 from control_plane.throttle import Throttle, Throttled
 from events.claims import Claim
 from events.clock import Clock, Ids
-from events.matching import Named, Seeker, candidates, collections
+from events.matching import Named, Seeker, WaitingClass, candidates, collections
 
 Json = dict[str, Any]
 
@@ -53,15 +53,20 @@ class Claimer:
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
+        rung: Change | None = None
         with self.doorbell.waiting(seeker, key_id) as bell:
             while True:
-                waiting = await self.claims.waiting(collections(seeker.mode))
+                known = [] if rung is None else rung.waiting
+                waiting = known or await self.claims.waiting(collections(seeker.mode))
                 for wanted in candidates(waiting, seeker):
                     if await is_gone():
                         return None
                     claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
                     if claim is not None:
                         return claim
+                if known:
+                    rung = None  # another pod was faster: there may be more
+                    continue
                 left_s = until_s - self.clock.monotonic_s()
                 if bell is None or left_s <= 0:
                     return None
@@ -77,21 +82,24 @@ class Claimer:
         key_id: str | None,
         wait_s: float,
         is_gone: Callable[[], Awaitable[bool]],
-    ) -> bool:
-        """Say whether a run of these classes may be waiting, as soon as one does, at most after `wait_s`.
+    ) -> list[WaitingClass] | None:
+        """Return which of these classes a run waits in, as soon as one may, None after `wait_s` without.
 
-        A ring for a pod that `is_gone` goes to the next one.
+        Where one may, but it is not known in which class, that is none. A ring for a pod that `is_gone`
+        goes to the next one.
         """
         sought = Named(frozenset(classes))
         with self.doorbell.waiting(sought, key_id) as bell:
             waiting = await self.claims.waiting(QUEUES)
-            if any(each.class_key in sought.classes for each in waiting):
-                return True
+            if found := [each for each in waiting if each.class_key in sought.classes]:
+                return found
             rung = None if bell is None else await bell.wait(wait_s)
-        if rung is not None and await is_gone():
+        if rung is None:
+            return None
+        if await is_gone():
             self._hand_on(rung)
-            return False
-        return rung is not None
+            return None
+        return rung.waiting
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
         """Write a pod's line of the roster; return what the fleet wants of it.

@@ -18,7 +18,7 @@ from events.clock import Clock
 from events.errors import ConfigError, LeaseLost, Transient
 from events.ingest_client import retry_after_s
 from events.key_text import SECRET_CHARS
-from events.matching import Mode, Seeker
+from events.matching import Mode, Seeker, WaitingClass
 from events.pipe import Note
 from events.settlement import End
 from pod_worker.roster import PodOrders, PodReport, report_fields
@@ -93,8 +93,8 @@ class HttpQueue:
             )
         self._read(response, _Answer)
 
-    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
-        """Let the control plane take a run for us, or wait a little for one."""
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
+        """Let the control plane take a run for us, or wait a little for one; it knows itself what waits."""
         able = seeker.abilities
         body = {
             "token": token,

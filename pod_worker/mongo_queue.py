@@ -118,11 +118,14 @@ class MongoQueue:
         """Refuse a store that could give one run to two pods. Raises `ConfigError`, `Transient`."""
         require_guarantees(self.db, collections(mode))
 
-    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Take the head of the first class that has one and that the pod can serve."""
-        waiting = self.waiting(collections(seeker.mode))
-        taken = (self.take(each, token=token, pod=seeker.pod) for each in candidates(waiting, seeker))
-        return next((claim for claim in taken if claim is not None), None)
+
+        def first_of(waiting: Sequence[WaitingClass]) -> Claim | None:
+            taken = (self.take(each, token=token, pod=seeker.pod) for each in candidates(waiting, seeker))
+            return next((claim for claim in taken if claim is not None), None)
+
+        return first_of(known) or first_of(self.waiting(collections(seeker.mode)))
 
     def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
         """List the waiting classes in the order of `collections`, by one look into each."""

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from events.claims import Claim, Orders
-from events.matching import Seeker
+from events.matching import Seeker, WaitingClass
 from events.settlement import End
 
 
 class Queue(Protocol):
     """Any place where runs wait. Every method raises `Transient` when it cannot know."""
 
-    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Take the first run that the pod can serve; None where there is none.
 
+        In the classes `known` a run waits, as the pod has just heard: it need not look for one first.
         May wait a little for one. A token that took nothing may be used again.
         """
         ...

@@ -1,7 +1,7 @@
 """What cuts an idle worker's pause short: the control plane tells that there may be a run.
 
 Law: a wake-up is a hint. A pod that hears none looks again all the same, and one that hears one in vain has
-looked once too often.
+asked once too often.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from events.clock import Clock
+from events.matching import WaitingClass
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,15 @@ LOOK_S: Final = 0.2  # within this an idle worker notices that it shall stop
 RETRY_S: Final = 5.0
 
 
+class _Class(msgspec.Struct, frozen=True, rename="camel"):
+    collection: str
+    class_key: str
+    priority: int
+
+
 class _Answer(msgspec.Struct, frozen=True):
     waiting: bool
+    classes: list[_Class] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +43,10 @@ class Polls:
 
     clock: Clock
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         """Wait, until told to stop."""
         self.clock.wait(stop, seconds)
+        return ()
 
 
 @dataclass(slots=True)
@@ -47,18 +56,20 @@ class Wakeups:
     control_plane: httpx.Client
     clock: Clock
     _classes: Sequence[str] = ()
+    _known: Sequence[WaitingClass] = ()
     _idle: threading.Event = field(default_factory=threading.Event)
     _rung: threading.Event = field(default_factory=threading.Event)
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         """Wait until a run of these classes may be waiting, at most so long, or until told to stop."""
-        self._classes = classes
+        self._classes, self._known = classes, ()
         self._idle.set()
         until_s = self.clock.monotonic_s() + seconds
         while not stop.is_set() and (left_s := until_s - self.clock.monotonic_s()) > 0:
             if self.clock.wait(self._rung, min(left_s, LOOK_S)):
                 break
         self._rung.clear()
+        return self._known
 
     def run(self, quiet: threading.Event) -> None:
         """Ask on behalf of a worker that pauses, until `quiet`."""
@@ -71,10 +82,13 @@ class Wakeups:
         wanted: dict[str, list[str] | float] = {"class": list(self._classes), "wait_s": ASK_S}
         try:
             answer = self.control_plane.get("/api/wakeups", params=wanted, timeout=ASK_S + ANSWER_S)
-            is_waiting = msgspec.json.decode(answer.raise_for_status().content, type=_Answer).waiting
+            heard = msgspec.json.decode(answer.raise_for_status().content, type=_Answer)
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
             log.info("wakeups.missing", extra={"why": f"{type(error).__name__}: {error}"})
             self.clock.wait(quiet, RETRY_S)
             return
-        if is_waiting:
+        if heard.waiting:
+            self._known = [
+                WaitingClass(each.collection, each.class_key, each.priority) for each in heard.classes
+            ]
             self._rung.set()

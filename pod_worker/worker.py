@@ -15,7 +15,7 @@ from events.clock import Instant, instant
 from events.delivery import Delivery
 from events.errors import LeaseLost, Transient
 from events.key_text import letters
-from events.matching import Mode, Seeker, classes, collections
+from events.matching import Mode, Seeker, WaitingClass, classes, collections
 from events.pipe import Ready
 from events.settlement import End
 from pod_worker.attempt import Attempt, Ports, Process
@@ -50,8 +50,11 @@ class WarmProcess(Process, Protocol):
 class Pauses(Protocol):
     """How a worker waits while there is no run for it."""
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
-        """Wait so long, less where a run of these classes may be waiting or the worker shall stop."""
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+        """Wait so long, less where a run of these classes may be waiting or the worker shall stop.
+
+        Returns in which of them a run waits, as far as that was told.
+        """
         ...
 
 
@@ -164,10 +167,11 @@ class Worker:
         """Look again and again until a run is ours; a wake-up only makes it faster."""
         self.roster.standing.state = "idle"
         self.shift.idle_since_s = self.ports.clock.monotonic_s()
+        known: Sequence[WaitingClass] = ()
         while not self._is_over():
             asked, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
-                claim = self._resolve() or self._try(seeker)
+                claim = self._resolve() or self._try(seeker, known)
                 if claim is not None:
                     return claim, asked
                 # A queue may have waited for a run by itself, and then need not be left alone.
@@ -177,9 +181,10 @@ class Worker:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
                 pause_s = TROUBLE_POLL_S * (0.5 + self.ports.ids.fraction())
                 self.ports.clock.wait(self.ports.stop, pause_s)
+                known = ()
                 continue
             if not ready.is_loading:
-                self.pauses.pause(classes(seeker.abilities), pause_s, self.ports.stop)
+                known = self.pauses.pause(classes(seeker.abilities), pause_s, self.ports.stop)
                 continue
             match child.wait_ready(min(pause_s, READY_TURN_S)):
                 case Ready() as ready:
@@ -205,7 +210,7 @@ class Worker:
         self.shift.is_in_doubt = False
         return claim
 
-    def _try(self, seeker: Seeker) -> Claim | None:
+    def _try(self, seeker: Seeker, known: Sequence[WaitingClass]) -> Claim | None:
         """Claim with the token on disk, which stays there until it has taken something."""
         self.ports.outbox.check_room()
         token = self.intent.token()
@@ -213,7 +218,7 @@ class Worker:
             token = letters(self.ports.ids.token())
             self.intent.open(token)
         self.shift.is_in_doubt = True
-        claim = self.queue.claim(seeker, token=token)
+        claim = self.queue.claim(seeker, token=token, known=known)
         self.shift.is_in_doubt = False
         return claim
 

@@ -51,10 +51,16 @@ def router(deps: Deps) -> APIRouter:
     async def wakeups(
         wanted: Classes, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
     ) -> Json:
-        is_waiting = await claimer.hear(
+        found = await claimer.hear(
             wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
         )
-        return {"waiting": is_waiting}
+        return {
+            "waiting": found is not None,
+            "classes": [
+                {"collection": each.collection, "classKey": each.class_key, "priority": each.priority}
+                for each in found or ()
+            ],
+        }
 
     @routes.post("/api/claims")
     async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:

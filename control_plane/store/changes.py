@@ -13,6 +13,7 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
 from events.lifecycle import Status
+from events.matching import WaitingClass
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
 STATES: Final = ("runs", "ideation_requests", "hypotheses", "pods", "schedules")
@@ -40,6 +41,12 @@ class Change:
     id: str
     is_queued: bool = False
     class_key: str | None = None
+
+    @property
+    def waiting(self) -> list[WaitingClass]:
+        """The class in which a run waits by it, where the log tells that; the run's priority is not known."""
+        is_told = self.is_queued and self.class_key is not None
+        return [WaitingClass(self.collection, str(self.class_key), 0)] if is_told else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from events.envelope import wire
 from events.errors import LeaseLost, Transient
 from events.ingest_client import HttpIngest, control_plane_client
 from events.key_text import digest, letters
-from events.matching import Mode, Seeker
+from events.matching import Mode, Seeker, WaitingClass
 from events.settlement import End
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.http_queue import HttpQueue
@@ -128,6 +128,26 @@ def test_the_first_of_a_class_is_taken_and_only_what_the_pod_can_serve(house: Ho
     assert house.claim(token(), gpu_gib=48.0, kinds=frozenset({"ideation"})) is None
     assert house.claimed(gpu_gib=48.0).attempt == 1
     assert house.claimed(region="mars").attempt == 1
+
+
+def test_what_a_pod_heard_of_is_a_hint(house: House) -> None:
+    heard = [
+        WaitingClass("runs", "probe/cpu/any", 0),
+        WaitingClass("runs", "probe/80/any", 0),  # more than the pod has
+        WaitingClass("runs", "experiment/cpu/any", 0),  # gone by now
+    ]
+    able = Abilities(frozenset({"probe", "experiment"}), 0.0, None)
+    first = house.fleet.submit()
+    second = house.fleet.submit()
+    house.fleet.submit(requires={"gpu_gib": 80}, priority=50)
+
+    def claimed(known: Sequence[WaitingClass]) -> str | None:
+        claim = house.queue.claim(Seeker(POD, "experiment", able), token=token(), known=known)
+        return None if claim is None else claim.run_id
+
+    assert claimed(heard) == first
+    assert claimed(heard[1:]) == second
+    assert claimed(heard) is None
 
 
 def test_a_claim_whose_answer_was_lost_is_found_again_and_a_token_takes_one_run(house: House) -> None:

@@ -9,7 +9,7 @@ import pytest
 from events.abilities import Abilities
 from events.clock import SystemIds
 from events.key_text import letters
-from events.matching import Seeker
+from events.matching import Seeker, WaitingClass
 from pod_worker.mongo_queue import MongoQueue, connect
 from tests.integration.test_sweeper import control_plane, populate
 
@@ -20,9 +20,9 @@ POD = Seeker(
 )
 
 
-@pytest.mark.parametrize("claimed_before", [0, 50])
-async def test_a_claim_is_four_round_trips_and_looks_at_two_keys_a_class(
-    database_url: str, claimed_before: int
+@pytest.mark.parametrize(("claimed_before", "is_known"), [(0, False), (50, False), (0, True)])
+async def test_a_claim_is_two_round_trips_and_a_look_two_more_of_two_keys_a_class(
+    database_url: str, claimed_before: int, is_known: bool
 ) -> None:
     async with control_plane(database_url) as deps:
 
@@ -36,7 +36,8 @@ async def test_a_claim_is_four_round_trips_and_looks_at_two_keys_a_class(
             for _ in range(claimed_before):
                 assert queue.claim(POD, token=letters(SystemIds().token())) is not None
             await deps.db.command("profile", 2)
-            claim = queue.claim(POD, token=letters(SystemIds().token()))
+            known = [WaitingClass("runs", "kind1/cpu/any", 0)] if is_known else []
+            claim = queue.claim(POD, token=letters(SystemIds().token()), known=known)
             await deps.db.command("profile", 0)
         finally:
             db.client.close()
@@ -44,10 +45,11 @@ async def test_a_claim_is_four_round_trips_and_looks_at_two_keys_a_class(
         noted = [each async for each in deps.db["system.profile"].find({"appName": "podfleet-worker"})]
     asked = [(next(iter(each["command"])), each.get("keysExamined", 0)) for each in noted]
     names = [name for name, _ in asked]
-    # which classes wait, in both queues; the run; what it shall do
-    assert names == ["aggregate", "aggregate", "findAndModify", "find"]
-    keys = dict(zip(names[1:], [number for _, number in asked[1:]], strict=True))
-    assert keys["aggregate"] <= 2 * CLASSES
+    look = [] if is_known else ["aggregate", "aggregate"]  # which classes wait, in both queues
+    # the run; what it shall do
+    assert names == [*look, "findAndModify", "find"]
+    keys = dict(asked)  # of the second look, that into `runs`
+    assert keys.get("aggregate", 0) <= 2 * CLASSES
     assert keys["findAndModify"] <= 2
     assert keys["find"] <= 1
     assert sum(each.get("docsExamined", 0) for each in noted) == 1

@@ -15,7 +15,7 @@ from events.abilities import Abilities
 from events.claims import Claim
 from events.clock import SystemClock, SystemIds
 from events.key_text import RunToken, letters
-from events.matching import Seeker
+from events.matching import Seeker, WaitingClass
 from events.settlement import End
 from pod_worker.wakeups import Wakeups
 from tests.integration.conftest import Fleet
@@ -76,7 +76,9 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
     async with control_plane(database_url) as deps, asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(deps.watcher.run_once())
 
-        def hearing(gone: Callable[[], Awaitable[bool]], *classes: str) -> asyncio.Task[bool]:
+        def hearing(
+            gone: Callable[[], Awaitable[bool]], *classes: str
+        ) -> asyncio.Task[list[WaitingClass] | None]:
             heard = deps.claimer.hear(classes, key_id=None, wait_s=WAIT_S, is_gone=gone)
             return tasks.create_task(heard)
 
@@ -86,8 +88,8 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
         while len(deps.claimer.doorbell._bells) < 3:
             await asyncio.sleep(0.01)
         await submit(deps)
-        assert not await asyncio.wait_for(left, 20)
-        assert await asyncio.wait_for(next_one, 20)
+        assert await asyncio.wait_for(left, 20) is None
+        assert await asyncio.wait_for(next_one, 20) == [WaitingClass("runs", "probe/cpu/any", 0)]
         assert not other.done()
         other.cancel()
         late = hearing(is_there, "probe/cpu/any")  # whoever comes later is told of what waits already
@@ -103,10 +105,11 @@ def test_a_worker_that_pauses_goes_on_as_soon_as_a_run_waits(fleet: Fleet) -> No
     submission = threading.Timer(0.5, fleet.submit)
     submission.start()
     begun_s = clock.monotonic_s()
-    wakeups.pause(["probe/cpu/any"], WAIT_S, stop)
+    known = wakeups.pause(["probe/cpu/any"], WAIT_S, stop)
+    assert known == [WaitingClass("runs", "probe/cpu/any", 0)]
     assert clock.monotonic_s() - begun_s < WAIT_S
     submission.join()
-    wakeups.pause(["experiment/cpu/any"], 0.3, stop)  # nothing waits of that
+    assert not wakeups.pause(["experiment/cpu/any"], 0.3, stop)  # nothing waits of that
     stop.set()
     begun_s = clock.monotonic_s()
     wakeups.pause(["experiment/cpu/any"], WAIT_S, stop)

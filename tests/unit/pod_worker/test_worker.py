@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from events.claims import Claim
-from events.matching import Seeker
+from events.matching import Seeker, WaitingClass
 from events.pipe import Ready
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Ports
@@ -34,7 +34,7 @@ class EmptyQueue:
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         return None
 
-    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         self.asked.append(set(seeker.abilities.kinds))
         if len(self.asked) == self.most:
             self.stop.set()
@@ -63,8 +63,9 @@ class Rests:
 
     clock: ManualClock
 
-    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> None:
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
         self.clock.wait(stop, seconds)
+        return ()
 
 
 def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], most: int) -> list[set[str]]:
