@@ -10,10 +10,12 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from events.clock import SystemClock
 from events.errors import ConfigError
 from events.logs import LogOptions, configure_logs
+from pod_worker.child import ChildOptions
 from pod_worker.config import Wishes, read_settings
-from pod_worker.program import World, serve
+from pod_worker.nursery import Nursery
 
 EXIT_CONFIG: Final = 2
 
@@ -23,7 +25,12 @@ def main() -> int:
     try:
         settings = read_settings(os.environ, _wishes(), dotenv=Path(".env"))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
-        serve(settings, World(stop=stop_on_signals()))
+        stop = stop_on_signals()
+        with Nursery(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
+            nursery.hatch()
+            from pod_worker.program import World, serve  # takes a while, in which the child loads, too
+
+            serve(settings, World(stop=stop), nursery)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG

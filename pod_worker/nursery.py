@@ -53,11 +53,19 @@ class Nursery:
         self._options = options
         self._clock = clock
         self._command = command
+        self._first: Child | None = None
         self._is_first = True
         self._warm: Warm | None = None
 
+    def hatch(self) -> None:
+        """Start the first child ahead of time. Raises `Transient` where there is no room for it."""
+        self._first = self.spawn()
+
     def spawn(self) -> Child:
         """Return a child that is warm, or on its way. Raises `Transient` where there is no room for it."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
         if self.is_warm():
             return self._fork()
         if not self._is_first:
@@ -78,7 +86,10 @@ class Nursery:
         return self._warm is not None and self._warm.is_loaded()
 
     def close(self) -> None:
-        """End the nursery; there may be a new one."""
+        """End the nursery, and a child that nobody wanted; there may be a new one."""
+        if self._first is not None:
+            with self._first:
+                self._first = None
         if self._warm is not None:
             self._warm.close()
             self._warm = None

@@ -25,7 +25,6 @@ from events.loops import Threads, run_every, start_thread
 from events.matching import Mode
 from events.outbox import Outbox
 from pod_worker.attempt import Ports
-from pod_worker.child import ChildOptions
 from pod_worker.config import Settings
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.http_queue import HttpQueue
@@ -60,13 +59,12 @@ class World:
     threads: Threads = start_thread
     lease_ttl_s: float = LEASE_TTL_S
     renew_every_s: float = RENEW_EVERY_S
-    kinds: tuple[str, ...] = ()  # empty: every kind that is installed
     queue: Callable[[Queue], Queue] = lambda queue: queue
     child: Callable[[WarmProcess], WarmProcess] = lambda child: child
     leave: Callable[[int], object] = os._exit
 
 
-def serve(settings: Settings, world: World) -> None:
+def serve(settings: Settings, world: World, nursery: Nursery) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -87,11 +85,7 @@ def serve(settings: Settings, world: World) -> None:
         runs_max=settings.runs_max,
         idle_exit_s=settings.idle_exit_s,
     )
-    options = ChildOptions(environ=settings.environ, kinds=world.kinds)
-    with (
-        Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox,
-        Nursery(options, clock) as nursery,
-    ):
+    with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
         spool = Telemetry(clock=clock, ids=ids)
         sender = Sender(outbox, spool, HttpIngest(control_plane, clock), clock, ids)
         identity = {

@@ -13,9 +13,10 @@ from events.clock import Clock, SystemClock
 from events.logs import LogOptions, configure_logs
 from events.pipe import Kept, Note, Ready, Start
 from pod_worker.__main__ import stop_on_signals
-from pod_worker.child import Exit, Heard, Listener
+from pod_worker.child import ChildOptions, Exit, Heard, Listener
 from pod_worker.config import Wishes, read_settings
 from pod_worker.ending import NeverStarted
+from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
 from pod_worker.worker import WarmProcess
 
@@ -82,7 +83,8 @@ def main(file: Path, data: Path) -> None:
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     with file.open("a") as noted:
         world = World(stop=stop_on_signals(), child=lambda child: Timed(child, noted, SystemClock()))
-        serve(settings, world)
+        with Nursery(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
+            serve(settings, world, nursery)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError
 from events.logs import LogOptions, configure_logs
 from pod_worker.__main__ import EXIT_CONFIG, stop_on_signals
+from pod_worker.child import ChildOptions
 from pod_worker.config import Wishes, read_settings
 from pod_worker.mongo_queue import MongoQueue
+from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
 from pod_worker.queue import Queue
 from scripts.chaos import ledger
@@ -73,11 +75,12 @@ def main() -> int:
             clock=skewed(clock, offset_s=arguments.offset, rate=arguments.rate),
             lease_ttl_s=arguments.ttl,
             renew_every_s=arguments.renew,
-            kinds=tuple(arguments.kinds),
             queue=lambda queue: RecordedQueue(composed(parts, queue), journal, arguments.ttl),
             child=lambda child: RecordedChild(child, journal),
         )
-        serve(settings, world)
+        options = ChildOptions(environ=settings.environ, kinds=tuple(arguments.kinds))
+        with Nursery(options, world.clock) as nursery:
+            serve(settings, world, nursery)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from events.claims import Claim, Orders
 from events.errors import LeaseLost, Transient
-from events.matching import Seeker
+from events.matching import Seeker, WaitingClass
 from events.pipe import Kept, Note, Ready, Start
 from events.settlement import End
 from pod_worker.child import Exit, Listener
@@ -43,9 +43,9 @@ class RecordedQueue:
     journal: Journal
     ttl_s: float
 
-    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         with self._noted("claim", token=shortened(token), pod=seeker.pod, ttl_s=self.ttl_s) as call:
-            claim = self.queue.claim(seeker, token=token)
+            claim = self.queue.claim(seeker, token=token, known=known)
             _learn(call, claim)
             return claim
 

@@ -15,7 +15,7 @@ from events.delivery import Pace, Sender, Telemetry
 from events.errors import LeaseLost, Transient
 from events.key_text import digest
 from events.loops import run_every
-from events.matching import Seeker, collections
+from events.matching import Seeker, WaitingClass, collections
 from events.settlement import End
 from pod_worker.attempt import Ports
 from pod_worker.gpu import Capabilities, Gauges
@@ -60,7 +60,7 @@ class WitnessedQueue:
     hub: Hub
     ambushes: list[Callable[[], None]]
 
-    def claim(self, seeker: Seeker, *, token: str) -> Claim | None:
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Claim; whatever is still in doubt must not be held by now."""
         doubts = self.ledger.doubts.setdefault(self.disk, set())
         for earlier in sorted(doubts):
@@ -68,7 +68,7 @@ class WitnessedQueue:
                 self.ledger.blame(f"{seeker.pod} claims again, and leaves a claim that it never learnt of")
         doubts.clear()
         doubts.add(token)
-        claim = self.queue.claim(seeker, token=token)
+        claim = self.queue.claim(seeker, token=token, known=known)
         if claim is None:
             doubts.discard(token)
         return claim

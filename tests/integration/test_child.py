@@ -1018,6 +1018,21 @@ class TestNursery:
                 nursery.start(child, seconds=0, events=3)
                 assert finished(child).final == "ai.run.completed"
 
+    def test_a_child_that_was_started_ahead_is_the_first_and_is_ended_where_nobody_wanted_it(
+        self, nursery: Nursery
+    ) -> None:
+        options = ChildOptions(environ=ENVIRON, kinds=("probe",))
+        before = set(psutil.Process().children())
+        with WarmNursery(options, CLOCK) as warm:
+            warm.hatch()
+            ahead = set(psutil.Process().children()) - before
+            with warm.spawn() as child:
+                assert child.pid in {each.pid for each in ahead}
+                assert isinstance(child.wait_ready(LIMIT_S), Ready)
+        with WarmNursery(options, CLOCK) as warm:
+            warm.hatch()
+        assert set(psutil.Process().children()) == before
+
     def test_each_child_has_chance_of_its_own(self, nursery: Nursery) -> None:
         pipeline = """
             import random

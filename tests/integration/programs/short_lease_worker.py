@@ -9,7 +9,9 @@ from pathlib import Path
 
 from events.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
+from pod_worker.child import ChildOptions
 from pod_worker.config import Wishes, read_settings
+from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
 
 
@@ -17,7 +19,8 @@ def main(lease_ttl_s: float, data: Path) -> None:
     settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     world = World(stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=lease_ttl_s / 6)
-    serve(settings, world)
+    with Nursery(ChildOptions(environ=settings.environ), world.clock) as nursery:
+        serve(settings, world, nursery)
 
 
 if __name__ == "__main__":
