@@ -32,17 +32,17 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return `value` as JSON can say it: dates as RFC 3339 text, numbers that JSON lacks as null."""
-    match value:
-        case Mapping():
-            return {str(name): plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [plain(each) for each in value]
+    match value:  # what is frequent and quickly told comes first
+        case None | str() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
         case datetime():
             return timestamp(value if value.tzinfo else value.replace(tzinfo=UTC))
-        case float() if not math.isfinite(value):
-            return None
-        case None | bool() | int() | float() | str():
-            return value
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case Mapping():
+            return {str(name): plain(each) for name, each in value.items()}
         case _:
             return str(value)
 
