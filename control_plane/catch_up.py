@@ -1,8 +1,12 @@
-"""The backstop of application: what a dead replica stored and did not apply is applied here."""
+"""The backstop of application: what a dead replica stored and did not apply is applied here.
+
+A run that moved since the last look has a replica that applies its events. It is left alone: of two who fold
+the same events one does it in vain, and the requests that were stored together with it are applied alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.projection import attempt_id
@@ -15,28 +19,34 @@ TICK_S: Final = 5.0
 LOG_GRACE_S: Final = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CatchUp:
-    """Any number of replicas may catch up at once."""
+    """Any number of replicas may catch up at once; what one look finds behind, the next one applies."""
 
     runs: Runs
     events: Events
     projector: Projector
     log_grace_s: float = LOG_GRACE_S
+    _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look
 
     async def run_once(self) -> int:
         """Return how many runs were moved."""
         moved = 0
+        stands: dict[str, tuple[int, int]] = {}
         for collection in QUEUES:
-            moved += await self._apply(collection)
+            moved += await self._apply(collection, stands)
             await self.runs.close_stale_logs(collection, self.log_grace_s)
+        self._stood = stands
         return moved + await self._finish_left() + await self._adopt()
 
-    async def _apply(self, collection: str) -> int:
+    async def _apply(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
+        """Apply what is behind runs that stand where they stood, and note where the others do."""
         moved, after = 0, ""
         while page := await self.runs.with_open_log(collection, after):
             for run in page:
-                if await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
+                stands[run.id] = place = (run.attempt, run.last_event_seq)
+                is_still = self._stood.get(run.id) == place
+                if is_still and await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
                     await self.projector.apply(run.id, run.attempt)
                     moved += 1
             after = page[-1].id
