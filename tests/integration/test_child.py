@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import signal
@@ -27,7 +28,7 @@ from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kill
 from pod_worker.child_main import load_what_works
 from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.hearing import Hearing, line_said
-from pod_worker.nursery import COMMAND
+from pod_worker.nursery import COMMAND, PR_SET_CHILD_SUBREAPER
 from pod_worker.nursery import Nursery as WarmNursery
 
 ROOT = Path(__file__).parents[2]
@@ -218,6 +219,8 @@ def way() -> str:
 def nursery(tmp_path: Path, way: str) -> Iterator[Nursery]:
     with contextlib.ExitStack() as stack:
         yield Nursery(tmp_path, stack, forks=way == "forked")
+    # A worker that has a nursery takes in orphans. These tests were one: what others leave is not theirs.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 both_ways = pytest.mark.parametrize("way", ["started", "forked"])

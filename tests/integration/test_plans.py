@@ -148,15 +148,3 @@ async def test_hot_pages_ask_few_questions(
         await asking.get(asked[name])
         counts[name] = len(operations(profile, before))
     assert counts == COMMANDS
-
-
-async def test_a_submission_reads_nothing_of_what_it_has_made(
-    asking: httpx.AsyncClient, filled: tuple[str, Any], profile: Any
-) -> None:
-    wanted = {"kind": "probe", "spec": {"seconds": 0}}
-    (await asking.post("/api/runs", json=wanted)).raise_for_status()  # looks whether there are keys
-    before = len(operations(profile))
-    made = (await asking.post("/api/runs", json=wanted)).raise_for_status().json()
-    asked = [each["command"] for each in operations(profile, before)]
-    assert [each.get("findAndModify") for each in asked] == ["run_specs", "runs"]
-    assert made == (await asking.get(f"/api/runs/{made['id']}")).json()
