@@ -117,6 +117,24 @@ def test_a_healthy_fleet_is_green() -> None:
     assert check(healthy()) == []
 
 
+def as_failed(*asked: str) -> Evidence:
+    """The run's attempt failed, after its worker asked for these ends, one after the other."""
+    good = healthy()
+    settles = [line(2.1 + at, "settle", "invoke", 2, outcome=outcome) for at, outcome in enumerate(asked)]
+    return replace(
+        good,
+        runs={RUN: {**good.runs[RUN], "failures": {"app": 1, "infra": 0, "preempted": 0}}},
+        decisions={RUN: [*good.decisions[RUN][:2], entry(3, "end: failed", "RUNNING", "FAILED", POD, 1)]},
+        lines=[*good.lines[:-2], *settles],
+    )
+
+
+def test_a_preemption_is_not_charged_but_a_failure_after_one_that_was_never_made_is() -> None:
+    assert list(runs.budgets(as_failed("failed"))) == []
+    assert list(runs.budgets(as_failed("preempted", "failed"))) == []
+    assert [each.invariant for each in runs.budgets(as_failed("failed", "preempted"))] == [runs.CHARGED]
+
+
 BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
     "a run that never ended": (lambda: with_run(status="RUNNING"), runs.FINAL_STATUS),
     "a final status that changed": (

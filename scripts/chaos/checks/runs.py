@@ -97,10 +97,11 @@ def numbers(evidence: Evidence) -> Iterator[Violation]:
 
 def budgets(evidence: Evidence) -> Iterator[Violation]:
     """What was charged is what the log tells, no attempt ended twice, and none for a preemption."""
-    preempted = {
-        (line.run, line.attempt)
+    # What was asked for last: a worker that died while it gave a run back finds its claim again, and goes on.
+    asked = {
+        (line.run, line.attempt): line.data["outcome"]
         for line in evidence.lines
-        if line.what == "settle" and line.phase == "invoke" and line.data["outcome"] == "preempted"
+        if line.what == "settle" and line.phase == "invoke"
     }
     for run_id, run in evidence.runs.items():
         entries = evidence.decisions.get(run_id, ())
@@ -114,7 +115,7 @@ def budgets(evidence: Evidence) -> Iterator[Violation]:
             if times > 1:
                 yield Violation(CHARGED, run_id, f"attempt {attempt} ended {times} times")
         for entry in entries:
-            if entry.cause == "end: failed" and (run_id, entry.attempt) in preempted:
+            if entry.cause == "end: failed" and asked.get((run_id, entry.attempt)) == "preempted":
                 message = f"attempt {entry.attempt} was preempted, and charged as a failure"
                 yield Violation(CHARGED, run_id, message)
 
