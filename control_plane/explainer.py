@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -26,8 +27,8 @@ async def explanation(reading: Reading, run_id: str) -> Json:
         raise NotFound("unknown_run", f"there is no run {run_id!r}")
     line, pods = Line(0, 0, 0), list[LivePod]()
     if run["status"] == Status.QUEUED:
-        line = await ahead_of(reading.run_reads.db, run)
-    if run["status"] in (Status.QUEUED, Status.DELAYED):
+        line, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
+    elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
     return {"status": run["status"], "reasons": [plain(asdict(each)) for each in explain(run, line, pods)]}
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from control_plane import paging, tree
@@ -17,7 +18,7 @@ from control_plane.pace import Pace, pace
 from control_plane.presentation import event, plain, shown, stage, usage
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
-from control_plane.store.pages import Order, Slice
+from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, RunReads
 from control_plane.store.schedules import Schedules
@@ -83,6 +84,18 @@ class RunFilters:
 
 
 @dataclass(frozen=True, slots=True)
+class _Own:
+    """The documents that belong to a run."""
+
+    attempts: Sequence[Json] = ()
+    stages: Sequence[Json] = ()
+    validations: Sequence[Json] = ()
+    artifacts: Sequence[Json] = ()
+    nodes: Sequence[Json] = ()
+    usages: Sequence[Json] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """Every read has a bound; lists are pages."""
 
@@ -145,8 +158,8 @@ class Reading:
 
     async def run(self, run_id: str) -> Json:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
-        run = await self._run(run_id)
-        return await self._whole(run, await self.run_reads.spec(run_id) or {})
+        run, spec = await asyncio.gather(self._run(run_id), self.run_reads.spec(run_id))
+        return await self._whole(run, spec or {})
 
     async def submitted(self, submitted: Submitted) -> Json:
         """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
@@ -158,8 +171,8 @@ class Reading:
         return await self._whole(shown(submitted.run), submitted.spec)
 
     async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
-        has_begun = run["attempt"] > 0  # nothing belongs to a run that no pod has taken yet
-        usages = await self.run_reads.usage([run["id"]]) if has_begun else []
+        # nothing belongs to a run that no pod has taken yet
+        own = await self._own(run["id"]) if run["attempt"] else _Own()
         return {
             # a run from before there were pauses and notes lacks both
             **{"paused": False, "notes": []},
@@ -168,19 +181,27 @@ class Reading:
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
-            "attempts": _shown(await self._beside("attempts", run, (("attempt", 1),))),
-            "stages": [
-                {**UNSAID_OF_STAGE, **stage(each, run)}
-                for each in await self._beside("stages", run, (("attempt", 1), ("order", 1)))
-            ],
-            "validations": _shown(await self._beside("validations", run, (("_id", 1),))),
-            "artifacts": _shown(await self._beside("artifacts", run, (("attempt", -1), ("name", 1)))),
-            "nodes": _without_texts(await self._nodes(run["id"])) if has_begun else [],
-            "usage": usage(usages, USAGE_EVENTS_MAX),
+            "attempts": _shown(own.attempts),
+            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
+            "validations": _shown(own.validations),
+            "artifacts": _shown(own.artifacts),
+            "nodes": _without_texts(own.nodes),
+            "usage": usage(own.usages, USAGE_EVENTS_MAX),
         }
 
-    async def _beside(self, collection: str, run: Json, order: Order) -> list[Json]:
-        return await self.run_reads.beside(collection, [run["id"]], order) if run["attempt"] else []
+    async def _own(self, run_id: str) -> _Own:
+        """Ask for everything at once: one after the other is what a page of a run would wait for."""
+        beside = partial(self.run_reads.beside, run_ids=[run_id])
+        return _Own(
+            *await asyncio.gather(
+                beside("attempts", order=(("attempt", 1),)),
+                beside("stages", order=(("attempt", 1), ("order", 1))),
+                beside("validations", order=(("_id", 1),)),
+                beside("artifacts", order=(("attempt", -1), ("name", 1))),
+                self._nodes(run_id),
+                self.run_reads.usage([run_id]),
+            )
+        )
 
     async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
         """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -179,30 +180,34 @@ class Site:
 
     async def run(self, run_id: str) -> HTMLResponse:
         """Show a run whole: how it stands, what it found and made, and what can be done about it."""
-        live = self.live(f"run/{run_id}")
-        found = await self.deps.reading.run(run_id)
-        visible = (await self.deps.reading.visible_artifacts([run_id]))[run_id]
+        live, reading = self.live(f"run/{run_id}"), self.deps.reading
+        found, visible, numbers, is_keyless = await asyncio.gather(
+            reading.run(run_id),
+            reading.visible_artifacts([run_id]),
+            reading.measured(run_id, NUMBERS_DRAWN),
+            self.deps.authenticator.is_open(),
+        )
+        pace, why, nodes = await asyncio.gather(
+            reading.pace(found), self._reasons(found), self._with_code(run_id, found["nodes"])
+        )
         checkpoints = [each for each in found["artifacts"] if each["name"].startswith(PREFIX)]
         results = [each for each in found["artifacts"] if not each["name"].startswith(PREFIX)]
+        drawn = [each for each in metrics([numbers]) if each.is_curve][:CURVES_SHOWN]
         status = Status(found["status"])
         return await self.show(
             "run.html",
             live=live,
             run=found,
-            timeline=timeline(found["stages"], found["attempts"], self.deps.reading.clock.now()),
+            timeline=timeline(found["stages"], found["attempts"], reading.clock.now()),
             picture=tree_picture(found["nodes"]),
-            curves=[
-                (each.name, line_chart(curve(each)))
-                for each in metrics([await self.deps.reading.measured(run_id, NUMBERS_DRAWN)])
-                if each.is_curve
-            ][:CURVES_SHOWN],
-            pace=await self.deps.reading.pace(found),
-            why=(await explanation(self.deps.reading, run_id))["reasons"] if status in INITIAL else [],
-            tree=by_stage(await self._with_code(run_id, found["nodes"])),
+            curves=[(each.name, line_chart(curve(each))) for each in drawn],
+            pace=pace,
+            why=why,
+            tree=by_stage(nodes),
             results=results,
             checkpoints=checkpoints,
-            figures=figures(visible, found["nodes"]),
-            papers=papers(visible),
+            figures=figures(visible[run_id], found["nodes"]),
+            papers=papers(visible[run_id]),
             can_cancel=status not in FINAL and status != Status.CANCELING,
             can_retry=status in FINAL and found["kind"] in RUN_KINDS,
             can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
@@ -211,8 +216,15 @@ class Site:
             stages=STAGES.get(found["kind"], ()),
             is_held=status in HELD,
             is_over=status in FINAL,
-            is_keyless=await self.deps.authenticator.is_open(),
+            is_keyless=is_keyless,
         )
+
+    async def _reasons(self, run: Json) -> Sequence[Json]:
+        """Return why a run waits; nothing of one that has begun."""
+        if Status(run["status"]) not in INITIAL:
+            return ()
+        reasons: Sequence[Json] = (await explanation(self.deps.reading, run["id"]))["reasons"]
+        return reasons
 
     async def _with_code(self, run_id: str, nodes: Sequence[Json]) -> list[Json]:
         """Return the nodes, the first of them with what they ran and printed."""
