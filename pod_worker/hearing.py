@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from events.catalog import Level, RunLog, data_of, type_of
+from events.catalog import ENDS, Level, RunLog, data_of, type_of
 from events.mask import Mask
 from events.pipe import LINE_MAX_BYTES, FromChild, Said, decode_child
 
@@ -24,6 +24,10 @@ READ_BYTES: Final = 64 * 1024
 REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
 LOG_LINE_MAX: Final = 8_000  # characters; a longer line is told in pieces
 LAST_LINES_MAX: Final = 40
+# Whoever writes to a reader that sleeps wakes it, and that costs the writer more than all the rest of a word;
+# each turn is a transaction of the outbox too. What is said a hundred times a second shares turns.
+REST_S: Final = 0.05
+FEW_BYTES: Final = 16 * 1024  # a quarter of a pipe: who writes more shall not wait for room
 
 Tell = Callable[[FromChild], None]
 
@@ -50,6 +54,8 @@ class Hearing:
         self._selector = selectors.DefaultSelector()
         for fd in (events, stdout, stderr, death):
             self._selector.register(fd, selectors.EVENT_READ)
+        self._dying = selectors.DefaultSelector()
+        self._dying.register(death, selectors.EVENT_READ)
 
     @property
     def last_words(self) -> str:
@@ -57,17 +63,26 @@ class Hearing:
         return "\n".join(self._last_lines)
 
     def listen(self, tell: Tell) -> None:
-        """Tell what comes until `death` is closed at its other end, and then what is left."""
+        """Tell what comes until `death` is closed at its other end, and then what is left.
+
+        After a few words it rests for a moment: not after what somebody waits for, not while the child dies.
+        """
         while self._death not in (ready := {key.fd for key, _ in self._selector.select()}):
             chunk = self._take(self._events) if self._events in ready else b""
-            for fd in self._printed:  # after the frames were read: so it is all that precedes them
-                self._tell_printed(tell, fd, self._take(fd))
-            self._tell_frames(tell, chunk)
+            printed = {fd: self._take(fd) for fd in self._printed}  # after the frames: all that precedes them
+            for fd, lines in printed.items():
+                self._tell_printed(tell, fd, lines)
+            frames = self._frames_in(chunk)
+            for frame in frames:
+                tell(frame)
+            if all(map(is_patient, frames)) and len(chunk) + sum(map(len, printed.values())) < FEW_BYTES:
+                self._dying.select(REST_S)
         self._tell_rest(tell)
 
     def close(self) -> None:
         """Give the pipes up; a writer that still lives gets a broken pipe."""
         self._selector.close()
+        self._dying.close()
         for fd in (self._events, *self._printed, self._death):
             os.close(fd)
 
@@ -78,7 +93,8 @@ class Hearing:
                 self._tell_printed(tell, fd, chunk)
             self._tell_lines(tell, level, [self._mask.text(line) for line in cutter.flush()])
         for chunk in self._rest_of(self._events):
-            self._tell_frames(tell, chunk)
+            for frame in self._frames_in(chunk):
+                tell(frame)
         if self._frames.is_inside:
             tell(line_said("the pipeline's process ended in the middle of a frame", "warning"))
 
@@ -101,17 +117,16 @@ class Hearing:
             self._selector.unregister(fd)
         return chunk
 
-    def _tell_frames(self, tell: Tell, chunk: bytes) -> None:
-        for line in self._frames.feed(chunk):
-            if line is None:
-                tell(line_said(f"a frame of more than {LINE_MAX_BYTES} bytes was dropped", "warning"))
-                continue
-            try:
-                frame = decode_child(line)
-            except msgspec.MsgspecError as error:
-                tell(line_said(f"a frame could not be read and was dropped: {error}", "warning"))
-            else:
-                tell(self._without_secrets(frame))
+    def _frames_in(self, chunk: bytes) -> list[FromChild]:
+        return [self._frame(line) for line in self._frames.feed(chunk)]
+
+    def _frame(self, line: bytes | None) -> FromChild:
+        if line is None:
+            return line_said(f"a frame of more than {LINE_MAX_BYTES} bytes was dropped", "warning")
+        try:
+            return self._without_secrets(decode_child(line))
+        except msgspec.MsgspecError as error:
+            return line_said(f"a frame could not be read and was dropped: {error}", "warning")
 
     def _tell_printed(self, tell: Tell, fd: int, chunk: bytes) -> None:
         level, cutter = self._printed[fd]
@@ -137,6 +152,11 @@ class Hearing:
     def _tell_lines(self, tell: Tell, level: Level, lines: list[str]) -> None:
         for line in lines:
             tell(line_said(line, level))
+
+
+def is_patient(frame: FromChild) -> bool:
+    """Say whether nobody waits for this: a word, but the last one."""
+    return isinstance(frame, Said) and frame.type not in ENDS
 
 
 def line_said(message: str, level: Level) -> Said:

@@ -1,0 +1,95 @@
+"""What is said one by one is heard together; what somebody waits for, what is much or comes last, at once."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from events.catalog import RunCompleted
+from events.outgoing import said
+from events.pipe import Checkpoint, FromChild, Made, Ready, encode
+from pod_worker import hearing
+from pod_worker.hearing import FEW_BYTES, Hearing, line_said
+
+FIRST, SECOND = (line_said(text, "info") for text in ("first", "second"))
+MADE = Made("file", "file", "text/plain")
+SOON_S = 30.0
+
+
+@dataclass
+class Speaker:
+    """The child's ends of the pipes, and what was told of what went through them."""
+
+    events: int
+    death: int
+    told: queue.SimpleQueue[FromChild] = field(default_factory=queue.SimpleQueue)
+
+    def say(self, *frames: FromChild) -> None:
+        os.write(self.events, b"".join(map(encode, frames)))
+
+    def die(self) -> None:
+        if self.death >= 0:
+            os.close(self.death)
+            self.death = -1
+
+    def heard(self) -> FromChild:
+        return self.told.get(timeout=SOON_S)
+
+
+@pytest.fixture
+def speaker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Speaker]:
+    monkeypatch.setattr(hearing, "REST_S", 10 * SOON_S)  # longer than any test waits
+    pipes = {name: os.pipe() for name in ("events", "stdout", "stderr", "death")}
+    for name, (reader, _) in pipes.items():
+        os.set_blocking(reader, name == "death")
+    events, stdout, stderr, death = (reader for reader, _ in pipes.values())
+    ears = Hearing(events=events, stdout=stdout, stderr=stderr, death=death)
+    speaker = Speaker(pipes["events"][1], pipes["death"][1])
+    thread = threading.Thread(target=ears.listen, args=(speaker.told.put,))
+    thread.start()
+    yield speaker
+    speaker.die()
+    thread.join()
+    ears.close()
+    for name in ("events", "stdout", "stderr"):
+        os.close(pipes[name][1])
+
+
+def test_after_a_word_it_rests_unless_the_child_dies(speaker: Speaker) -> None:
+    speaker.say(FIRST)
+    assert speaker.heard() == FIRST
+    speaker.say(SECOND)
+    with pytest.raises(queue.Empty):
+        speaker.told.get(timeout=0.05)
+    speaker.die()
+    assert speaker.heard() == SECOND
+
+
+def test_a_rest_is_over_soon(speaker: Speaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hearing, "REST_S", 0.01)
+    for word in (FIRST, SECOND):
+        speaker.say(word)
+        assert speaker.heard() == word
+
+
+@pytest.mark.parametrize(
+    "frame", [Ready(["probe"]), said(RunCompleted()), MADE, Checkpoint(1, "node", [MADE])], ids=type
+)
+def test_after_what_somebody_waits_for_it_does_not_rest(speaker: Speaker, frame: FromChild) -> None:
+    speaker.say(FIRST, frame)
+    assert [speaker.heard(), speaker.heard()] == [FIRST, frame]
+    speaker.say(SECOND)
+    assert speaker.heard() == SECOND
+
+
+def test_after_much_it_does_not_rest(speaker: Speaker) -> None:
+    much = line_said("x" * FEW_BYTES, "info")
+    speaker.say(much)
+    assert speaker.heard() == much
+    speaker.say(SECOND)
+    assert speaker.heard() == SECOND
