@@ -2,6 +2,7 @@
 
 A run that moved since the last look has a replica that applies its events. It is left alone: of two who fold
 the same events one does it in vain, and the requests that were stored together with it are applied alone.
+Nor is its log given up: what is stored of a log is applied before nobody waits for the rest of it any more.
 """
 
 from __future__ import annotations
@@ -34,21 +35,22 @@ class CatchUp:
         moved = 0
         stands: dict[str, tuple[int, int]] = {}
         for collection in QUEUES:
-            moved += await self._apply(collection, stands)
-            await self.runs.close_stale_logs(collection, self.log_grace_s)
+            moved += await self._look(collection, stands)
         self._stood = stands
         return moved + await self._finish_left() + await self._adopt()
 
-    async def _apply(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
-        """Apply what is behind runs that stand where they stood, and note where the others do."""
+    async def _look(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
+        """Apply what is behind runs that stand still, give up their logs in time, note where all stand."""
         moved, after = 0, ""
         while page := await self.runs.with_open_log(collection, after):
-            for run in page:
-                stands[run.id] = place = (run.attempt, run.last_event_seq)
-                is_still = self._stood.get(run.id) == place
-                if is_still and await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
+            stands |= {run.id: (run.attempt, run.last_event_seq) for run in page}
+            still = [run for run in page if self._stood.get(run.id) == stands[run.id]]
+            for run in still:
+                if await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
                     await self.projector.apply(run.id, run.attempt)
                     moved += 1
+            if still:
+                await self.runs.close_stale_logs(collection, [run.id for run in still], self.log_grace_s)
             after = page[-1].id
             if len(page) < BATCH_MAX:
                 break

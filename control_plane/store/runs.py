@@ -172,8 +172,10 @@ class Runs:
         return await self._read(collection, {"logOpen": True, "_id": {"$gt": after}}, "_id")
 
     @answers()
-    async def close_stale_logs(self, collection: str, grace_s: float) -> int:
-        """Stop waiting for logs that stayed short for `grace_s` after their settle; return how many.
+    async def close_stale_logs(self, collection: str, run_ids: Sequence[str], grace_s: float) -> int:
+        """Stop waiting for those of these logs that stayed short for `grace_s` after their settle.
+
+        Return how many.
 
         The mark names what is missing, refuses nothing, and goes when the rest arrives.
         """
@@ -187,6 +189,7 @@ class Runs:
         missing = {"from": {"$add": ["$lastEventSeq", 1]}, "to": "$settled.last"}
         result = await self.db[collection].update_many(
             {
+                "_id": {"$in": list(run_ids)},
                 "logOpen": True,
                 "settled.last": {"$type": "number"},
                 "$expr": {

@@ -228,7 +228,8 @@ class GivingUp(Runs):
     """Gives logs up just before it commits an application."""
 
     async def advance(self, advances: Any) -> bool:
-        while not await self.close_stale_logs("runs", 0.0):
+        run_ids = [each.found.run.id for each in advances]
+        while not await self.close_stale_logs("runs", run_ids, 0.0):
             await asyncio.sleep(0)  # the store's clock has to move on by a millisecond
         return await super().advance(advances)
 
@@ -519,6 +520,27 @@ def test_any_order_batching_and_repetition_ends_in_the_same_documents(mongod: Mo
             client.drop_database(name)
 
 
+def test_what_is_stored_of_a_log_is_applied_before_the_log_is_given_up(database_url: str) -> None:
+    async def dies(*_: Any) -> None:
+        raise ConnectionError("the replica dies here")
+
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.settle(await core.claim(), End("completed"), 7)
+        broken = replace(core.ingestor, steps=replace(core.ingestor.steps, follow=dies))
+        with pytest.raises(ConnectionError):
+            await broken.take(decode_ndjson(b"\n".join(whole_log(run_id)[:3])), POD)
+        at_once = replace(core.catch_up, log_grace_s=-1.0)  # the grace is over
+        await at_once.run_once()
+        assert (await core.run(run_id))["logOpen"]
+        await at_once.run_once()
+        run = await core.run(run_id)
+        assert (run["lastEventSeq"], run["logIncomplete"]) == (3, {"from": 4, "to": 7})
+        await core.must_equal_its_log(run_id, notes=1)
+
+    in_core(database_url, scenario)
+
+
 def test_the_mark_of_a_short_log_moves_with_what_still_comes_and_goes_with_the_rest(
     database_url: str,
 ) -> None:
@@ -529,7 +551,8 @@ def test_the_mark_of_a_short_log_moves_with_what_still_comes_and_goes_with_the_r
         log = whole_log(run_id)
         await core.send(*log[:2])
         at_once = replace(core.catch_up, log_grace_s=-1.0)  # the grace is over
-        await at_once.run_once()
+        for _ in range(2):
+            await at_once.run_once()
         run = await core.run(run_id)
         assert (run["logOpen"], run["logIncomplete"]) == (False, {"from": 3, "to": 7})
         await core.must_equal_its_log(run_id, notes=1)
