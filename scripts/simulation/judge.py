@@ -78,6 +78,19 @@ class Judge:
                 yield f"run {run['_id']} still has decisions in its journal"
             if run["logOpen"]:
                 yield f"the log of run {run['_id']} is still open"
+        for record in self.servers.collection("attempts").majority({}):
+            attempt = record.document
+            if attempt.get("watchedUntil") is not None and self._is_behind(attempt):
+                yield f"attempt {attempt['_id']} waits for its events to be applied"
+
+    def _is_behind(self, attempt: Document) -> bool:
+        """Say whether more is stored of an attempt than was applied."""
+        following = (attempt["attempt"], (attempt.get("lastEventSeq") or 0) + 1)
+        return any(
+            (event["attempt"], event.get("sequence")) == following
+            for record in self.servers.collection("events").majority({"runId": attempt["runId"]})
+            if (event := record.document)["runId"] == attempt["runId"]
+        )
 
     def verdict(self) -> None:
         """Look at everything, after the end."""
