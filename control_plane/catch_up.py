@@ -49,8 +49,8 @@ class CatchUp:
                 if await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
                     await self.projector.apply(run.id, run.attempt)
                     moved += 1
-            if still:
-                await self.runs.close_stale_logs(collection, [run.id for run in still], self.log_grace_s)
+            if settled := [run.id for run in still if run.settled is not None]:
+                await self.runs.close_stale_logs(collection, settled, self.log_grace_s)
             after = page[-1].id
             if len(page) < BATCH_MAX:
                 break

@@ -391,7 +391,7 @@ def _plain(value: Any) -> Any:
 _CLOSING: Final = b"}\n"
 _openings: Final = {name: encode(Said(name, {})).removesuffix(b"{}" + _CLOSING) for name in TYPES}
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
-_decoders: Final = {name: msgspec.json.Decoder(type) for name, type in TYPES.items()}
+_decoders: Final = {name: msgspec.json.Decoder(fact) for name, fact in TYPES.items()}
 
 
 def _cut_texts(fact: Fact) -> dict[str, str]:

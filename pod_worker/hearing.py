@@ -24,10 +24,10 @@ READ_BYTES: Final = 64 * 1024
 REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
 LOG_LINE_MAX: Final = 8_000  # characters; a longer line is told in pieces
 LAST_LINES_MAX: Final = 40
-# Whoever writes to a reader that sleeps wakes it, and that costs the writer more than all the rest of a word;
-# each turn is a transaction of the outbox too. What is said a hundred times a second shares turns.
+# Each turn is a transaction of the outbox, which costs a processor almost a millisecond, and wakes a thread,
+# for which the writer pays. What is said one by one, a hundred times a second, shares turns.
 REST_S: Final = 0.05
-FEW_BYTES: Final = 16 * 1024  # a quarter of a pipe: who writes more shall not wait for room
+FEW_BYTES: Final = 16 * 1024  # a quarter of a pipe: who goes on writing more shall not wait for room
 
 Tell = Callable[[FromChild], None]
 

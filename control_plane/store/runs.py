@@ -173,9 +173,7 @@ class Runs:
 
     @answers()
     async def close_stale_logs(self, collection: str, run_ids: Sequence[str], grace_s: float) -> int:
-        """Stop waiting for those of these logs that stayed short for `grace_s` after their settle.
-
-        Return how many.
+        """Give up those of these logs that stayed short for `grace_s` after their settle; return how many.
 
         The mark names what is missing, refuses nothing, and goes when the rest arrives.
         """
