@@ -1,35 +1,56 @@
 # podfleet: what a fresh machine needs is Python 3.11 or newer, its venv module, and make.
 
 PYTHON ?= python3
-PYTEST_WORKERS ?= auto
+# one more than there are processors, since many a test waits for another process
+PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+SINCE ?= HEAD
 PACKAGES := control_plane pod_worker events stages
 BIN := .venv/bin/python -m
+PYTEST := $(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 5 --dist loadgroup
+# $(call step,NAME,COMMAND) runs a step of the gate and says how long it took.
+step = @begun=$$(date +%s); $(2); status=$$?; echo "step $(1): $$(($$(date +%s) - begun)) s"; exit $$status
 
-.PHONY: help setup demo test chaos lint format screenshots
+.PHONY: help setup demo check test test-all chaos lint style types tests tests-all browser format screenshots
 
 help:
-	@echo 'make demo    start the whole fleet on this machine and run one real experiment'
-	@echo 'make test    the gate: format, lint, types, import contracts, tests'
-	@echo 'make chaos   10,000 simulated histories, ten minutes of real faults, every known bug caught'
+	@echo 'make demo      start the whole fleet on this machine and run one real experiment'
+	@echo 'make check     lint, and the unit tests of what changed (SINCE=HEAD): the inner loop'
+	@echo 'make test      the gate: lint, and every test but the long forms'
+	@echo 'make test-all  lint, and every test'
+	@echo 'make chaos     10,000 simulated histories, ten minutes of real faults, every known bug caught'
 	@echo 'make screenshots  pictures of every page of a filled fleet, into screenshots/'
-	@echo 'make lint    the gate without the tests'
-	@echo 'make format  write the format that the gate asks for'
-	@echo 'make setup   only install, into .venv'
+	@echo 'make lint      format, lint, types, import contracts'
+	@echo 'make format    write the format that the gate asks for'
+	@echo 'make setup     only install, into .venv'
 
 setup:
-	@PYTHON='$(PYTHON)' scripts/setup.sh test
+	$(call step,setup,PYTHON='$(PYTHON)' scripts/setup.sh test)
 
 # exec, so that Ctrl-C and SIGTERM reach the demo itself
 demo:
 	@PYTHON='$(PYTHON)' scripts/setup.sh demo
 	@exec .venv/bin/python scripts/demo.py
 
-test: lint
-	@scripts/setup.sh browser
-	$(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 4 --dist loadgroup
+check: lint
+	$(call step,units,$(BIN) scripts.changed --since $(SINCE))
 
-screenshots: setup
-	@scripts/setup.sh browser
+# types are checked beside the tests: that takes one processor for a minute, where nothing is cached
+test: style browser
+	@$(MAKE) --no-print-directory --jobs=2 types tests
+
+test-all: style browser
+	@$(MAKE) --no-print-directory --jobs=2 types tests-all
+
+tests:
+	$(call step,tests,$(PYTEST) -m 'not long')
+
+tests-all:
+	$(call step,tests,$(PYTEST))
+
+browser: setup
+	$(call step,browser,scripts/setup.sh browser)
+
+screenshots: browser
 	$(BIN) scripts.screenshots
 
 chaos: setup
@@ -37,11 +58,15 @@ chaos: setup
 	$(BIN) scripts.chaos --seconds 600
 	$(BIN) scripts.chaos --control all
 
-lint: setup
-	$(BIN) ruff format --check .
-	$(BIN) ruff check .
-	$(BIN) mypy $(PACKAGES) scripts
-	.venv/bin/python -c 'from importlinter.cli import lint_imports_command as gate; gate()'
+lint: style types
+
+style: setup
+	$(call step,format,$(BIN) ruff format --check .)
+	$(call step,lint,$(BIN) ruff check .)
+	$(call step,contracts,.venv/bin/python -c 'from importlinter.cli import lint_imports_command as gate; gate()')
+
+types:
+	$(call step,types,$(BIN) mypy $(PACKAGES) scripts)
 
 format: setup
 	$(BIN) ruff format .

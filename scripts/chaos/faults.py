@@ -6,7 +6,6 @@ while, and is then dropped and not counted.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from scripts.chaos.links import CUTS
 from scripts.chaos.load import User
 from scripts.chaos.plan import Fault
 from scripts.chaos.pod import NEVER
-from scripts.chaos.programs import Program
+from scripts.chaos.programs import Program, signal_all
 
 SKEW_S: Final = 3600.0
 DRIFT: Final = 0.03
@@ -166,10 +165,10 @@ class Injector:
         # A paused machine stops everything; a stuck parent only itself.
         frozen = pod.program.children() if chance.random() < 0.5 else []
         pod.program.signal(signal.SIGSTOP)
-        _signal(frozen, signal.SIGSTOP)
+        signal_all(frozen, signal.SIGSTOP)
 
         def thaw() -> None:
-            _signal(frozen, signal.SIGCONT)
+            signal_all(frozen, signal.SIGCONT)
             pod.program.signal(signal.SIGCONT)
 
         return self._later(pod.name, fault.seconds, thaw)
@@ -191,7 +190,7 @@ class Injector:
         pod = self._pod(chance, lambda pod: bool(_pipelines(pod)))
         if pod is None:
             return None
-        _signal(_pipelines(pod), signal.SIGKILL)
+        signal_all(_pipelines(pod), signal.SIGKILL)
         return pod.name
 
     def _fill_disk(self, fault: Fault, chance: Random) -> str | None:
@@ -314,14 +313,6 @@ STRIKES: Final[dict[str, Callable[[Injector, Fault, Random], str | None]]] = {
 
 def _thaw(program: Program) -> None:
     program.signal(signal.SIGCONT)
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue  # it ended meanwhile
 
 
 def _pipelines(pod: Pod) -> list[int]:

@@ -23,7 +23,7 @@ from scripts.chaos.cluster import Cluster, NotReady, prepare_cluster
 from scripts.chaos.disk import Disk
 from scripts.chaos.network import LOOPBACK, Network
 from scripts.chaos.pod import NEVER
-from scripts.chaos.programs import Program
+from scripts.chaos.programs import Program, signal_all
 from scripts.chaos.storage import ObjectStorage, prepare_storage
 
 READY_S: Final = 60.0
@@ -142,8 +142,7 @@ class Fleet:
         self._await_replicas()
         for pod in self.pods:
             pod.disk.free()
-            for pid in pod.program.children():
-                os.kill(pid, signal.SIGCONT)
+            signal_all(pod.program.children(), signal.SIGCONT)
             pod.program.signal(signal.SIGCONT)
             pod.skew, pod.dies_at = (0.0, 1.0), NEVER
             pod.start()

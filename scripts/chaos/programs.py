@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,13 @@ from control_plane.embedded.process import Command, Process, descendants, tail
 from events.clock import Clock
 
 LOOK_S: Final = 0.02
+
+
+def signal_all(pids: Iterable[int], number: int) -> None:
+    """Send a signal to processes; those that end meanwhile get none."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @dataclass(slots=True)

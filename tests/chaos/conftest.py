@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,8 @@ NO_SEARCH_PATH = ""
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("cluster")
+def cluster(memory_folder: Path) -> Iterator[Cluster]:
+    home = memory_folder / "cluster"
+    home.mkdir()
     with running_cluster(home, NO_SEARCH_PATH, SystemClock(), SystemIds()) as running:
         yield running

@@ -16,7 +16,7 @@ from scripts.chaos.fleet import Fleet, claims_over_http
 SEED = 7
 
 
-@pytest.mark.slow
+@pytest.mark.long("a minute and a half of real faults; `make test` has each planted bug and the simulation")
 @pytest.mark.timeout(240)
 @pytest.mark.xdist_group("campaign")
 def test_nothing_is_lost_and_nothing_happens_twice_under_every_kind_of_fault(tmp_path: Path) -> None:

@@ -24,9 +24,12 @@ SEEN_BY = {
 }
 
 
-@pytest.mark.slow
+LONG = {"w:1": pytest.mark.long("a primary dies, twice; `make test` has the races without an election")}
+
+
 @pytest.mark.xdist_group("races")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=LONG.get(name, ())) for name in NAMES])
+@pytest.mark.slow("a race on three real mongods, with its bug and without")
 def test_a_known_bug_is_seen_and_its_race_is_green_without_it(
     name: str, cluster: Cluster, tmp_path: Path
 ) -> None:

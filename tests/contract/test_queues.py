@@ -26,7 +26,8 @@ from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.http_queue import HttpQueue
 from pod_worker.mongo_queue import MongoQueue, connect
 from pod_worker.roster import PodReport, source_of
-from tests.integration.conftest import Fleet, fleet_on, own_database
+from tests.integration.conftest import Fleet, fleet_on
+from tests.servers import own_database
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("queues")]
 

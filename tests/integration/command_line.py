@@ -9,37 +9,35 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from control_plane.cli.main import app
+from tests.fork_server import run_program
 
-PROGRAM = (sys.executable, "-c", "from control_plane.cli.main import main; main()")
+PROGRAM = ("-c", "import sys; from control_plane.cli.main import main; sys.exit(main())")
 PATIENCE_S = 90
-SEEN = ("COLUMNS=120", "TERM=xterm-256color")
+
+
+def seen(url: str, more: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command sees of the control plane at `url`, and of its terminal."""
+    return {"CONTROL_PLANE_URL": url, "COLUMNS": "120", "TERM": "xterm-256color", **more}
 
 
 def command(url: str, arguments: Sequence[str], **more: str) -> list[str]:
     """Return the command line with what a child of the tests sees: the control plane at `url`."""
-    values = (*SEEN, *(f"{name}={value}" for name, value in more.items()))
-    kept = ("env", "-u", "NO_COLOR", "-u", "FORCE_COLOR", f"CONTROL_PLANE_URL={url}", *values)
-    return [*kept, *PROGRAM, *arguments]
+    values = (f"{name}={value}" for name, value in seen(url, more).items())
+    return ["env", "-u", "NO_COLOR", "-u", "FORCE_COLOR", *values, sys.executable, *PROGRAM, *arguments]
 
 
 def podfleet(
     url: str, *arguments: str, cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command with its output in pipes."""
-    return subprocess.run(
-        command(url, arguments, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-        cwd=cwd,
-    )
+    environment = {**seen(url, more), "PATH": os.defpath}
+    return run_program([*PROGRAM, *arguments], env=environment, cwd=cwd or Path.cwd(), limit_s=PATIENCE_S)
 
 
 def within(

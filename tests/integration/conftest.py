@@ -1,18 +1,12 @@
-"""Real servers for integration tests: one mongod and one S3 server for each test process.
-
-`mongo_url` (session), `database_url` and `database` (fresh for each test), `s3` (session); a whole
-fleet (`fleet`), attempts that a test drives itself (`by_hand`), and a real browser (`browser`, `page`).
-"""
+"""A whole fleet (`fleet`), attempts that a test drives itself (`by_hand`), a browser (`browser`, `page`)."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +16,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
-from control_plane.embedded.ports import choose, kept
-from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
-from control_plane.embedded.supervisor import Supervisor
+from control_plane.embedded.mongod import Mongod
+from control_plane.embedded.ports import choose
 from events.catalog import Fact
 from events.claims import Claim
 from events.clock import SystemClock, SystemIds
@@ -36,84 +27,19 @@ from events.key_text import letters
 from events.matching import WaitingClass
 from events.settlement import End
 from pod_worker.mongo_queue import MongoQueue, connect
+from tests.fork_server import Program, execute_program, start_program
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 from tests.integration.seeding import seed
+from tests.servers import S3Server, own_database
 
-# the wheels' binaries, so that every machine runs the tests against the same servers
-NO_SEARCH_PATH = ""
 PORTS_TRIED = 3
 START_S = 60.0
+QUICK_WORKER = str(Path(__file__).parent / "programs" / "quick_worker.py")
 NDJSON = {"content-type": "application/x-ndjson"}
 BROWSER_FLAGS = (
     "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run", "--disable-quic",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class S3Server:
-    """Where the S3 server of this test process is, and how to get in."""
-
-    endpoint: str
-    access_key: str
-    secret_key: str
-    bucket: str
-    region: str
-    environment: dict[str, str]
-
-
-def _quiet(_: str) -> None:
-    """Take the supervisor's lines; a start that fails raises anyhow."""
-
-
-@pytest.fixture(scope="session")
-def mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mongod]:
-    """A running mongod, replica set of one."""
-    home = tmp_path_factory.mktemp("mongod")
-    ids = SystemIds()
-    server = prepare_mongod(
-        find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
-    )
-    part = server.part()
-    argv = (*part.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
-    part = replace(part, command=replace(part.command, argv=argv))
-    with kept(server.port), Supervisor([[part]], logs=home / "logs", clock=SystemClock(), say=_quiet):
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mongo_url(mongod: Mongod) -> str:
-    """The connection string of a running replica set; its database is `podfleet`."""
-    return mongod.url()
-
-
-@pytest.fixture
-def mongod_pid(mongod: Mongod) -> int:
-    """The process of `mongod`, for a test that lets it stand still."""
-    return int((mongod.directory / "data" / "mongod.lock").read_text())
-
-
-@contextmanager
-def own_database(mongod: Mongod) -> Iterator[str]:
-    """Give a connection string with a database that nobody else uses, and drop it in the end."""
-    name = f"test_{SystemIds().ulid().lower()}"
-    yield mongod.url(name)
-    with MongoClient[dict[str, object]](mongod.url(name)) as client:
-        client.drop_database(name)
-
-
-@pytest.fixture
-def database_url(mongod: Mongod) -> Iterator[str]:
-    """A connection string with a database that nobody else uses, dropped after the test."""
-    with own_database(mongod) as url:
-        yield url
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database[dict[str, object]]]:
-    """The database of `database_url`, connected."""
-    with MongoClient[dict[str, object]](database_url) as client:
-        yield client.get_default_database()
 
 
 @pytest.fixture(scope="session")
@@ -126,28 +52,6 @@ def filled(mongod: Mongod) -> Iterator[tuple[str, Database[dict[str, object]]]]:
             yield url, client.get_default_database()
 
 
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A running S3 server with an empty bucket; tests share it, so they use keys of their own."""
-    home: Path = tmp_path_factory.mktemp("s3")
-    ids = SystemIds()
-    server = prepare_s3(
-        find_s3(NO_SEARCH_PATH), home / "s3", credentials(home / "credentials.json", ids), ids
-    )
-    with (
-        kept(server.port),
-        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
-    ):
-        yield S3Server(
-            endpoint=server.endpoint,
-            access_key=server.credentials.s3_access_key,
-            secret_key=server.credentials.s3_secret_key,
-            bucket=BUCKET,
-            region=REGION,
-            environment=server.environment(),
-        )
-
-
 @dataclass
 class Fleet:
     """A control plane in a process of its own, and workers on demand."""
@@ -156,7 +60,7 @@ class Fleet:
     database_url: str
     home: Path
     client: httpx.Client
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    workers: list[Program] = field(default_factory=list)
 
     @property
     def data_sets(self) -> Path:
@@ -164,13 +68,29 @@ class Fleet:
         return self.home / "data sets"
 
     def start_worker(
-        self, *options: str, mode: str = "hybrid", name: str = "w1", **environment: str
-    ) -> subprocess.Popen[bytes]:
+        self,
+        *options: str,
+        mode: str = "hybrid",
+        name: str = "w1",
+        is_forked: bool = True,
+        **environment: str,
+    ) -> Program:
         """Start a worker; the same name is the same pod with the same disk."""
-        return self.start("-m", "pod_worker", "--mode", mode, *options, name=name, **environment)
+        program = ("-m", "pod_worker", "--mode", mode, *options)
+        return self.start(*program, name=name, is_forked=is_forked, **environment)
 
-    def start(self, *program: str, name: str, **environment: str) -> subprocess.Popen[bytes]:
-        """Start a Python program as the pod `name`, with the pod's own disk for `--data`."""
+    def start_quick_worker(
+        self, *options: str, name: str = "w1", is_forked: bool = True, **environment: str
+    ) -> Program:
+        """Start a hybrid worker that renews its lease and reports each second."""
+        program = (QUICK_WORKER, *options)
+        return self.start(*program, name=name, is_forked=is_forked, WORKER_MODE="hybrid", **environment)
+
+    def start(self, *program: str, name: str, is_forked: bool = True, **environment: str) -> Program:
+        """Start a Python program as the pod `name`, with the pod's own disk for `--data`.
+
+        One that is not forked is started by `exec`: others can read its environment in /proc.
+        """
         values = {
             **os.environ,
             "MONGODB_URL": self.database_url,
@@ -180,9 +100,10 @@ class Fleet:
             **environment,
         }
         values.pop("RUNPOD_POD_ID", None)
-        command = [sys.executable, *program, "--data", str(self.home / name)]
+        command = [*program, "--data", str(self.home / name)]
         with (self.home / f"{name}.log").open("ab") as log:
-            worker = subprocess.Popen(command, env=values, stderr=log, cwd=self.home)
+            start = start_program if is_forked else execute_program
+            worker = start(command, env=values, stderr=log, cwd=self.home)
         self.workers.append(worker)
         return worker
 
@@ -222,32 +143,32 @@ def start_control_plane(
     host: str = "127.0.0.1",
     trust: str = "none",
     **environment: str,
-) -> tuple[subprocess.Popen[bytes], str]:
+) -> tuple[Program, str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
-        command = [
-            sys.executable, "-m", "control_plane", "serve", "--migrate",
-            "--host", host, "--port", str(chosen), "--trust", trust,
-        ]  # fmt: skip
+        command = ["-m", "control_plane", "serve", "--migrate"]
+        command += ["--host", host, "--port", str(chosen), "--trust", trust]
         with (home / "control-plane.log").open("ab") as log:
-            process = subprocess.Popen(command, env=values, stderr=log, cwd=home)
+            process = start_program(command, env=values, stderr=log, cwd=home)
         if is_ready(process, f"http://127.0.0.1:{chosen}"):
             return process, f"http://127.0.0.1:{chosen}"
     raise AssertionError((home / "control-plane.log").read_text())
 
 
-def is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
+def is_ready(process: Program, url: str) -> bool:
     """Wait until a control plane can serve; False when it ended, as where another test took its port."""
     clock = SystemClock()
     deadline_s = clock.monotonic_s() + START_S
-    while process.poll() is None and clock.monotonic_s() < deadline_s:
-        try:
-            if httpx.get(f"{url}/readyz", trust_env=False, timeout=5.0).status_code == httpx.codes.OK:
-                return True
-        except httpx.TransportError:
-            clock.wait(threading.Event(), 0.1)
+    with httpx.Client(base_url=url, trust_env=False, timeout=5.0) as client:
+        while process.poll() is None and clock.monotonic_s() < deadline_s:
+            try:
+                if client.get("/readyz").status_code == httpx.codes.OK:
+                    return True
+            except httpx.TransportError:
+                pass
+            clock.wait(threading.Event(), 0.03)
     process.kill()
     process.wait()
     return False
@@ -264,13 +185,9 @@ def fleet_on(database_url: str, s3: S3Server, home: Path, api_key: str | None = 
             yield started
         finally:
             for each in (*started.workers, process):
-                each.terminate()
+                each.kill()  # how programs leave in order is tested where that is the point
             for each in (*started.workers, process):
-                try:
-                    each.wait(15)
-                except subprocess.TimeoutExpired:
-                    each.kill()
-                    each.wait()
+                each.wait()
 
 
 @pytest.fixture
@@ -283,7 +200,8 @@ def fleet(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
 @pytest.fixture(scope="session")
 def shared_fleet(mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A fleet with one worker, shared by the tests of whole experiments: one of those takes a minute."""
-    with own_database(mongod) as url, fleet_on(url, s3, tmp_path_factory.mktemp("shared")) as started:
+    home = tmp_path_factory.mktemp("shared")
+    with own_database(mongod) as url, fleet_on(url, s3, home) as started:
         started.data_sets.mkdir()
         yield started
 
@@ -315,8 +233,8 @@ def keyed_url(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[str]:
     try:
         yield url
     finally:
-        process.terminate()
-        process.wait(15)
+        process.kill()
+        process.wait()
 
 
 @dataclass

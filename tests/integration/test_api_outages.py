@@ -120,7 +120,7 @@ def plane(database_url: str, s3: Any, tmp_path: Path) -> Iterator[Plane]:
         storage.pull()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("every wait for a store that is away lasts its whole limit")
 @pytest.mark.timeout(180)
 def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plane, database: Any) -> None:
     wait_until(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from events.ingest_client import bearer
 from events.key_text import run_token
+from tests.fork_server import run_program
 
 KEY = "a-key-of-the-test"
 ROOT = Path(__file__).resolve().parents[2]
@@ -184,9 +184,7 @@ def test_another_sites_page_may_not_steer_a_keyless_fleet(fleet: Any) -> None:
 
 def start(folder: Path, program: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a program of ours with nothing but this environment; it is expected to end by itself."""
-    values = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **environment}
-    command = [sys.executable, "-m", *program]
-    return subprocess.run(command, env=values, cwd=folder, capture_output=True, text=True, check=False)
+    return run_program(["-m", *program], env={"PATH": os.defpath, **environment}, cwd=folder)
 
 
 def routes_of(fleet: Any) -> Iterator[tuple[str, str]]:

@@ -21,10 +21,11 @@ import pytest
 from minio import Minio
 from pymongo import MongoClient
 
-from tests.integration.conftest import S3Server, fleet_on
+from tests.integration.conftest import fleet_on
 from tests.integration.programs.model_server import Asked, ModelServer, Reply, failing
 from tests.integration.programs.scholar import IDEA, good, program_for, step_of
 from tests.integration.programs.spy import SPY
+from tests.servers import S3Server
 
 Until = Callable[..., None]
 
@@ -73,7 +74,7 @@ def spied(database_url: str, s3: S3Server, tmp_path: Path, until: Until) -> Iter
         environment = CANARIES | ADDRESSES | {
             "CONTROL_PLANE_URL": fleet.url, "OPENAI_BASE_URL": server.openai_url, "OPENAI_MODEL": "scholar-1",
         }  # fmt: skip
-        worker = fleet.start_worker(name="pod", **environment)
+        worker = fleet.start_worker(name="pod", is_forked=False, **environment)
         spec = {"idea": IDEA, "dataset": "iris", "preset": "quick", "review": "none"}
         run_id = fleet.submit(
             "experiment", spec=spec | {"nodes": {f"Stage_{each}": 1 for each in range(1, 5)}}
@@ -174,7 +175,7 @@ def test_the_spy_wins_where_nothing_holds_it(tmp_path: Path) -> None:
         assert f"SPY won: {what}" in answer.stdout, what
 
 
-@pytest.mark.slow
+@pytest.mark.slow("an experiment with programs in the sandbox, and a search through all that it left")
 @pytest.mark.timeout(180)
 def test_no_secret_of_a_pod_is_stored_shown_or_printed_nor_found_by_a_program(
     spied: dict[str, bytes], database_url: str, s3: S3Server

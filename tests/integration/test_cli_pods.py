@@ -19,11 +19,12 @@ def podfleet(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.slow("its run has to last until the order has come")
 def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
-    worker = fleet.start_worker(name="w1")
-    first = fleet.submit(spec={"seconds": 26})
+    worker = fleet.start_quick_worker(name="w1")
+    first = fleet.submit(spec={"seconds": 10})
     fleet.wait_for(first, "RUNNING")
     second = fleet.submit(spec={"seconds": 0})
     until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)

@@ -49,24 +49,25 @@ def _add(server: Mongod, thing: str) -> None:
         client.get_default_database().things.insert_one({"_id": thing})
 
 
-def test_data_survives_a_restart_on_the_same_port(tmp_path: Path) -> None:
-    first = _prepare(tmp_path)
-    with _running(first, tmp_path):
+def test_data_survives_a_restart_on_the_same_port(memory_path: Path) -> None:
+    first = _prepare(memory_path)
+    with _running(first, memory_path):
         _add(first, "a")
-    second = _prepare(tmp_path)
+    second = _prepare(memory_path)
     assert second.port == first.port
-    with _running(second, tmp_path):
+    with _running(second, memory_path):
         assert _things(second) == ["a"]
 
 
-def test_a_port_that_was_taken_meanwhile_moves_the_replica_set_to_another(tmp_path: Path) -> None:
-    first = _prepare(tmp_path)
-    with _running(first, tmp_path):
+@pytest.mark.slow("a replica set whose member moved elects anew")
+def test_a_port_that_was_taken_meanwhile_moves_the_replica_set_to_another(memory_path: Path) -> None:
+    first = _prepare(memory_path)
+    with _running(first, memory_path):
         _add(first, "a")
     with socket.create_server(("127.0.0.1", first.port)):
-        second = _prepare(tmp_path)
+        second = _prepare(memory_path)
         assert second.port != first.port
-        with _running(second, tmp_path):
+        with _running(second, memory_path):
             _add(second, "b")
             assert _things(second) == ["a", "b"]
             with MongoClient[dict[str, Any]](second.url()) as client:
@@ -74,9 +75,9 @@ def test_a_port_that_was_taken_meanwhile_moves_the_replica_set_to_another(tmp_pa
     assert [member["host"] for member in members] == [second.address]
 
 
-def test_a_killed_mongod_is_started_again_with_its_data_and_reported(tmp_path: Path, until: Until) -> None:
-    server, said = _prepare(tmp_path), []
-    with _running(server, tmp_path, said) as supervisor:
+def test_a_killed_mongod_is_started_again_with_its_data_and_reported(memory_path: Path, until: Until) -> None:
+    server, said = _prepare(memory_path), []
+    with _running(server, memory_path, said) as supervisor:
         _add(server, "a")
         before = supervisor.pids()["mongodb"]
         os.kill(before, signal.SIGKILL)
@@ -101,8 +102,8 @@ def test_only_the_password_lets_in_and_only_on_loopback(mongod: Mongod) -> None:
     assert listening == {socket.inet_aton("127.0.0.1")}
 
 
-def test_key_and_data_are_for_the_owner_only_and_no_secret_is_in_the_arguments(tmp_path: Path) -> None:
-    server = _prepare(tmp_path)
+def test_key_and_data_are_for_the_owner_only_and_no_secret_is_in_the_arguments(memory_path: Path) -> None:
+    server = _prepare(memory_path)
     assert stat.S_IMODE(server.key_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
     arguments = " ".join(server.part().command.argv)
@@ -111,23 +112,23 @@ def test_key_and_data_are_for_the_owner_only_and_no_secret_is_in_the_arguments(t
     assert "zlib" not in arguments
 
 
-def test_data_made_with_other_credentials_is_an_error_and_not_a_loop(tmp_path: Path) -> None:
-    first = _prepare(tmp_path)
-    with _running(first, tmp_path):
+def test_data_made_with_other_credentials_is_an_error_and_not_a_loop(memory_path: Path) -> None:
+    first = _prepare(memory_path)
+    with _running(first, memory_path):
         _add(first, "a")
-    (tmp_path / "credentials.json").unlink()
-    with pytest.raises(ConfigError, match="credentials"), _running(_prepare(tmp_path), tmp_path):
+    (memory_path / "credentials.json").unlink()
+    with pytest.raises(ConfigError, match="credentials"), _running(_prepare(memory_path), memory_path):
         pytest.fail("started")
 
 
-def test_a_mongod_that_cannot_start_is_given_up_with_its_last_words(tmp_path: Path) -> None:
-    server = _prepare(tmp_path)
+def test_a_mongod_that_cannot_start_is_given_up_with_its_last_words(memory_path: Path) -> None:
+    server = _prepare(memory_path)
     (server.directory / "data" / "mongod.lock").mkdir()
-    with pytest.raises(StartFailed, match="mongodb") as caught, _running(server, tmp_path):
+    with pytest.raises(StartFailed, match="mongodb") as caught, _running(server, memory_path):
         pytest.fail("started")
     assert "\n  | " in caught.value.message
 
 
-def test_the_noted_port_is_readable_json(tmp_path: Path) -> None:
-    server = _prepare(tmp_path)
+def test_the_noted_port_is_readable_json(memory_path: Path) -> None:
+    server = _prepare(memory_path)
     assert json.loads((server.directory / "port.json").read_text()) == {"port": server.port}

@@ -70,14 +70,15 @@ def _alive(members: frozenset[Member]) -> list[Member]:
 
 
 Start = Callable[..., Running]
+LONG = pytest.mark.long("four more moments of a start; `make test` has two")
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(memory_path: Path) -> Iterator[Start]:
     running: list[Running] = []
 
     def begin(how: str = "up", port: int | None = None, **environment: str) -> Running:
-        running.append(Running(tmp_path, how, port, environment))
+        running.append(Running(memory_path, how, port, environment))
         return running[-1]
 
     yield begin
@@ -125,7 +126,7 @@ def _command_line(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(each, marks=LONG) for each in range(2, 6))])
 def test_an_interrupt_at_any_moment_of_the_start_leaves_no_process(
     start: Start, until: Until, seed: int
 ) -> None:

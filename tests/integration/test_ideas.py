@@ -211,6 +211,7 @@ def test_a_new_request_knows_what_the_fleet_has_had_and_what_says_nothing_is_lef
     ]  # fmt: skip
 
 
+@pytest.mark.slow("six looks at a whole store")
 def test_stored_ideas_equal_the_log_and_a_changed_one_is_found(ideation: Ideation, database: Any) -> None:
     ideation.finish(idea("dropout", odd={"$gt": "", "a.b": 1}), idea("mixup"))
     assert ideation.launch(idea_index=1).status_code == 201

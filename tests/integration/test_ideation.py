@@ -219,6 +219,7 @@ def test_a_killed_pipeline_goes_on_with_the_idea_that_it_was_at(
     assert len(desk.log(made, "ai.ideation.generated")) == 1
 
 
+@pytest.mark.slow("two ideations, one of them cancelled")
 def test_a_cancelled_request_keeps_its_ideas_and_a_refused_key_says_what_to_do(
     desk: Desk, asking: Callable[[Scripted], ModelServer]
 ) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import threading
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -18,12 +16,16 @@ from control_plane.rescuer import Rescuer
 from control_plane.store import database as store
 from control_plane.store.runs import Runs
 from events.clock import SystemClock, SystemIds
+from pod_worker.program import LEAVE_S
+from tests.fork_server import Program
+from tests.integration.conftest import QUICK_WORKER
 
 pytestmark = pytest.mark.timeout(180)
-PROGRAM = Path(__file__).parent / "programs" / "short_lease_worker.py"
+# test_program.py pins the limit to the digit; here the machine may be busy with other work
+GONE_S = 3 * LEAVE_S
 
 
-def seconds_to_end(process: subprocess.Popen[bytes], limit_s: float) -> float:
+def seconds_to_end(process: Program, limit_s: float) -> float:
     clock = SystemClock()
     begun_s = clock.monotonic_s()
     process.wait(limit_s)
@@ -38,8 +40,8 @@ def test_a_worker_leaves_after_its_number_of_runs(fleet: Any) -> None:
 
 
 def test_a_worker_leaves_when_nothing_came_for_a_while(fleet: Any) -> None:
-    worker = fleet.start_worker("--idle-exit", "4")
-    run_id = fleet.submit(spec={"seconds": 6})
+    run_id = fleet.submit(spec={"seconds": 2})
+    worker = fleet.start_worker("--idle-exit", "1")
     assert worker.wait(60) == 0
     assert fleet.run(run_id)["status"] == "COMPLETED", "a run is no idleness"
 
@@ -60,7 +62,7 @@ def test_sigterm_is_over_in_five_seconds_and_charges_no_attempt(
     run_id = fleet.submit(spec=spec)
     until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
     worker.send_signal(signal.SIGTERM)
-    assert seconds_to_end(worker, 10) < 5
+    assert seconds_to_end(worker, 60) < GONE_S
     assert worker.returncode == 0
     run = fleet.run(run_id)
     assert (run["status"], run["failures"]) == ("QUEUED", {"app": 0, "infra": 0, "preempted": 1})
@@ -75,7 +77,7 @@ def test_a_second_signal_ends_a_worker_at_once(fleet: Any, until: Any) -> None:
     worker.send_signal(signal.SIGINT)
     SystemClock().wait(threading.Event(), 0.2)
     worker.send_signal(signal.SIGINT)
-    assert seconds_to_end(worker, 10) < 1
+    assert seconds_to_end(worker, 60) < LEAVE_S, "it waits for nothing"
     assert worker.returncode == 128 + signal.SIGINT
     until(lambda: not child.is_running())
 
@@ -87,7 +89,7 @@ def test_sigterm_is_over_in_five_seconds_in_a_dead_network(fleet: Any, mongod_pi
     os.kill(mongod_pid, signal.SIGSTOP)
     try:
         worker.send_signal(signal.SIGTERM)
-        assert seconds_to_end(worker, 10) < 5
+        assert seconds_to_end(worker, 60) < GONE_S
     finally:
         os.kill(mongod_pid, signal.SIGCONT)
     assert worker.returncode == 0
@@ -104,7 +106,7 @@ def test_sigterm_is_over_in_five_seconds_before_the_first_answer_of_the_store(
         worker = fleet.start_worker()
         until(lambda: psutil.Process(worker.pid).net_connections("tcp"))  # it asks, and nobody answers
         worker.send_signal(signal.SIGTERM)
-        assert seconds_to_end(worker, 30) < 5
+        assert seconds_to_end(worker, 60) < GONE_S
     finally:
         os.kill(mongod_pid, signal.SIGCONT)
     assert worker.returncode == 0
@@ -113,7 +115,7 @@ def test_sigterm_is_over_in_five_seconds_before_the_first_answer_of_the_store(
 def test_a_worker_that_was_stopped_past_its_lease_asks_first_and_writes_nothing(
     fleet: Any, database: Database[dict[str, Any]], until: Any
 ) -> None:
-    zombie = fleet.start(str(PROGRAM), "--lease", "3", name="zombie")
+    zombie = fleet.start(QUICK_WORKER, "--lease", "3", "--beat", "0.5", name="zombie")
     run_id = fleet.submit(spec={"seconds": 600, "events": 6000})
     until(lambda: fleet.run(run_id)["lastEventSeq"] >= 2)
     zombie.send_signal(signal.SIGSTOP)

@@ -19,7 +19,8 @@ from events.key_text import letters
 from events.matching import WaitingClass
 from events.settlement import End
 from pod_worker.mongo_queue import MongoQueue, connect
-from tests.integration.conftest import Fleet, HandDriven, S3Server, fleet_on, own_database
+from tests.integration.conftest import Fleet, HandDriven, fleet_on
+from tests.servers import S3Server, own_database
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -10,18 +10,20 @@ import pytest
 from scripts.fuzz.api import PHASES, Campaign
 
 ROOT_KEY = "a-key-of-the-test"
-EXAMPLES = 3
 
 
 # Who has no key is refused whatever a field holds, so there its boundaries are left to the longer campaign.
-@pytest.mark.slow
+@pytest.mark.slow("a request of each kind to each route")
+@pytest.mark.parametrize(
+    "examples", [1, pytest.param(3, marks=pytest.mark.long("`make test` tries one of each kind"))]
+)
 @pytest.mark.parametrize(
     ("is_known", "phases"), [(True, PHASES), (False, ("fuzzing",))], ids=["with a key", "without"]
 )
 def test_every_answer_is_one_that_the_document_names(
-    keyed_url: str, is_known: bool, phases: tuple[str, ...]
+    keyed_url: str, is_known: bool, phases: tuple[str, ...], examples: int
 ) -> None:
-    tried = Campaign(url=keyed_url, key=ROOT_KEY, examples=EXAMPLES, is_known=is_known, phases=phases).run()
+    tried = Campaign(url=keyed_url, key=ROOT_KEY, examples=examples, is_known=is_known, phases=phases).run()
     assert tried.returncode == 0, tried.stdout[-8_000:]
     assert "No issues found" in tried.stdout
 

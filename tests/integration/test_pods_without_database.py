@@ -16,7 +16,8 @@ from events.clock import SystemIds
 from events.ingest_client import bearer
 from events.key_text import letters, run_token
 from events.testing import make_line
-from tests.integration.conftest import NDJSON, Fleet, S3Server, fleet_on, start_control_plane
+from tests.integration.conftest import NDJSON, Fleet, fleet_on, start_control_plane
+from tests.servers import S3Server
 
 pytestmark = pytest.mark.timeout(240)
 

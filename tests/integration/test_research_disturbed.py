@@ -13,6 +13,7 @@ import psutil
 import pytest
 from minio import Minio
 
+from tests.integration.conftest import QUICK_WORKER
 from tests.integration.research import (
     IDEA,
     NODES,
@@ -25,10 +26,13 @@ from tests.integration.research import (
     must_state_what_was_said,
 )
 from tests.integration.test_fleet import child_of
-from tests.integration.test_leaving import PROGRAM, rescue
+from tests.integration.test_leaving import rescue
 from tests.integration.test_steering import must_agree_with_its_log
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.long("a death in every stage of whole experiments; test_resumed.py has one of them"),
+    pytest.mark.timeout(3600),
+]
 Until = Callable[..., None]
 
 PAPER = ("paper/paper.pdf", "paper/paper.tex", "paper/numbers.json", "paper/results.json")
@@ -86,7 +90,7 @@ def test_a_run_disturbed_in_every_stage_ends_as_if_nothing_had_been(
     run = Experiment(fleet, fleet.submit("experiment", spec={**SPEC, "idea": IDEA}))
     for stage in stages:
         pod = f"lost-in-{stage}"
-        worker = fleet.start(str(PROGRAM), "--lease", "6", name=pod)
+        worker = fleet.start(QUICK_WORKER, "--lease", "6", name=pod)
         until(lambda stage=stage, pod=pod: is_inside(run, stage, pod), 600, every_s=0.02)
         if stage == taken_away:
             take_away(worker)

@@ -6,12 +6,13 @@ the machine's own.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
 import signal
-import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,6 +25,8 @@ import pytest
 from pypdf import PdfReader
 
 from events.clock import SystemClock, SystemIds
+from tests.fork_server import Program
+from tests.integration.conftest import Fleet
 from tests.integration.programs.model_server import (
     Asked,
     ModelServer,
@@ -35,7 +38,16 @@ from tests.integration.programs.model_server import (
     unauthorised,
 )
 from tests.integration.programs.scholar import IDEA, good, program_for, step_of
+from tests.integration.research import (
+    Experiment,
+    must_be_computed_from_single_measurements,
+    must_have_done_nothing_twice,
+    must_state_what_was_said,
+)
 from tests.integration.test_fleet import child_of
+from tests.integration.test_leaving import rescue
+from tests.integration.test_steering import must_agree_with_its_log
+from tests.servers import S3Server
 
 pytestmark = pytest.mark.timeout(400)
 Until = Callable[..., None]
@@ -60,8 +72,13 @@ def serve() -> Iterator[Serve]:
 
 
 def start_pod(
-    fleet: Any, server: ModelServer, name: str = "pod", **environment: str
-) -> subprocess.Popen[bytes]:
+    fleet: Fleet,
+    server: ModelServer,
+    *options: str,
+    name: str = "pod",
+    is_forked: bool = True,
+    **environment: str,
+) -> Program:
     """Start a worker whose pod has the model, and its prices."""
     prices = fleet.home / "prices.toml"
     prices.write_text(PRICES)
@@ -71,12 +88,11 @@ def start_pod(
         "OPENAI_MODEL": MODEL,
         "PODFLEET_PRICES": str(prices),
     }
-    worker: subprocess.Popen[bytes] = fleet.start_worker(name=name, **settings | environment)
-    return worker
+    return fleet.start_quick_worker(*options, name=name, is_forked=is_forked, **settings | environment)
 
 
 def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
-    known = {"idea": IDEA, "dataset": "iris", "preset": "quick", "nodes": NODES, "review": "none"}
+    known = {"idea": IDEA, "dataset": "iris", "preset": "quick", "nodes": NODES, "review": "none", "seed": 5}
     return str(fleet.submit("experiment", max_attempts=max_attempts, spec=known | spec))
 
 
@@ -107,7 +123,7 @@ def steps(server: ModelServer) -> list[str]:
     return [step_of(each) for each in server.asked]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("a whole experiment: the one that `make test` has undisturbed")
 def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(
     fleet: Any, serve: Serve, tmp_path: Path
 ) -> None:
@@ -152,6 +168,9 @@ def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(
     }
     assert "programs run isolated by" in str(said(fleet, run_id, "ai.run.log"))
 
+    whole = Experiment(fleet, run_id)
+    must_state_what_was_said(whole)
+    must_be_computed_from_single_measurements(whole)
     must_have_billed(fleet, run_id, server)
     pod = [each for each in said(fleet, run_id, "ai.run.usage") if each["purpose"] == "pod"]
     assert pod, "a priced pod says what it cost"
@@ -180,6 +199,42 @@ def must_have_billed(fleet: Any, run_id: str, server: ModelServer, unknown: int 
     assert not any("cost_usd" in each for each in bills if "prompt_tokens" not in each)
     price = {"input_usd_per_mtok": 100.0, "output_usd_per_mtok": 1000.0}
     assert all((each["model"], each["price"]) == (MODEL, price) for each in bills)
+
+
+# --- pods that are lost ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow("a whole experiment on three pods: the one that `make test` disturbs")
+def test_a_run_whose_pods_are_lost_goes_on_behind_what_they_left_and_pays_nothing_twice(
+    fleet: Fleet, s3: S3Server, serve: Serve, until: Until
+) -> None:
+    server = serve()
+    run = Experiment(fleet, submit(fleet))
+    killed = start_pod(fleet, server, "--lease", "8", name="killed")
+    until(lambda: "Stage_2/1" in run.of("ai.node.completed", "node"), 200)
+    child = child_of(killed)
+    killed.kill()
+    until(lambda: not child.is_running())
+    asyncio.run(rescue(fleet.database_url, str(run)))
+    taken_away = start_pod(fleet, server, name="taken-away")
+    until(lambda: "validation" in run.of("ai.run.stage_started", "stage"), 200)
+    taken_away.terminate()
+    assert taken_away.wait(20) == 0
+    start_pod(fleet, server, name="last")
+    found = run.wait_for("COMPLETED")
+
+    assert found["failures"] == {"app": 0, "infra": 1, "preempted": 1}
+    assert [each["pod"].partition("/")[0] for each in found["attempts"]] == ["killed", "taken-away", "last"]
+    must_have_done_nothing_twice(run)
+    assert Counter(steps(server)) >= Counter(
+        {"choose": 1, "draft": 2, "tune": 2, "apply": 2, "remove": 1, "vary": 1, "write": 1, "review": 3}
+    )
+    assert len(server.asked) <= 13 + 2, "an answer that a lost pod waited for is asked for once more"
+    (validation,) = found["validations"]
+    assert (validation["verdict"], validation["scores"]["numbers_untraced"]) == ("pass", [])
+    must_state_what_was_said(run)
+    must_be_computed_from_single_measurements(run)
+    must_agree_with_its_log(fleet, **s3.environment)
 
 
 # --- a server that behaves badly --------------------------------------------------------------------------
@@ -270,7 +325,9 @@ TROUBLES: Final = (
 UNREADABLE: Final = (breaks_off, is_no_json, is_a_page)
 
 
-@pytest.mark.slow
+@pytest.mark.long(
+    "every trouble of a server of models, in seconds; tests/contract/test_models.py has each alone"
+)
 def test_late_wrong_and_broken_answers_cost_time_and_money_but_never_the_run(
     fleet: Any, serve: Serve
 ) -> None:
@@ -355,7 +412,7 @@ bytearray(1 << 40)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long("loops and bombs until their limits; tests/integration/test_sandbox.py has each alone")
 def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
     fleet: Any, serve: Serve, database_url: str, s3: Any
 ) -> None:
@@ -375,7 +432,7 @@ def test_hostile_programs_are_buggy_or_harmless_and_learn_no_secret(
         return program_for(step_of(asked), asked, extra=left.pop(0)) if left else None
 
     server = serve(script)
-    worker = start_pod(fleet, server)
+    worker = start_pod(fleet, server, is_forked=False)  # a program that gets out finds its environment
     run_id = submit(fleet, program_limit_s=20)
     run = fleet.wait_for(run_id, *ENDS, limit_s=300)
     assert (run["status"], run["error"], run["attempt"]) == ("COMPLETED", None, 1)
@@ -431,7 +488,7 @@ def tokens_of(bill: dict[str, Any]) -> int:
     return int(bill.get("prompt_tokens", 0) + bill.get("completion_tokens", 0))
 
 
-@pytest.mark.slow
+@pytest.mark.long("two attempts of an experiment; tests/unit/stages/test_budget.py counts")
 def test_a_limit_of_tokens_counts_over_all_attempts_and_keeps_what_there_is(
     fleet: Any, serve: Serve, until: Until
 ) -> None:
@@ -479,7 +536,7 @@ def late_tokens(server: ModelServer) -> int:
 # --- ends by name -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long("three experiments, and the tries of a server that is gone")
 def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(fleet: Any) -> None:
     answers: list[Callable[[Asked], Reply]] = [lambda _: unauthorised(KEY)]
     with ModelServer(lambda asked: answers[-1](asked)) as server:
@@ -515,7 +572,7 @@ def test_a_wrong_key_a_spent_budget_and_a_server_that_is_gone_have_their_names(f
 # --- people -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long("an experiment that waits for renewals; test_steering.py steers a probe")
 def test_notes_reach_the_next_question_a_pause_stops_the_asking_and_a_cancel_waits_for_no_answer(
     fleet: Any, serve: Serve, until: Until
 ) -> None:

@@ -440,6 +440,7 @@ def test_schedules_over_http(fleet: Any) -> None:
 
 
 @pytest.mark.timeout(150)
+@pytest.mark.slow("a minute has to come")
 def test_a_served_control_plane_fires_on_the_minute(fleet: Any, database: Any, until: Any) -> None:
     body = {"id": "often", "cron": "* * * * *", "run": {"kind": "probe"}}
     slot = fleet.client.post("/api/schedules", json=body).json()["nextAt"]
@@ -447,4 +448,4 @@ def test_a_served_control_plane_fires_on_the_minute(fleet: Any, database: Any, u
     run = database.runs.find_one({})
     assert run["labels"]["slot"] == slot
     delay = run["createdAt"].replace(tzinfo=UTC) - datetime.fromisoformat(slot)
-    assert timedelta(0) <= delay < timedelta(seconds=5)
+    assert timedelta(0) <= delay < timedelta(seconds=30), "and not with the next slot"

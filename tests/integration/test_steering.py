@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +16,8 @@ from events.ingest_client import bearer
 from events.settlement import End
 from events.testing import make_line
 from pod_worker.mongo_queue import MongoQueue, connect
+from tests.fork_server import run_program
+from tests.integration.command_line import PROGRAM
 from tests.integration.test_fleet import child_of
 
 pytestmark = pytest.mark.timeout(240)
@@ -46,17 +46,14 @@ def is_stopped(process: psutil.Process) -> bool:
 
 def must_agree_with_its_log(fleet: Any, **storage: str) -> None:
     """Let `podfleet verify --rebuild` look at everything, objects in `storage` included."""
-    program = "import sys; from control_plane.cli.main import main; sys.exit(main())"
-    found = subprocess.run(
-        [sys.executable, "-c", program, "verify", "--rebuild"],
-        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "MONGODB_URL": fleet.database_url, **storage},
-        cwd=fleet.home, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    environment = {"PATH": "", "MONGODB_URL": fleet.database_url, **storage}
+    found = run_program([*PROGRAM, "verify", "--rebuild"], env=environment, cwd=fleet.home)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@pytest.mark.slow("a pause of three beats in a run of six seconds")
 def test_a_paused_run_stands_still_and_goes_on_where_it_stood(fleet: Any, until: Any) -> None:
-    worker = fleet.start_worker()
+    worker = fleet.start_quick_worker()
     # its total limit would be over in the pause, and so would the longest silence
     run_id = fleet.submit(spec={"seconds": 6, "events": 60, "time_limit_s": 12, "no_progress_s": 5})
     fleet.wait_for(run_id, "RUNNING")
@@ -66,9 +63,15 @@ def test_a_paused_run_stands_still_and_goes_on_where_it_stood(fleet: Any, until:
     until(lambda: is_stopped(child), 8)  # ingest's answers tell of it, sooner than the next renewal
     (pod,) = fleet.client.get("/api/pods").json()["items"]
     until(lambda: fleet.client.get(f"/api/pods/{pod['id']}").json()["state"] == "suspended", 20)
-    before, beat = len(log_of(fleet, run_id)), fleet.run(run_id)["lastHeartbeat"]
-    until(lambda: fleet.run(run_id)["lastHeartbeat"] != beat, 30)
-    assert len(log_of(fleet, run_id)) == before, "a pod that is alive, and a pipeline that stands still"
+
+    def one_beat_later() -> int:
+        beat = fleet.run(run_id)["lastHeartbeat"]
+        until(lambda: fleet.run(run_id)["lastHeartbeat"] != beat, 30)
+        return len(log_of(fleet, run_id))
+
+    one_beat_later()  # what was said before it stood still may be on its way
+    before = one_beat_later()
+    assert one_beat_later() == before, "a pod that is alive, and a pipeline that stands still"
     assert steer(fleet, run_id, "pause").status_code == 200, "twice is the same"
     resumed = steer(fleet, run_id, "resume")
     assert (resumed.status_code, resumed.json()["paused"]) == (200, False)
@@ -89,7 +92,7 @@ def test_a_run_that_nobody_paused_cannot_be_resumed(fleet: Any) -> None:
 
 
 def test_a_cancel_ends_a_paused_run(fleet: Any, until: Any) -> None:
-    worker = fleet.start_worker()
+    worker = fleet.start_quick_worker()
     run_id = fleet.submit(spec={"seconds": 60, "events": 600})
     fleet.wait_for(run_id, "RUNNING")
     child = child_of(worker)
@@ -103,7 +106,7 @@ def test_a_cancel_ends_a_paused_run(fleet: Any, until: Any) -> None:
 
 
 def test_a_pod_that_goes_away_takes_no_pause_with_it(fleet: Any, until: Any) -> None:
-    first = fleet.start_worker(name="first")
+    first = fleet.start_quick_worker(name="first")
     run_id = fleet.submit(spec={"seconds": 3, "events": 30})
     fleet.wait_for(run_id, "RUNNING")
     child = child_of(first)
@@ -114,7 +117,7 @@ def test_a_pod_that_goes_away_takes_no_pause_with_it(fleet: Any, until: Any) -> 
     run = fleet.run(run_id)
     assert (run["status"], run["paused"], run["failures"]["preempted"]) == ("QUEUED", True, 1)
     assert steer(fleet, run_id, "pause").status_code == 200, "the wish stands already"
-    second = fleet.start_worker(name="second")
+    second = fleet.start_quick_worker(name="second")
     fleet.wait_for(run_id, "SCHEDULED")
     until(lambda: is_stopped(child_of(second)), 15)
     assert [each for each in log_of(fleet, run_id) if each["attempt"] == 2] == [], "it does not even begin"
@@ -127,7 +130,7 @@ def test_notes_reach_the_pipeline_once_each_and_in_their_order(fleet: Any, until
     run_id = fleet.submit(spec={"seconds": 6, "events": 60})
     before = steer(fleet, run_id, "notes", text='  before $it began: {"$set": 1}\n')
     assert before.status_code == 200
-    fleet.start_worker()
+    fleet.start_quick_worker()
     fleet.wait_for(run_id, "RUNNING")
     steer(fleet, run_id, "notes", text="while it ran")
     steer(fleet, run_id, "notes", text="and again: größer")
@@ -155,7 +158,7 @@ def test_the_notes_of_a_run_are_bounded(fleet: Any) -> None:
 
 
 def test_a_probe_has_no_stage_to_begin_at(fleet: Any) -> None:
-    fleet.start_worker()
+    fleet.start_quick_worker()
     run_id = fleet.submit(spec={"seconds": 0.1})
     fleet.wait_for(run_id, "COMPLETED")
     refused = steer(fleet, run_id, "retry", from_stage="paper")
@@ -166,7 +169,7 @@ def test_a_probe_has_no_stage_to_begin_at(fleet: Any) -> None:
 
 def test_a_priced_pod_says_what_an_attempt_cost(fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODFLEET_GPU_USD_PER_HOUR", "3600")
-    fleet.start_worker()
+    fleet.start_quick_worker()
     run_id = fleet.submit(spec={"seconds": 1})
     fleet.wait_for(run_id, "COMPLETED")
     log = log_of(fleet, run_id)

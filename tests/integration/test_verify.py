@@ -7,7 +7,6 @@ import hashlib
 import io
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -27,7 +26,10 @@ from control_plane.store import database as store
 from control_plane.store.audit import AuditReads
 from events.catalog import RunLog
 from events.envelope import wire
-from tests.integration.conftest import Fleet, S3Server, fleet_on, own_database
+from tests.fork_server import run_program
+from tests.integration.command_line import PROGRAM
+from tests.integration.conftest import Fleet, fleet_on
+from tests.servers import S3Server, own_database
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("verify")]  # they share a fleet
 
@@ -51,14 +53,10 @@ class Ward:
     cwd: Any
 
     def verify(self, *options: str, storage: bool = True) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": "", "PYTHONPATH": ":".join(sys.path), "MONGODB_URL": self.url}
+        environment = {"PATH": "", "MONGODB_URL": self.url}
         if storage:
             environment |= self.storage.environment
-        program = "import sys; from control_plane.cli.main import main; sys.exit(main())"
-        return subprocess.run(
-            [sys.executable, "-c", program, "verify", *options],
-            env=environment, cwd=self.cwd, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        return run_program([*PROGRAM, "verify", *options], env=environment, cwd=self.cwd)
 
     def run(self, name: str) -> Json:
         found = self.db.runs.find_one({"_id": self.runs[name]})
@@ -360,6 +358,7 @@ REBUILT: Final[list[tuple[str, Mutation]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow("whoever is first fills a fleet for all")
 def test_a_healthy_fleet_at_work_has_no_finding_and_is_not_touched(ward: Ward) -> None:
     before = snapshot(ward.db)
     for options in ((), ("--rebuild",), ("--rebuild", "--run", ward.runs["completed"])):
@@ -400,6 +399,7 @@ def findings(ward: Ward, *, rebuilds: bool) -> list[Finding]:
     return asyncio.run(look())
 
 
+@pytest.mark.slow("one look at the whole store for each break")
 def test_whatever_a_hand_breaks_has_a_name(frozen: Ward) -> None:
     kept = Kept.of(frozen)
     assert findings(frozen, rebuilds=True) == []
@@ -413,6 +413,7 @@ def test_whatever_a_hand_breaks_has_a_name(frozen: Ward) -> None:
     assert unnamed == []
 
 
+@pytest.mark.slow("whoever is first fills a fleet for all")
 def test_a_replay_misses_no_field(frozen: Ward) -> None:
     kept = Kept.of(frozen)
     missed: list[str] = []
@@ -437,14 +438,10 @@ def test_a_replay_misses_no_field(frozen: Ward) -> None:
         ),
     ],
 )
+@pytest.mark.slow("a server that is not there is waited for")
 def test_a_database_that_cannot_be_read_is_told(
     tmp_path: Any, environment: dict[str, str], status: int, word: str
 ) -> None:
-    program = "import sys; from control_plane.cli.main import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "verify"],
-        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), **environment},
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run_program([*PROGRAM, "verify"], env={"PATH": "", **environment}, cwd=tmp_path)
     assert (done.returncode, word in done.stderr) == (status, True), done.stderr
     assert "Traceback" not in done.stderr

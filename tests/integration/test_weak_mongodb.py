@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from control_plane.embedded.credentials import MONGO_USER
 from control_plane.embedded.mongod import Mongod, find_mongod
 from control_plane.embedded.ports import answers, choose
 from events.clock import SystemIds
+from tests.fork_server import run_program
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PROGRAMS = (("control_plane", "serve"), ("pod_worker",))
@@ -29,15 +29,8 @@ def run(tmp_path: Path) -> Run:
     def start(url: str, *program: str) -> subprocess.CompletedProcess[str]:
         data = ("--data", str(tmp_path / "data")) if program[0] == "pod_worker" else ()
         port = ("--port", str(choose(SystemIds()))) if "serve" in program else ()
-        return subprocess.run(
-            [sys.executable, "-m", *program, *data, *port],
-            env={"PATH": "", "PYTHONPATH": ":".join(sys.path), "MONGODB_URL": url, **NOWHERE},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        environment = {"PATH": "", "MONGODB_URL": url, **NOWHERE}
+        return run_program(["-m", *program, *data, *port], env=environment, cwd=tmp_path)
 
     return start
 

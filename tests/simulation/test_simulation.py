@@ -13,14 +13,19 @@ from scripts.simulation.bugs import BUGS
 from scripts.simulation.history import play
 
 ROOT: Final = Path(__file__).parents[2]
-SEEDS: Final = 500
+SEEDS: Final = 100
+SEEDS_LONG: Final = 500
 CHUNK: Final = 25
+LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 100, `make chaos` 10,000")
+CHUNKS: Final = (
+    *range(0, SEEDS, CHUNK),
+    *(pytest.param(first, marks=LONG) for first in range(SEEDS, SEEDS_LONG, CHUNK)),
+)
 
 FOUND_WITHIN: Final = 60  # seeds; each planted bug is found in one of them, most in one of the first ten
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", CHUNKS)
 def test_no_history_breaks_a_law(first: int) -> None:
     broken = {
         seed: found for seed in range(first, first + CHUNK) if (found := play(seed, trace_max=0).violations)
@@ -28,7 +33,6 @@ def test_no_history_breaks_a_law(first: int) -> None:
     assert broken == {}, f"replay with: python -m scripts.simulation --seed {next(iter(broken))}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]

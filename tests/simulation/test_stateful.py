@@ -52,9 +52,6 @@ from scripts.simulation.bugs import UnfencedQueue
 from scripts.simulation.store.driver import async_database, sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
 from scripts.simulation.turns import driven
-from tests.integration.conftest import mongod
-
-__all__ = ["mongod"]
 
 TTL_S: Final = 60.0
 TICK_S: Final = 5.0
@@ -378,12 +375,14 @@ def _play_machine(machine: type[Fleet], **options: Any) -> None:
     run_state_machine_as_test(machine, settings=wanted)
 
 
-@pytest.mark.slow
-def test_no_order_of_events_gives_a_run_two_owners_or_loses_it() -> None:
-    _play(on_the_double, max_examples=300)
+@pytest.mark.parametrize(
+    "examples", [100, pytest.param(300, marks=pytest.mark.long("`make test` plays a hundred examples"))]
+)
+@pytest.mark.slow("a hundred histories of forty steps")
+def test_no_order_of_events_gives_a_run_two_owners_or_loses_it(examples: int) -> None:
+    _play(on_the_double, max_examples=examples)
 
 
-@pytest.mark.slow
 def test_the_same_holds_on_a_real_server(mongod: Mongod) -> None:
     _play(lambda: on_a_server(mongod), max_examples=8)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import FrozenInstanceError, astuple
 from itertools import product
+from typing import Any, Final, get_args
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from events.lifecycle import (
     AT_REST,
+    BACK_OFF_FIRST_S,
     BACK_OFF_MAX_S,
     END_CAUSES,
     FINAL,
     HELD,
     INFRA_FAILURES_MAX,
+    INITIAL,
+    LEASE_TTL_S,
     LIVE,
     PREEMPTIONS_MAX,
     TRANSITIONS,
@@ -34,6 +38,63 @@ from events.lifecycle import (
 )
 from events.settlement import End, end_decision, rescue_decision, settle_decision
 
+# The whole table once more, by hand and by the names that are stored: a row that changes is a new promise.
+MOVES: Final = {
+    "claim": {"QUEUED": "SCHEDULED"},
+    "started": {"SCHEDULED": "RUNNING"},
+    "auto_started": {"SCHEDULED": "AUTO_VALIDATING", "RUNNING": "AUTO_VALIDATING"},
+    "end: completed": {
+        "SCHEDULED": "COMPLETED AWAITING_HUMAN",
+        "RUNNING": "COMPLETED AWAITING_HUMAN",
+        "AUTO_VALIDATING": "COMPLETED AWAITING_HUMAN",
+        "CANCELING": "CANCELED",
+    },
+    "end: failed": {
+        "SCHEDULED": "DELAYED FAILED",
+        "RUNNING": "DELAYED FAILED",
+        "AUTO_VALIDATING": "DELAYED FAILED",
+        "CANCELING": "CANCELED",
+    },
+    "end: preempted": {
+        "SCHEDULED": "QUEUED FAILED",
+        "RUNNING": "QUEUED FAILED",
+        "AUTO_VALIDATING": "QUEUED FAILED",
+        "CANCELING": "CANCELED",
+    },
+    "end: canceled": {
+        "SCHEDULED": "QUEUED FAILED",
+        "RUNNING": "QUEUED FAILED",
+        "AUTO_VALIDATING": "QUEUED FAILED",
+        "CANCELING": "CANCELED",
+    },
+    "rescue": {
+        "SCHEDULED": "DELAYED FAILED",
+        "RUNNING": "DELAYED FAILED",
+        "AUTO_VALIDATING": "DELAYED FAILED",
+        "CANCELING": "CANCELED",
+    },
+    "cancel": {
+        "SCHEDULED": "CANCELING",
+        "RUNNING": "CANCELING",
+        "AUTO_VALIDATING": "CANCELING",
+        "QUEUED": "CANCELED",
+        "DELAYED": "CANCELED",
+        "AWAITING_HUMAN": "CANCELED",
+    },
+    "promote": {"DELAYED": "QUEUED"},
+    "queue time over": {"QUEUED": "FAILED", "DELAYED": "FAILED"},
+    "review": {"AWAITING_HUMAN": "HUMAN_VALIDATED HUMAN_REJECTED"},
+}
+STAYS: Final = {
+    "pause": "SCHEDULED RUNNING AUTO_VALIDATING",
+    "resume": "DELAYED QUEUED SCHEDULED RUNNING AUTO_VALIDATING CANCELING",
+    "note": "DELAYED QUEUED SCHEDULED RUNNING AUTO_VALIDATING CANCELING AWAITING_HUMAN",
+    "settled": (
+        "DELAYED QUEUED SCHEDULED RUNNING AUTO_VALIDATING CANCELING AWAITING_HUMAN COMPLETED "
+        "HUMAN_VALIDATED HUMAN_REJECTED FAILED CANCELED"
+    ),
+}
+
 PAIRS = list(product(TRANSITIONS, Status))
 OUTCOMES: list[Outcome] = list(END_CAUSES)
 
@@ -48,6 +109,81 @@ standings = st.builds(
     Standing, status=statuses, failures=failures, max_attempts=st.integers(1, 10), review=st.booleans()
 )
 chances = st.floats(0, 1, exclude_max=True)
+
+
+def standing(
+    status: Status = Status.RUNNING,
+    *,
+    app: int = 0,
+    infra: int = 0,
+    preempted: int = 0,
+    max_attempts: int = 3,
+    review: bool = False,
+) -> Standing:
+    return Standing(status, Failures(app, infra, preempted), max_attempts, review)
+
+
+def test_the_table_is_the_one_that_was_promised() -> None:
+    staying = {cause: {status: status for status in row.split()} for cause, row in STAYS.items()}
+    found = {
+        cause.value: {status.value: " ".join(targets) for status, targets in row.items()}
+        for cause, row in TRANSITIONS.items()
+    }
+    assert found == {**MOVES, **staying}
+
+
+def test_statuses_and_causes_are_stored_by_these_words() -> None:
+    assert [status.value for status in Status] == STAYS["settled"].split()
+    assert all(status.name == status.value for status in Status)
+    assert {cause.value for cause in Cause} == {"submit", *MOVES, *STAYS}
+    assert {cause.name: cause.value for cause in Cause if cause.name.lower() != cause.value} == {
+        "END_COMPLETED": "end: completed",
+        "END_FAILED": "end: failed",
+        "END_PREEMPTED": "end: preempted",
+        "END_CANCELED": "end: canceled",
+        "QUEUE_TIMEOUT": "queue time over",
+    }
+
+
+def test_the_groups_of_statuses_are_these() -> None:
+    assert LIVE == ("SCHEDULED", "RUNNING", "AUTO_VALIDATING")
+    assert {"SCHEDULED", "RUNNING", "AUTO_VALIDATING", "CANCELING"} == HELD
+    assert {"QUEUED", "DELAYED"} == INITIAL
+    assert {*FINAL, "AWAITING_HUMAN"} == AT_REST
+    assert {"COMPLETED", "HUMAN_VALIDATED", "HUMAN_REJECTED", "FAILED", "CANCELED"} == FINAL
+
+
+def test_every_outcome_has_a_cause_of_its_own() -> None:
+    assert tuple(END_CAUSES) == get_args(Outcome) == ("completed", "failed", "preempted", "canceled")
+    assert all(cause.value == f"end: {outcome}" for outcome, cause in END_CAUSES.items())
+
+
+def test_the_budgets_and_waits_are_these() -> None:
+    assert (LEASE_TTL_S, INFRA_FAILURES_MAX, PREEMPTIONS_MAX) == (60.0, 5, 100)
+    assert (BACK_OFF_FIRST_S, BACK_OFF_MAX_S) == (2.0, 300.0)
+
+
+def test_what_cannot_be_says_so_in_a_sentence() -> None:
+    found = next_status(Status.FAILED, Cause.QUEUE_TIMEOUT)
+    assert found == Illegal(Status.FAILED, Cause.QUEUE_TIMEOUT)
+    assert str(found) == "a run that is FAILED cannot change by 'queue time over'"
+
+
+def test_what_was_not_charged_is_nothing_and_what_does_not_wait_has_no_delay() -> None:
+    assert Failures() == Failures(0, 0, 0)
+    assert Ending(Status.FAILED, Failures()) == Ending(Status.FAILED, Failures(0, 0, 0), None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Illegal(Status.FAILED, Cause.CLAIM), Failures(), standing(), Ending(Status.FAILED, Failures())],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_judgement_is_not_changed_any_more(value: object) -> None:
+    name = next(iter(value.__slots__))  # type: ignore[attr-defined] # each is a slotted dataclass
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, name, None)
+    assert not hasattr(value, "__dict__")
 
 
 @pytest.mark.parametrize(("cause", "status"), PAIRS, ids=lambda each: each.value)
@@ -161,3 +297,112 @@ def test_a_back_off_grows_to_its_ceiling_and_jitters_in_its_upper_half(
     assert all(0 < wait <= BACK_OFF_MAX_S for wait in waits)
     assert max(waits) <= 2 * min(waits)
     assert back_off_s(failure + 1, one) >= back_off_s(failure, one)
+
+
+@pytest.mark.parametrize("status", LIVE)
+@pytest.mark.parametrize(
+    ("run", "outcome", "retryable", "expected"),
+    [
+        ({}, "completed", False, Ending(Status.COMPLETED, Failures())),
+        ({"review": True}, "completed", False, Ending(Status.AWAITING_HUMAN, Failures())),
+        (
+            {"app": 2, "infra": 3, "preempted": 4, "review": True}, "completed", True,
+            Ending(Status.AWAITING_HUMAN, Failures(2, 3, 4)),
+        ),
+        ({}, "failed", True, Ending(Status.DELAYED, Failures(app=1), 1.5)),
+        (
+            {"app": 1, "infra": 3, "preempted": 4}, "failed", True,
+            Ending(Status.DELAYED, Failures(2, 3, 4), 3.0),
+        ),
+        ({"app": 2}, "failed", True, Ending(Status.FAILED, Failures(app=3))),
+        ({"app": 3}, "failed", True, Ending(Status.FAILED, Failures(app=4))),
+        ({"max_attempts": 1}, "failed", True, Ending(Status.FAILED, Failures(app=1))),
+        ({"max_attempts": 2}, "failed", True, Ending(Status.DELAYED, Failures(app=1), 1.5)),
+        ({"review": True}, "failed", False, Ending(Status.FAILED, Failures(app=1))),
+        ({}, "preempted", False, Ending(Status.QUEUED, Failures(preempted=1))),
+        ({"preempted": 99}, "preempted", False, Ending(Status.QUEUED, Failures(preempted=100))),
+        ({"preempted": 100}, "preempted", True, Ending(Status.FAILED, Failures(preempted=101))),
+        ({"app": 3, "infra": 5}, "canceled", True, Ending(Status.QUEUED, Failures(3, 5, 1))),
+        ({"preempted": 99}, "canceled", False, Ending(Status.QUEUED, Failures(preempted=100))),
+        ({"preempted": 100}, "canceled", False, Ending(Status.FAILED, Failures(preempted=101))),
+    ],
+)  # fmt: skip
+def test_an_end_of_a_live_run_leads_where_its_budget_allows(
+    status: Status, run: dict[str, Any], outcome: Outcome, retryable: bool, expected: Ending
+) -> None:
+    assert end(standing(status, **run), outcome, retryable=retryable, jitter=0.5) == expected
+
+
+@pytest.mark.parametrize("retryable", [False, True])
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_a_run_that_is_being_canceled_ends_canceled_and_is_charged_nothing(
+    outcome: Outcome, retryable: bool
+) -> None:
+    run = standing(Status.CANCELING, app=3, infra=5, preempted=100, review=True)
+    canceled = Ending(Status.CANCELED, Failures(3, 5, 100), None)
+    assert end(run, outcome, retryable=retryable, jitter=0.5) == canceled
+    assert rescue(run, jitter=0.5) == canceled
+
+
+@pytest.mark.parametrize("status", sorted(set(Status) - HELD))
+def test_what_nobody_holds_has_no_end(status: Status) -> None:
+    for outcome, cause in END_CAUSES.items():
+        assert end(standing(status), outcome, retryable=True, jitter=0.5) == Illegal(status, cause)
+    assert rescue(standing(status), jitter=0.5) == Illegal(status, Cause.RESCUE)
+
+
+@pytest.mark.parametrize("status", LIVE)
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (0, Ending(Status.DELAYED, Failures(3, 1, 100), 1.5)),
+        (1, Ending(Status.DELAYED, Failures(3, 2, 100), 3.0)),
+        (4, Ending(Status.DELAYED, Failures(3, 5, 100), 24.0)),
+        (5, Ending(Status.FAILED, Failures(3, 6, 100), None)),
+        (6, Ending(Status.FAILED, Failures(3, 7, 100), None)),
+    ],
+)
+def test_a_rescue_of_a_live_run_waits_longer_each_time_until_it_is_the_last(
+    status: Status, before: int, expected: Ending
+) -> None:
+    assert rescue(standing(status, app=3, infra=before, preempted=100), jitter=0.5) == expected
+
+
+@pytest.mark.parametrize(
+    ("failure", "jitter", "wait_s"),
+    [
+        (1, 0.0, 1.0),
+        (1, 0.5, 1.5),
+        (1, 1.0, 2.0),
+        (2, 0.0, 2.0),
+        (3, 0.25, 5.0),
+        (8, 0.0, 128.0),
+        (8, 0.5, 192.0),
+        (9, 0.0, 150.0),
+        (9, 0.5, 225.0),
+        (9, 1.0, 300.0),
+        (10_000, 0.0, 150.0),
+    ],
+)
+def test_a_back_off_doubles_from_two_seconds_to_five_minutes(
+    failure: int, jitter: float, wait_s: float
+) -> None:
+    assert back_off_s(failure, jitter) == wait_s
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "after"),
+    [
+        ("SCHEDULED", Cause.STARTED, "RUNNING"),
+        ("RUNNING", Cause.STARTED, "RUNNING"),
+        ("AUTO_VALIDATING", Cause.STARTED, "AUTO_VALIDATING"),
+        ("SCHEDULED", Cause.AUTO_STARTED, "AUTO_VALIDATING"),
+        ("RUNNING", Cause.AUTO_STARTED, "AUTO_VALIDATING"),
+        ("AUTO_VALIDATING", Cause.AUTO_STARTED, "AUTO_VALIDATING"),
+        ("CANCELING", Cause.STARTED, "CANCELING"),
+        ("DELAYED", Cause.STARTED, "DELAYED"),
+        ("COMPLETED", Cause.AUTO_STARTED, "COMPLETED"),
+    ],
+)
+def test_a_phase_leads_a_run_from_here_to_there(status: str, cause: Cause, after: str) -> None:
+    assert advance(Status(status), cause) is Status(after)

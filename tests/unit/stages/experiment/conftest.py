@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
+
+SAVE = Figure.savefig
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +22,23 @@ def tools() -> Iterator[Tools]:
     """Tools whose sandbox really runs programs; what it does not hold in is a matter of its own tests."""
     with ForkingSandbox() as sandbox:
         yield make_tools(sandbox)
+
+
+@functools.cache
+def small_picture(form: str) -> bytes:
+    """Return a picture that shows nothing, as a file of this form."""
+    file = io.BytesIO()
+    SAVE(Figure(figsize=(1, 1)), file, format=form)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def small_pictures() -> Iterator[None]:
+    """Let figures be laid out but not painted, which is half of a small experiment; plots/ has its tests."""
+
+    def save(_: Figure, path: Path, *, format: str, **__: Any) -> None:
+        path.write_bytes(small_picture(format))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save)
+        yield

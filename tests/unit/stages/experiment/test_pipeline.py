@@ -25,7 +25,7 @@ from stages.ports import Tools
 from stages.sandbox import Ended, Isolation, Job
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures")]
 TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2}
 ORDER = list(STAGES["experiment"])
 

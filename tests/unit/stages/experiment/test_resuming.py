@@ -18,7 +18,11 @@ from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [
+    pytest.mark.slow("whoever is first makes a whole experiment for all"),
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("small_pictures"),
+]
 SPEC = {
     "idea": "Dropout improves accuracy on iris",
     "preset": "quick",
@@ -51,7 +55,7 @@ def attempt(folder: Path, tools: Tools, checkpoints: MemoryCheckpoints, reporter
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Diary:
+def whole(tmp_path_factory: pytest.TempPathFactory, tools: Tools, small_pictures: None) -> Diary:
     """An experiment that nobody disturbed, with its diary."""
     diary = Diary()
     attempt(tmp_path_factory.mktemp("whole"), tools, diary, diary.reporter)

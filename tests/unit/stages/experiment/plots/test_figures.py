@@ -78,6 +78,7 @@ def test_each_figure_has_three_forms_and_the_data_that_drew_it(drawn: list[Pictu
         assert rows_of(picture), picture.name
 
 
+@pytest.mark.slow("every figure is painted twice, in three forms")
 def test_the_same_record_gives_the_same_bytes(drawn: list[Picture], tmp_path: Path) -> None:
     again = (
         draw_comparison(RECORD, tmp_path),

