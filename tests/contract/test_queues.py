@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -59,8 +60,11 @@ class House:
         return found
 
     def expire(self, claim: Claim) -> None:
-        """Let a lease be taken from its owner, as a rescue does."""
-        changes = {"lease": None, "status": "DELAYED", "claimedBy": None, "logOpen": False}
+        """Let a lease be taken from its owner, as a rescue does; the sweeper is not to queue the run meanwhile."""
+        until = SystemClock().now() + timedelta(hours=1)
+        changes = {
+            "lease": None, "status": "DELAYED", "notBefore": until, "claimedBy": None, "logOpen": False,
+        }  # fmt: skip
         self.db[claim.collection].update_one({"_id": claim.run_id}, {"$set": changes})
 
 
