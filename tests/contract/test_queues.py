@@ -60,7 +60,7 @@ class House:
         return found
 
     def expire(self, claim: Claim) -> None:
-        """Let a lease be taken from its owner, as a rescue does; the sweeper is not to queue the run meanwhile."""
+        """Let a lease be taken from its owner, as a rescue does; no sweeper queues the run meanwhile."""
         until = SystemClock().now() + timedelta(hours=1)
         changes = {
             "lease": None, "status": "DELAYED", "notBefore": until, "claimedBy": None, "logOpen": False,
