@@ -6,7 +6,10 @@ PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 SINCE ?= HEAD
 PACKAGES := control_plane pod_worker events stages
 BIN := .venv/bin/python -m
-PYTEST := $(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 5 --dist loadgroup
+# groups run in the order in which they are collected: the slow ones first (tests/conftest.py)
+PYTEST := $(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 5 --dist loadgroup --no-loadscope-reorder --budget
+# what is compiled is kept for the next program that a test starts, whatever the machine's own setting
+export PYTHONDONTWRITEBYTECODE :=
 # $(call step,NAME,COMMAND) runs a step of the gate and says how long it took.
 step = @begun=$$(date +%s); $(2); status=$$?; echo "step $(1): $$(($$(date +%s) - begun)) s"; exit $$status
 

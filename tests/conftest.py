@@ -40,15 +40,26 @@ ID_CHARS = 60
 WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the gate hold its tests to their budget."""
+    parser.addoption(
+        "--budget", action="store_true", help="fail where a test takes long and does not say why"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the budget, where results are reported to people."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Budget())
+        config.pluginmanager.register(Budget(is_held=config.getoption("budget")))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, so that its servers, browsers and fleets are started once."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Keep the tests of a file on one worker, so that its servers, browsers and fleets are started once.
+
+    Groups with a slow test come first, those with programs next, in an order that is random otherwise:
+    what takes long is not to begin where all other workers are done.
+    """
     for item in items:
         folder = folder_of(item)
         if item.get_closest_marker("xdist_group") is None:
@@ -56,6 +67,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in ("slow", "long"):
             if any(not mark.args for mark in item.iter_markers(name)):
                 raise pytest.UsageError(f"{item.nodeid}: the mark {name} needs its reason")
+    yield
+    slow = {
+        group_of(item) for item in items if any(item.iter_markers("slow")) or any(item.iter_markers("long"))
+    }
+    items.sort(key=lambda item: (group_of(item) not in slow, folder_of(item) in WITHOUT_PROGRAMS))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -64,6 +80,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()  # half a million objects of imported modules, which no test's garbage is among
     if any(folder_of(item) not in WITHOUT_PROGRAMS for item in session.items):
         start_program(["-c", ""], env={}, cwd=Path.cwd()).wait()
+
+
+def group_of(item: pytest.Item) -> str:
+    """Return the group of tests that a test shares its worker with."""
+    mark = item.get_closest_marker("xdist_group")
+    assert mark is not None
+    return str(mark.args[0])
 
 
 def folder_of(item: pytest.Item) -> str:

@@ -41,6 +41,7 @@ START_S: Final = 60.0
 # What programs of the product import, the heavy parts of the pipelines included.
 PRELOADED: Final = (
     *("control_plane.app", "control_plane.connection", "control_plane.cli.main", "control_plane.cli.verify"),
+    *("events.logs", "pydantic.v1", "pymongo.asynchronous.auth", "structlog.dev", "uvicorn.lifespan.on"),
     *("pod_worker.program", "pod_worker.child_main", "pod_worker.nursery_main"),
     *("stages.ideation.pipeline", "stages.probe.pipeline", "stages.experiment.pipeline"),
     *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),

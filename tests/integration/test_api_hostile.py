@@ -16,6 +16,7 @@ import pytest
 from control_plane import paging
 from events.clock import SystemClock
 
+pytestmark = pytest.mark.common_fleet
 JSON = {"content-type": "application/json"}
 MIB = 1 << 20
 

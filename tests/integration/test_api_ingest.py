@@ -12,6 +12,7 @@ import zstandard
 from cloudevents.core.bindings import http
 from cloudevents.core.v1.event import CloudEvent
 
+pytestmark = pytest.mark.common_fleet
 NDJSON = {"content-type": "application/x-ndjson"}
 STRUCTURED = {"content-type": "application/cloudevents+json"}
 

@@ -17,6 +17,7 @@ from events.ingest_client import bearer
 from events.key_text import run_token
 from tests.fork_server import run_program
 
+pytestmark = pytest.mark.common_fleet
 KEY = "a-key-of-the-test"
 ROOT = Path(__file__).resolve().parents[2]
 

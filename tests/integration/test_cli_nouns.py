@@ -15,7 +15,7 @@ from events.ingest_client import bearer
 from events.settlement import End
 from tests.integration.command_line import podfleet, within
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
 
 def digest(path: Path) -> str:

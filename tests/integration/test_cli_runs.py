@@ -11,7 +11,7 @@ import pytest
 from events.catalog import RunLog, RunStarted
 from tests.integration.command_line import on_terminal, podfleet, started, within
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
 
 def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> None:

@@ -56,18 +56,25 @@ BUDGETED = """
     from tests.budget import Budget
 
     def pytest_configure(config):
-        config.addinivalue_line("markers", "slow(reason): as in the suite")
-        config.pluginmanager.register(Budget({limit_s}))
+        for name in ("slow", "long"):
+            config.addinivalue_line("markers", name + "(reason): as in the suite")
+        config.pluginmanager.register(Budget(is_held={is_held}, quiet_s={limit_s}))
     """
 
 
 @pytest.mark.parametrize(
-    ("mark", "limit_s", "status"),
-    [("", 0.2, 1), ("@pytest.mark.slow('it waits')", 0.2, 0), ("", 20.0, 0)],
-    ids=["grown", "marked", "short"],
+    ("mark", "limit_s", "is_held", "is_told", "status"),
+    [
+        ("", 0.2, True, True, 1),
+        ("", 0.2, False, True, 0),
+        ("@pytest.mark.slow('it waits')", 0.2, True, False, 0),
+        ("@pytest.mark.long('it waits')", 0.2, True, False, 0),
+        ("", 20.0, True, False, 0),
+    ],
+    ids=["grown", "a part", "slow", "long", "short"],
 )
-def test_a_test_over_the_limit_fails_the_run_unless_it_says_why(
-    run: Run, mark: str, limit_s: float, status: int
+def test_a_test_over_the_limit_fails_the_gate_unless_it_says_why(
+    run: Run, mark: str, limit_s: float, is_held: bool, is_told: bool, status: int
 ) -> None:
     file = f"""
         import time
@@ -80,23 +87,25 @@ def test_a_test_over_the_limit_fails_the_run_unless_it_says_why(
         def test_that_does_not():
             pass
         """
-    answer = run(conftest=BUDGETED.format(limit_s=limit_s), test_file=file)
+    answer = run(conftest=BUDGETED.format(limit_s=limit_s, is_held=is_held), test_file=file)
     assert "2 passed" in answer.stdout, answer.stdout + answer.stderr
     assert answer.returncode == status, answer.stdout
-    assert ("TOO SLOW: test_file.py::test_that_waits" in answer.stdout) == bool(status)
+    assert ("TOO SLOW: test_file.py::test_that_waits" in answer.stdout) == is_told
     assert "the slowest 20 tests:" in answer.stdout
 
 
 def test_a_slow_run_excuses_what_is_slow_in_it() -> None:
     assert limit_s(0.0) == limit_s(WHOLE_S) == LIMIT_S
     assert limit_s(3 * WHOLE_S) == 3 * LIMIT_S
-    budget = Budget()
+    budget = Budget(is_held=True)
     budget.seconds.update({"a": LIMIT_S + 1, "rest": 3 * WHOLE_S})
     assert budget.grown().keys() == {"rest"}
 
 
 def test_a_failing_run_stays_failed_and_a_group_has_a_name(run: Run) -> None:
-    answer = run(conftest=BUDGETED.format(limit_s=20.0), test_file="def test_no():\n    assert False")
+    answer = run(
+        conftest=BUDGETED.format(limit_s=20.0, is_held=True), test_file="def test_no():\n    assert False"
+    )
     assert answer.returncode == 1
     assert group_of("tests/a/test_b.py::test_c@together") == "together"
     assert group_of("tests/a/test_b.py::test_c[x@y]") == "tests/a"
