@@ -12,13 +12,21 @@ from scripts.fuzz.api import PHASES, Campaign
 ROOT_KEY = "a-key-of-the-test"
 
 
+ONE_OF_EACH = ("fuzzing", "stateful")
 # Who has no key is refused whatever a field holds, so there its boundaries are left to the longer campaign.
+REFUSED = ("fuzzing",)
+LONG = pytest.mark.long("`make test` sends one request of each kind, without the boundaries of each field")
+
+
 @pytest.mark.slow("a request of each kind to each route")
 @pytest.mark.parametrize(
-    "examples", [1, pytest.param(3, marks=pytest.mark.long("`make test` tries one of each kind"))]
-)
-@pytest.mark.parametrize(
-    ("is_known", "phases"), [(True, PHASES), (False, ("fuzzing",))], ids=["with a key", "without"]
+    ("is_known", "phases", "examples"),
+    [
+        pytest.param(True, ONE_OF_EACH, 1, id="with a key"),
+        pytest.param(False, REFUSED, 1, id="without"),
+        pytest.param(True, PHASES, 3, id="with a key, at length", marks=LONG),
+        pytest.param(False, REFUSED, 3, id="without, at length", marks=LONG),
+    ],
 )
 def test_every_answer_is_one_that_the_document_names(
     keyed_url: str, is_known: bool, phases: tuple[str, ...], examples: int
