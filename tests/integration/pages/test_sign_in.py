@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, expect
 from control_plane.sign_in import COOKIE
 from control_plane.web.sign_in_pages import own_path
 
+pytestmark = pytest.mark.xdist_group("pages")
+
 ROOT_KEY = "a-key-of-the-test"
 
 
