@@ -75,6 +75,9 @@ def quiet(tab: Page, url: str, *excused: str) -> Iterator[Page]:
     for event, hear in heard.items():
         tab.on(event, hear)  # type: ignore[call-overload]
     yield tab
+    for other in tab.context.pages:
+        if other != tab:
+            other.close()  # as where a test failed before it did
     tab.goto("about:blank")
     for event, hear in heard.items():
         tab.remove_listener(event, hear)
