@@ -1,4 +1,4 @@
-"""A whole fleet (`fleet`), attempts that a test drives itself (`by_hand`), a browser (`browser`, `page`)."""
+"""A whole fleet (`fleet`), and attempts that a test drives itself (`by_hand`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 from pymongo import MongoClient
 from pymongo.database import Database
 
@@ -37,10 +36,6 @@ PORTS_TRIED = 3
 START_S = 60.0
 QUICK_WORKER = str(Path(__file__).parent / "programs" / "quick_worker.py")
 NDJSON = {"content-type": "application/x-ndjson"}
-BROWSER_FLAGS = (
-    "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run", "--disable-quic",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -337,25 +332,3 @@ def by_hand(fleet: Fleet) -> Iterator[Callable[[str, str], HandDriven]]:
 
     yield claim
     queue.db.client.close()
-
-
-@pytest.fixture(scope="module")  # and no longer: its event loop would be in the way of other tests' own
-def browser(chromium: str) -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
-    with sync_playwright() as driver:
-        yield driver.chromium.launch(executable_path=chromium, args=list(BROWSER_FLAGS))
-
-
-@pytest.fixture(params=[True, False], ids=["with JavaScript", "without JavaScript"])
-def page(request: pytest.FixtureRequest, browser: Browser, fleet: Fleet) -> Iterator[Page]:
-    """A page of the fleet that must not complain, once with scripts and once without."""
-    context = browser.new_context(base_url=fleet.url, java_script_enabled=request.param)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
-    yield opened
-    context.close()
-    # What a form refuses comes with its own status, which the browser calls an error.
-    assert [each for each in complaints if "status of 409" not in each and "status of 422" not in each] == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Page, expect
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
 
 # What each page has to say, in this order; what else stands between is its own matter.
 TREES = {
@@ -106,29 +106,25 @@ NAMELESS = """() => {
 
 
 @pytest.mark.parametrize("path", TREES)
-def test_a_page_can_be_heard(browser: Browser, fleet: Any, path: str) -> None:
+def test_a_page_can_be_heard(scripted: Page, fleet: Any, path: str) -> None:
     run = fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
-    page = browser.new_page(base_url=fleet.url)
-    page.goto(path.format(run=run))
-    expect(page.locator("body")).to_match_aria_snapshot(TREES[path])
-    assert page.evaluate(NAMELESS) == {"mute": [], "pictures": [], "twice": [], "skipped": []}
-    assert page.locator("html").get_attribute("lang") == "en"
-    page.close()
+    scripted.goto(path.format(run=run))
+    expect(scripted.locator("body")).to_match_aria_snapshot(TREES[path])
+    assert scripted.evaluate(NAMELESS) == {"mute": [], "pictures": [], "twice": [], "skipped": []}
+    assert scripted.locator("html").get_attribute("lang") == "en"
 
 
-def test_a_filter_is_taken_back_by_back_and_kept_by_reload(browser: Browser, fleet: Any) -> None:
-    kept = fleet.submit("probe")
-    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
-    page = browser.new_page(base_url=fleet.url)
-    page.goto("/runs")
-    page.get_by_role("combobox", name="Kind").select_option("probe")
-    page.get_by_role("button", name="Filter").click()
-    page.wait_for_url("**kind=probe**")
-    assert page.locator("tbody tr").evaluate_all("(rows) => rows.map((each) => each.id)") == [f"r-{kept}"]
-    page.reload()
-    assert page.get_by_role("combobox", name="Kind").input_value() == "probe"
-    page.go_back()
-    expect(page.locator("tbody tr")).to_have_count(2)
-    page.go_forward()
-    expect(page.locator("tbody tr")).to_have_count(1)
-    page.close()
+def test_a_filter_is_taken_back_by_back_and_kept_by_reload(scripted: Page, fleet: Any, name: str) -> None:
+    kept = fleet.submit("probe", labels={"batch": name})
+    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"}, labels={"batch": name})
+    scripted.goto(f"/runs?label=batch={name}")
+    scripted.get_by_role("combobox", name="Kind").select_option("probe")
+    scripted.get_by_role("button", name="Filter").click()
+    scripted.wait_for_url("**kind=probe**")
+    assert scripted.locator("tbody tr").evaluate_all("(rows) => rows.map((each) => each.id)") == [f"r-{kept}"]
+    scripted.reload()
+    assert scripted.get_by_role("combobox", name="Kind").input_value() == "probe"
+    scripted.go_back()
+    expect(scripted.locator("tbody tr")).to_have_count(2)
+    scripted.go_forward()
+    expect(scripted.locator("tbody tr")).to_have_count(1)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
+from struct import pack
 from typing import Any
+from zlib import compress, crc32
 
 import pytest
-from matplotlib.figure import Figure
 from playwright.sync_api import Browser, Page
 
 from events.catalog import NodeCreated, RunStarted, StageStarted
 from tests.integration.files import keep
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\x1b[31m" + "W" * 300
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    """Return a part of a PNG file."""
+    return pack(">I", len(content)) + kind + content + pack(">I", crc32(kind + content))
+
+
+PNG = (  # 200 x 100 pixels, all black
+    b"\x89PNG\r\n\x1a\n"
+    + chunk(b"IHDR", pack(">IIBBBBB", 200, 100, 8, 0, 0, 0, 0))
+    + chunk(b"IDAT", compress(bytes(100 * (1 + 200))))
+    + chunk(b"IEND", b"")
+)
 PATHS = (
     "/",
     "/runs",
@@ -66,11 +79,11 @@ def test_an_unknown_page_says_so_to_people(browser: Browser, fleet: Any) -> None
     page.close()
 
 
-def test_filters_stand_in_the_address_and_survive_a_reload(
-    page: Page, fleet: Any, made: dict[str, str]
-) -> None:
-    fleet.submit("probe")
-    page.goto("/runs")
+def test_filters_stand_in_the_address_and_survive_a_reload(page: Page, fleet: Any, name: str) -> None:
+    fleet.submit("probe", labels={"batch": name})
+    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"}, labels={"batch": name})
+    page.goto(f"/runs?label=batch={name}")
+    assert page.locator("tbody tr").count() == 2
     page.get_by_role("combobox", name="Kind").select_option("probe")
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**kind=probe**")
@@ -96,39 +109,32 @@ def test_a_hypothesis_is_proposed_by_the_form(page: Page, fleet: Any) -> None:
     assert page.locator("tbody tr").count() == 1
 
 
-def test_a_change_arrives_without_a_reload(browser: Browser, fleet: Any, made: dict[str, str]) -> None:
-    page = browser.new_page(base_url=fleet.url)
-    page.goto(f"/runs/{made['run']}")
-    assert "QUEUED" in page.locator(".facts").inner_text()
+def test_a_change_arrives_without_a_reload(scripted: Page, fleet: Any, made: dict[str, str]) -> None:
+    scripted.goto(f"/runs/{made['run']}")
+    assert "QUEUED" in scripted.locator(".facts").inner_text()
     fleet.client.post(f"/api/runs/{made['run']}/cancel")
-    page.locator(".facts", has_text="CANCELED").wait_for(timeout=15_000)
-    page.close()
+    scripted.locator(".facts", has_text="CANCELED").wait_for(timeout=15_000)
 
 
 def test_pictures_of_a_run_stand_with_what_they_show(
-    browser: Browser, fleet: Any, by_hand: Callable[[str, str], Any]
+    scripted: Page, fleet: Any, by_hand: Callable[[str, str], Any], name: str
 ) -> None:
-    run_id = fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
-    hand = by_hand("runs", "experiment/cpu/any")
+    spec = {"idea": "Dropout improves accuracy on iris"}
+    run_id = fleet.submit("experiment", spec=spec, requires={"region": name})
+    hand = by_hand("runs", f"experiment/cpu/{name}")
     hand.say(
         RunStarted(), StageStarted(stage="Stage_1"), NodeCreated(stage="Stage_1", node="Stage_1/1", plan="x")
     )
-    drawn = BytesIO()
-    figure = Figure(figsize=(2, 1))
-    figure.subplots().plot([0, 1])
-    figure.savefig(drawn, format="png")
-    for name in ("plots/comparison.png", "plots/stages/Stage_1.png", "plots/nodes/Stage_1-1.png"):
-        keep(hand, name, drawn.getvalue())
-    page = browser.new_page(base_url=fleet.url)
-    page.goto(f"/runs/{run_id}")
-    for details in page.locator("details").all():
+    for path in ("plots/comparison.png", "plots/stages/Stage_1.png", "plots/nodes/Stage_1-1.png"):
+        keep(hand, path, PNG)
+    scripted.goto(f"/runs/{run_id}")
+    for details in scripted.locator("details").all():
         details.evaluate("(each) => { each.open = true }")
-    for picture in page.locator(".gallery img").all():
+    for picture in scripted.locator(".gallery img").all():
         picture.scroll_into_view_if_needed()
-        page.wait_for_function(
+        scripted.wait_for_function(
             "(image) => image.complete && image.naturalWidth > 100", arg=picture.element_handle()
         )
-    assert page.locator(".gallery img").count() == 3
-    assert page.locator("section:has(> h2:text-is('Figures')) img").count() == 1
-    assert page.locator("table.nodes .gallery img").get_attribute("alt") == "plots/nodes/Stage_1-1.png"
-    page.close()
+    assert scripted.locator(".gallery img").count() == 3
+    assert scripted.locator("section:has(> h2:text-is('Figures')) img").count() == 1
+    assert scripted.locator("table.nodes .gallery img").get_attribute("alt") == "plots/nodes/Stage_1-1.png"

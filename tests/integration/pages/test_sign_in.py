@@ -10,10 +10,23 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from control_plane.embedded.mongod import Mongod
 from control_plane.sign_in import COOKIE
 from control_plane.web.sign_in_pages import own_path
+from tests.integration.conftest import fleet_on
+from tests.servers import S3Server, own_database
+
+pytestmark = pytest.mark.xdist_group("pages")
 
 ROOT_KEY = "a-key-of-the-test"
+
+
+@pytest.fixture(scope="module")
+def keyed_url(mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a fleet with a key, for all tests here, each of which has a run of its own."""
+    home = tmp_path_factory.mktemp("keyed")
+    with own_database(mongod) as url, fleet_on(url, s3, home, ROOT_KEY) as started:
+        yield started.url
 
 
 @pytest.fixture
@@ -66,10 +79,10 @@ def test_a_person_signs_in_steers_and_signs_out_in_a_browser(
         expect(page.get_by_text("CANCELED").first).to_be_visible()
         assert root.get(f"/api/runs/{run_id}").json()["cancelRequested"]["by"] == f"user:{key['name']}"
         page.goto("/runs")
-        expect(page.get_by_role("cell", name="CANCELED").first).to_be_visible()
-        root.post("/api/runs", json={"kind": "probe"})
+        expect(page.locator(f"#r-{run_id}").get_by_role("cell", name="CANCELED")).to_be_visible()
+        later = root.post("/api/runs", json={"kind": "probe"}).json()["id"]
         expect(
-            page.get_by_role("cell", name="QUEUED").first
+            page.locator(f"#r-{later}").get_by_role("cell", name="QUEUED")
         ).to_be_visible()  # the live stream has the session
         assert said == []
         page.get_by_role("button", name="Sign out").click()

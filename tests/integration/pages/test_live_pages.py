@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Browser, Page, Route
 
 from events.catalog import RunLog, RunStarted
 from tests.integration.conftest import start_control_plane
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
 Until = Callable[..., None]
 
 SOON_MS = 20_000
@@ -27,34 +27,36 @@ def lines_of(page: Any) -> list[str]:
     return [each.split("\n")[0] for each in found if "line " in each]
 
 
-def test_rows_come_and_change_by_themselves_and_only_where_they_belong(browser: Browser, fleet: Any) -> None:
-    context = browser.new_context(base_url=fleet.url)
-    every, canceled = context.new_page(), context.new_page()
-    every.goto("/runs")
-    canceled.goto("/runs?status=CANCELED")
+def test_rows_come_and_change_by_themselves_and_only_where_they_belong(
+    scripted: Page, fleet: Any, name: str
+) -> None:
+    every, canceled = scripted, scripted.context.new_page()
+    every.goto(f"/runs?label=batch={name}")
+    canceled.goto(f"/runs?label=batch={name}&status=CANCELED")
     is_live(every)
     is_live(canceled)
-    run_id = fleet.submit("probe", labels={"note": "<b>bold</b>"})
+    run_id = fleet.submit("probe", labels={"batch": name, "note": "<b>bold</b>"})
     every.locator(f"#r-{run_id}", has_text="QUEUED").wait_for(timeout=SOON_MS)
     assert canceled.locator(f"#r-{run_id}").count() == 0
     fleet.client.post(f"/api/runs/{run_id}/cancel")
     every.locator(f"#r-{run_id}", has_text="CANCELED").wait_for(timeout=SOON_MS)
     canceled.locator(f"#r-{run_id}").wait_for(timeout=SOON_MS)
     assert every.locator("tbody tr").count() == 1
-    later = fleet.submit("probe")
+    later = fleet.submit("probe", labels={"batch": name})
     every.locator(f"#r-{later}").wait_for(timeout=SOON_MS)
     assert every.locator("tbody tr").first.get_attribute("id") == f"r-{later}", "the newest comes first"
-    context.close()
+    canceled.close()
 
 
 def test_a_log_is_followed_only_from_its_bottom(
-    browser: Browser, fleet: Any, by_hand: Callable[..., Any]
+    scripted: Page, fleet: Any, by_hand: Callable[..., Any], name: str
 ) -> None:
-    run_id = fleet.submit("probe")
-    hand = by_hand("runs", "probe/cpu/any")
+    run_id = fleet.submit("probe", requires={"region": name})
+    hand = by_hand("runs", f"probe/cpu/{name}")
     hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(99)))
     hand.say(RunLog(level="info", message="line 99"), time="2016-12-31T23:59:60Z")  # no browser reads that
-    page = browser.new_page(base_url=fleet.url, viewport={"width": 1000, "height": 600})
+    page = scripted
+    page.set_viewport_size({"width": 1000, "height": 600})
     page.goto(f"/runs/{run_id}/events?type=ai.run.log")
     is_live(page)
     hand.say(RunLog(level="info", message="line 100"))
@@ -67,18 +69,16 @@ def test_a_log_is_followed_only_from_its_bottom(
     assert page.evaluate("scrollY") == 0
     assert page.locator("tbody tr", has_text="<script>x</script>").count() == 1
     link = page.locator("tbody tr", has_text="line 101").locator("a")
-    other = browser.new_page(base_url=fleet.url)
+    other = page.context.new_page()
     other.goto(str(link.get_attribute("href")))
     assert "line 101" in other.locator("tbody tr:target").inner_text()
     page.goto(f"/runs/{run_id}/events?text=LINE+7&level=info")
     assert [each.split()[1] for each in lines_of(page)] == ["7", *(str(n) for n in range(70, 80))]
     other.close()
-    page.close()
 
 
-def test_eight_tabs_at_once_all_stay_current(browser: Browser, fleet: Any) -> None:
-    context = browser.new_context(base_url=fleet.url)
-    tabs = [context.new_page() for _ in range(8)]
+def test_eight_tabs_at_once_all_stay_current(scripted: Page, fleet: Any) -> None:
+    tabs = [scripted, *(scripted.context.new_page() for _ in range(7))]
     for tab in tabs:
         tab.goto("/runs")
     for tab in tabs:
@@ -86,33 +86,42 @@ def test_eight_tabs_at_once_all_stay_current(browser: Browser, fleet: Any) -> No
     run_id = fleet.submit("probe")
     for tab in tabs:
         tab.locator(f"#r-{run_id}").wait_for(timeout=SOON_MS)
-    context.close()
+    for tab in tabs[1:]:
+        tab.close()
 
 
 def test_a_tab_that_opens_beside_another_hears_what_changed_since_it_was_made(
-    browser: Browser, fleet: Any
+    scripted: Page, fleet: Any
 ) -> None:
-    context = browser.new_context(base_url=fleet.url)
-    first, second = context.new_page(), context.new_page()
+    first, second = scripted, scripted.context.new_page()
     first.goto("/runs")
     is_live(first)
 
+    submitted: list[str] = []
+
     def late(route: Route) -> None:
         made = route.fetch()
-        first.locator(f"#r-{fleet.submit('probe')}").wait_for(timeout=SOON_MS)
+        submitted.append(fleet.submit("probe"))
+        first.locator(f"#r-{submitted[0]}").wait_for(timeout=SOON_MS)
         route.fulfill(response=made)
 
     second.route("**/runs", late)
     second.goto("/runs")
-    second.locator("tr[id^=r-]").wait_for(timeout=SOON_MS)
-    context.close()
+    second.locator(f"#r-{submitted[0]}").wait_for(timeout=SOON_MS)
+    second.close()
 
 
 def test_a_restart_of_the_control_plane_loses_and_repeats_no_event(
-    browser: Browser, fleet: Any, s3: Any, by_hand: Callable[..., Any], until: Until, tmp_path: Any
+    browser: Browser,
+    fleet: Any,
+    s3: Any,
+    by_hand: Callable[..., Any],
+    until: Until,
+    tmp_path: Any,
+    name: str,
 ) -> None:
-    run_id = fleet.submit("probe")
-    hand = by_hand("runs", "probe/cpu/any")
+    run_id = fleet.submit("probe", requires={"region": name})
+    hand = by_hand("runs", f"probe/cpu/{name}")
     home = tmp_path / "other"
     home.mkdir()
     process, url = start_control_plane(home, fleet.database_url, s3)

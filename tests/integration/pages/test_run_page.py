@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from events.catalog import (
     NodeCompleted,
@@ -19,7 +19,7 @@ from events.catalog import (
 )
 from tests.integration.files import keep
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
 
 SCRIPT = b"<!doctype html><script>document.title = 'ran'; parent.document.title = 'ran'</script>"
 PDF = (
@@ -29,10 +29,10 @@ PDF = (
 
 
 @pytest.fixture
-def hand(fleet: Any, by_hand: Callable[[str, str], Any]) -> Any:
+def hand(fleet: Any, by_hand: Callable[[str, str], Any], name: str) -> Any:
     """A worker that is in the middle of an experiment."""
-    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
-    worker = by_hand("runs", "experiment/cpu/any")
+    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"}, requires={"region": name})
+    worker = by_hand("runs", f"experiment/cpu/{name}")
     worker.say(
         RunStarted(),
         StageStarted(stage="Stage_1"),
@@ -94,13 +94,11 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
         assert sent.headers["content-disposition"].startswith(kind), each["name"]
 
 
-def test_whoever_reads_a_paper_keeps_the_place_when_the_page_changes(browser: Browser, hand: Any) -> None:
+def test_whoever_reads_a_paper_keeps_the_place_when_the_page_changes(scripted: Page, hand: Any) -> None:
     keep(hand, "paper.pdf", PDF, "application/pdf")
-    page = browser.new_page(base_url=str(hand.client.base_url))
-    page.goto(f"/runs/{hand.claim.run_id}")
-    paper = page.locator("iframe.paper")
+    scripted.goto(f"/runs/{hand.claim.run_id}")
+    paper = scripted.locator("iframe.paper")
     paper.evaluate("frame => { frame.isTheSame = true; frame.closest('details').open = true; }")
     keep(hand, "later.txt", b"more", "text/plain")
-    page.get_by_role("link", name="later.txt").wait_for()
+    scripted.get_by_role("link", name="later.txt").wait_for()
     assert paper.evaluate("frame => frame.isTheSame && frame.closest('details').open")
-    page.close()

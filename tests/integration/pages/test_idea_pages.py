@@ -10,6 +10,8 @@ from playwright.sync_api import Page, expect
 
 from tests.integration.test_ideas import Ideation, begin, idea
 
+pytestmark = pytest.mark.xdist_group("pages")
+
 
 @pytest.fixture
 def ideation(fleet: Any, by_hand: Callable[[str, str], Any]) -> Ideation:

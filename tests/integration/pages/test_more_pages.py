@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from pymongo import MongoClient
 
-from control_plane.embedded.mongod import Mongod
 from events.catalog import RunStarted, StageMetric, StageStarted
 from events.clock import SystemIds
 from events.key_text import letters
 from events.matching import WaitingClass
 from events.settlement import End
 from pod_worker.mongo_queue import MongoQueue, connect
-from tests.integration.conftest import Fleet, HandDriven, fleet_on
-from tests.servers import S3Server, own_database
+from tests.integration.conftest import Fleet, HandDriven
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
 
 POD = "<img src=x onerror=alert(1)>&'"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe" + "W" * 200
-
-
-@pytest.fixture(scope="module")
-def fleet(mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """One fleet for all tests here, each of which has things of its own."""
-    with own_database(mongod) as url, fleet_on(url, s3, tmp_path_factory.mktemp("fleet")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +62,6 @@ def sweep(fleet: Fleet) -> list[str]:
         hand.settle(End("failed", "BROKEN", "it broke"))
     db.client.close()
     return made
-
-
-@pytest.fixture
-def name() -> str:
-    """A name that nothing else in the fleet has."""
-    return f"n{SystemIds().ulid().lower()}"
 
 
 def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
@@ -136,27 +120,25 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     expect(page.locator(".lead")).to_have_text("At 09:30, Monday to Friday")
 
 
-def test_a_cron_text_is_explained_while_it_is_typed(browser: Browser, fleet: Any) -> None:
-    page = browser.new_page(base_url=fleet.url)
-    page.goto("/schedules")
-    page.get_by_label("When (cron)").press_sequentially("*/15 9-17 * *")
-    expect(page.locator(".preview")).to_contain_text("has to be five fields")
-    page.get_by_label("When (cron)").press_sequentially(" 1-5")
-    expect(page.locator(".preview strong")).to_have_text(
+def test_a_cron_text_is_explained_while_it_is_typed(scripted: Page, fleet: Any) -> None:
+    scripted.goto("/schedules")
+    scripted.get_by_label("When (cron)").press_sequentially("*/15 9-17 * *")
+    expect(scripted.locator(".preview")).to_contain_text("has to be five fields")
+    scripted.get_by_label("When (cron)").press_sequentially(" 1-5")
+    expect(scripted.locator(".preview strong")).to_have_text(
         "Every 15 minutes from 09:00 to 17:45, Monday to Friday"
     )
-    page.get_by_label("Time zone").fill("Mars/Olympus")
-    expect(page.locator(".preview")).to_contain_text("no time zone")
-    page.get_by_label("Time zone").fill("Asia/Kolkata")
+    scripted.get_by_label("Time zone").fill("Mars/Olympus")
+    expect(scripted.locator(".preview")).to_contain_text("no time zone")
+    scripted.get_by_label("Time zone").fill("Asia/Kolkata")
     in_hours = re.compile(r"(09|1[0-7]):(00|15|30|45) UTC\+05:30")  # which of them is next, the hour decides
-    expect(page.locator(".preview li").first).to_contain_text(in_hours)
-    typed = page.locator(".preview").inner_text()
-    page.get_by_role("button", name="Preview").click()
-    page.wait_for_load_state()
-    assert page.locator(".preview").inner_text() == typed  # the server's words are the script's
-    page.get_by_label("Specification").fill("[1]")
-    expect(page.locator("#spec-problem")).to_contain_text("A JSON object")
-    page.close()
+    expect(scripted.locator(".preview li").first).to_contain_text(in_hours)
+    typed = scripted.locator(".preview").inner_text()
+    scripted.get_by_role("button", name="Preview").click()
+    scripted.wait_for_load_state()
+    assert scripted.locator(".preview").inner_text() == typed  # the server's words are the script's
+    scripted.get_by_label("Specification").fill("[1]")
+    expect(scripted.locator("#spec-problem")).to_contain_text("A JSON object")
 
 
 def test_a_schedule_rests_with_a_note_runs_at_once_and_goes_when_confirmed(
@@ -332,16 +314,14 @@ def test_all_that_match_are_canceled_and_no_other(page: Page, fleet: Any, name: 
     expect(back).to_have_attribute("href", "/runs?status=QUEUED")
 
 
-def test_a_tick_stays_while_the_rows_change(browser: Browser, fleet: Any, name: str) -> None:
+def test_a_tick_stays_while_the_rows_change(scripted: Page, fleet: Any, name: str) -> None:
     first, second = submit_many(fleet, 2, name)
-    page = browser.new_page(base_url=fleet.url)
-    page.goto(f"/runs?label=batch={name}")
-    page.locator(f"#r-{first} .pick input").check()
-    page.locator(f"#r-{second} .pick input").check()
+    scripted.goto(f"/runs?label=batch={name}")
+    scripted.locator(f"#r-{first} .pick input").check()
+    scripted.locator(f"#r-{second} .pick input").check()
     fleet.client.post(f"/api/runs/{first}/cancel")
-    expect(page.locator(f"#r-{first}")).to_contain_text("CANCELED")
-    assert page.locator(f"#r-{first} .pick input").is_checked()
-    page.close()
+    expect(scripted.locator(f"#r-{first}")).to_contain_text("CANCELED")
+    assert scripted.locator(f"#r-{first} .pick input").is_checked()
 
 
 def test_a_bulk_over_http_goes_on_where_it_was_and_repeats_nothing(fleet: Any, name: str) -> None:
@@ -426,16 +406,16 @@ def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]
     expect(page.locator(".warn")).to_contain_text("nobody")
 
 
-def test_a_theme_is_chosen_and_holds_from_the_first_paint_on(browser: Browser, fleet: Any) -> None:
-    context = browser.new_context(base_url=fleet.url, color_scheme="light")
-    context.add_init_script(
+def test_a_theme_is_chosen_and_holds_from_the_first_paint_on(scripted: Page) -> None:
+    page = scripted.context.new_page()
+    page.emulate_media(color_scheme="light")
+    page.add_init_script(
         """new MutationObserver((_, watch) => {
              if (!document.body) return;
              window.atFirst = getComputedStyle(document.body).backgroundColor;
              watch.disconnect();
            }).observe(document, { childList: true, subtree: true })"""
     )
-    page = context.new_page()
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto("/schedules")
@@ -457,53 +437,48 @@ def test_a_theme_is_chosen_and_holds_from_the_first_paint_on(browser: Browser, f
     page.reload()
     assert page.evaluate(ground) == dark, "the system's own choice again"
     assert errors == []
-    context.close()
-
-
-def test_the_keyboard_alone_is_enough(browser: Browser, fleet: Any, name: str) -> None:
-    first, second, third = submit_many(fleet, 3, name)
-    page = browser.new_page(base_url=fleet.url)
-    errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.goto(f"/runs?label=batch={name}")
-    page.keyboard.press("?")
-    dialog = page.get_by_role("dialog", name="Keys")
-    expect(dialog).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(dialog).to_be_hidden()
-
-    page.keyboard.press("j")
-    expect(page.locator("tr.current")).to_have_attribute("id", f"r-{third}")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    expect(page.locator("tr.current")).to_have_attribute("id", f"r-{first}")
-    page.keyboard.press("k")
-    page.keyboard.press("x")
-    assert page.locator(f"#r-{second} .pick input").is_checked()
-    fleet.client.post(f"/api/runs/{second}/cancel")
-    expect(page.locator(f"#r-{second}")).to_contain_text("CANCELED")
-    expect(page.locator("tr.current")).to_have_attribute("id", f"r-{second}")
-    assert page.locator(f"#r-{second} .pick input").is_checked()
-    page.keyboard.press("Escape")
-    expect(page.locator("tr.current")).to_have_count(0)
-
-    page.keyboard.press("/")
-    page.keyboard.type("jk?x/")
-    assert page.get_by_label("Text").input_value() == "jk?x/"
-    page.keyboard.press("Escape")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_url(f"**/runs/{third}")
-    page.keyboard.press("/")
-    page.wait_for_url("**/runs#search")
-    expect(page.get_by_label("Text")).to_be_focused()
-    assert errors == []
     page.close()
 
 
+def test_the_keyboard_alone_is_enough(scripted: Page, fleet: Any, name: str) -> None:
+    first, second, third = submit_many(fleet, 3, name)
+    scripted.goto(f"/runs?label=batch={name}")
+    scripted.keyboard.press("?")
+    dialog = scripted.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    scripted.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+    scripted.keyboard.press("j")
+    expect(scripted.locator("tr.current")).to_have_attribute("id", f"r-{third}")
+    scripted.keyboard.press("j")
+    scripted.keyboard.press("j")
+    scripted.keyboard.press("j")
+    expect(scripted.locator("tr.current")).to_have_attribute("id", f"r-{first}")
+    scripted.keyboard.press("k")
+    scripted.keyboard.press("x")
+    assert scripted.locator(f"#r-{second} .pick input").is_checked()
+    fleet.client.post(f"/api/runs/{second}/cancel")
+    expect(scripted.locator(f"#r-{second}")).to_contain_text("CANCELED")
+    expect(scripted.locator("tr.current")).to_have_attribute("id", f"r-{second}")
+    assert scripted.locator(f"#r-{second} .pick input").is_checked()
+    scripted.keyboard.press("Escape")
+    expect(scripted.locator("tr.current")).to_have_count(0)
+
+    scripted.keyboard.press("/")
+    scripted.keyboard.type("jk?x/")
+    assert scripted.get_by_label("Text").input_value() == "jk?x/"
+    scripted.keyboard.press("Escape")
+    scripted.keyboard.press("j")
+    scripted.keyboard.press("Enter")
+    scripted.wait_for_url(f"**/runs/{third}")
+    scripted.keyboard.press("/")
+    scripted.wait_for_url("**/runs#search")
+    expect(scripted.get_by_label("Text")).to_be_focused()
+
+
 def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
-    browser: Browser, fleet: Any, sweep: list[str], name: str
+    scripted: Page, fleet: Any, sweep: list[str], name: str
 ) -> None:
     schedule(fleet, name, run={"kind": "experiment", "spec": {"idea": HOSTILE}})
     fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": HOSTILE})
@@ -516,38 +491,28 @@ def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
         "/runs/bulk?" + urlencode({"action": "retry", "all": "on", "q": HOSTILE[:150]}),
         "/runs/bulk?" + urlencode({"action": "retry", "ids": [*sweep, HOSTILE[:150]]}, doseq=True),
     )
-    for theme in ("light", "dark"):
-        context = browser.new_context(
-            base_url=fleet.url, color_scheme=theme, viewport={"width": 400, "height": 800}
-        )
-        page = context.new_page()
-        complaints: list[str] = []
-        page.on(
-            "console",
-            lambda message, said=complaints: said.append(message.text) if message.type == "error" else None,
-        )
-        page.on("pageerror", lambda error, said=complaints: said.append(str(error)))
-        page.on("dialog", lambda dialog, said=complaints: said.append(dialog.message))
-        for path in paths:
-            answer = page.goto(path)
-            assert answer is not None
-            assert answer.status == 200, path
-            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
-        assert complaints == []
-        context.close()
+    scripted.set_viewport_size({"width": 400, "height": 800})
+    for path in paths:
+        answer = scripted.goto(path)
+        assert answer is not None
+        assert answer.status == 200, path
+        for theme in ("light", "dark"):
+            scripted.emulate_media(color_scheme=theme)
+            assert scripted.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (
+                theme == "dark"
+            )
+            assert scripted.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
 
 
-def test_a_schedules_page_hears_of_its_runs_and_of_its_pause(browser: Browser, fleet: Any, name: str) -> None:
+def test_a_schedules_page_hears_of_its_runs_and_of_its_pause(scripted: Page, fleet: Any, name: str) -> None:
     schedule(fleet, name)
     run_id = fleet.client.post(f"/api/schedules/{name}/run").json()["id"]
-    page = browser.new_page(base_url=fleet.url)
-    page.goto(f"/schedules/{name}")
-    expect(page.locator("html")).to_have_attribute("data-live", "open")
+    scripted.goto(f"/schedules/{name}")
+    expect(scripted.locator("html")).to_have_attribute("data-live", "open")
     fleet.client.post(f"/api/runs/{run_id}/cancel")
-    expect(page.locator(f"#r-{run_id}")).to_contain_text("CANCELED")
+    expect(scripted.locator(f"#r-{run_id}")).to_contain_text("CANCELED")
     fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": "for now"})
-    expect(page.locator(".warn")).to_contain_text("for now")
-    page.close()
+    expect(scripted.locator(".warn")).to_contain_text("for now")
 
 
 def test_the_list_has_the_region_and_the_columns_of_its_address(page: Page, fleet: Any) -> None:
