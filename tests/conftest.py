@@ -35,6 +35,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "podfleet"
 
 OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_", "OPENAI_", "ANTHROPIC_")
 ID_CHARS = 60
+TESTS = Path(__file__).parent
 
 # Folders whose tests start no program of the product.
 WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
@@ -57,21 +58,26 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Keep the tests of a file on one worker, so that its servers, browsers and fleets are started once.
 
-    Groups with a slow test come first, those with programs next, in an order that is random otherwise:
-    what takes long is not to begin where all other workers are done.
+    Groups with a slow test come first, then those of several files, then those with programs, in an order
+    that is random otherwise: what takes long is not to begin where all other workers are done.
     """
     for item in items:
-        folder = folder_of(item)
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(f"{folder}/{item.path.stem}"))
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS).with_suffix(""))))
         for name in ("slow", "long"):
             if any(not mark.args for mark in item.iter_markers(name)):
                 raise pytest.UsageError(f"{item.nodeid}: the mark {name} needs its reason")
     yield
-    slow = {
-        group_of(item) for item in items if any(item.iter_markers("slow")) or any(item.iter_markers("long"))
-    }
-    items.sort(key=lambda item: (group_of(item) not in slow, folder_of(item) in WITHOUT_PROGRAMS))
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(group_of(item), []).append(item)
+
+    def rank(group: list[pytest.Item]) -> tuple[bool, bool, bool]:
+        marks = {mark.name for item in group for mark in item.iter_markers()}
+        is_alone = len({item.path for item in group}) == 1
+        return marks.isdisjoint({"slow", "long"}), is_alone, folder_of(group[0]) in WITHOUT_PROGRAMS
+
+    items[:] = [item for group in sorted(groups.values(), key=rank) for item in group]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -91,7 +97,7 @@ def group_of(item: pytest.Item) -> str:
 
 def folder_of(item: pytest.Item) -> str:
     """Return the suite of a test: the folder of tests/ in which it lies."""
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+    return item.path.relative_to(TESTS).parts[0]
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
