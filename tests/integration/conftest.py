@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,44 @@ def is_ready(process: Program, url: str) -> bool:
     return False
 
 
+Common = Callable[[str | None], "Fleet"]
+
+
+@pytest.fixture(scope="module")
+def common_fleets(mongod: Mongod, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Common]:
+    """The fleets that the tests of a module share which have the mark `common_fleet`, by their keys."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def start(api_key: str | None) -> Fleet:
+            url = stack.enter_context(own_database(mongod))
+            return stack.enter_context(fleet_on(url, s3, tmp_path_factory.mktemp("common"), api_key))
+
+        yield start
+
+
+@pytest.fixture
+def common_fleet(request: pytest.FixtureRequest) -> Fleet | None:
+    """The fleet that this test shares with others, where it has the mark `common_fleet(key=None)`."""
+    mark = request.node.get_closest_marker("common_fleet")
+    start: Common | None = mark and request.getfixturevalue("common_fleets")
+    return start(mark.kwargs.get("key")) if mark and start else None
+
+
+@pytest.fixture
+def database_url(common_fleet: Fleet | None, mongod: Mongod) -> Iterator[str]:
+    """A connection string with a database of this test alone; that of a common fleet is emptied then."""
+    if common_fleet is None:
+        with own_database(mongod) as url:
+            yield url
+    else:
+        yield common_fleet.database_url
+        with MongoClient[dict[str, object]](common_fleet.database_url) as client:
+            db = client.get_default_database()
+            for name in db.list_collection_names():
+                db[name].delete_many({})
+
+
 @contextmanager
 def fleet_on(database_url: str, s3: S3Server, home: Path, api_key: str | None = None) -> Iterator[Fleet]:
     """Start a fleet, keyless on loopback or with a key, and end it with all of its workers."""
@@ -184,17 +223,30 @@ def fleet_on(database_url: str, s3: S3Server, home: Path, api_key: str | None = 
         try:
             yield started
         finally:
-            for each in (*started.workers, process):
-                each.kill()  # how programs leave in order is tested where that is the point
-            for each in (*started.workers, process):
-                each.wait()
+            end([*started.workers, process])
+
+
+def end(programs: Sequence[Program]) -> None:
+    """End programs at once: how they leave in order is tested where that is the point."""
+    for each in programs:
+        each.kill()
+    for each in programs:
+        each.wait()
 
 
 @pytest.fixture
-def fleet(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
-    """A control plane over HTTP, keyless on loopback, on a database of its own."""
-    with fleet_on(database_url, s3, tmp_path) as started:
-        yield started
+def fleet(common_fleet: Fleet | None, database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
+    """A control plane over HTTP, keyless on loopback or with the mark's key, and a store of the test's own."""
+    if common_fleet is None:
+        with fleet_on(database_url, s3, tmp_path) as started:
+            yield started
+    else:
+        lent = replace(common_fleet, home=tmp_path, workers=[])
+        try:
+            yield lent
+        finally:
+            end(lent.workers)
+            lent.client.cookies.clear()
 
 
 @pytest.fixture(scope="session")
@@ -225,16 +277,18 @@ def undisturbed(shared_fleet: Fleet) -> Experiment:
 
 
 @pytest.fixture
-def keyed_url(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[str]:
+def keyed_url(common_fleet: Fleet | None, database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[str]:
     """The address of a control plane that asks for the key `a-key-of-the-test`."""
+    if common_fleet is not None:
+        yield common_fleet.url
+        return
     home = tmp_path / "keyed"
     home.mkdir()
     process, url = start_control_plane(home, database_url, s3, PODFLEET_API_KEY="a-key-of-the-test")
     try:
         yield url
     finally:
-        process.kill()
-        process.wait()
+        end([process])
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
 
 def podfleet(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
 
 def child_of(worker: Any) -> psutil.Process:

@@ -15,6 +15,7 @@ from control_plane.store.audit import AuditReads
 from events import catalog as c
 from events.settlement import End
 
+pytestmark = pytest.mark.common_fleet
 Json = dict[str, Any]
 
 
