@@ -236,7 +236,7 @@ def end(programs: Sequence[Program]) -> None:
 
 @pytest.fixture
 def fleet(common_fleet: Fleet | None, database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
-    """A control plane over HTTP, keyless on loopback or with the mark's key, and a store of the test's own."""
+    """A control plane over HTTP, keyless on loopback or with the mark's key; its store is the test's own."""
     if common_fleet is None:
         with fleet_on(database_url, s3, tmp_path) as started:
             yield started

@@ -68,6 +68,7 @@ def test_a_command_that_cannot_reach_or_is_used_wrongly_says_so() -> None:
     assert podfleet("http://127.0.0.1:1", "pods", "drain").returncode == 2
 
 
+@pytest.mark.common_fleet(key="a-key-of-the-test")
 def test_a_command_without_the_key_is_told_what_to_send(keyed_url: str) -> None:
     refused = podfleet(keyed_url, "pods", "list")
     assert (refused.returncode, "PODFLEET_API_KEY" in refused.stderr) == (1, True)
