@@ -199,15 +199,25 @@ def common_fleet(request: pytest.FixtureRequest) -> Fleet | None:
     return start(mark.kwargs.get("key")) if mark and start else None
 
 
+@pytest.fixture(scope="module")
+def common_database(mongod: Mongod) -> Iterator[str]:
+    """The connection string of a module whose tests have the mark `common_database`."""
+    with own_database(mongod) as url:
+        yield url
+
+
 @pytest.fixture
-def database_url(common_fleet: Fleet | None, mongod: Mongod) -> Iterator[str]:
-    """A connection string with a database of this test alone; that of a common fleet is emptied then."""
-    if common_fleet is None:
+def database_url(request: pytest.FixtureRequest, common_fleet: Fleet | None, mongod: Mongod) -> Iterator[str]:
+    """A connection string with a database of this test alone; one that is common is emptied afterwards."""
+    common = common_fleet.database_url if common_fleet else None
+    if request.node.get_closest_marker("common_database") is not None:
+        common = request.getfixturevalue("common_database")
+    if common is None:
         with own_database(mongod) as url:
             yield url
     else:
-        yield common_fleet.database_url
-        with MongoClient[dict[str, object]](common_fleet.database_url) as client:
+        yield common
+        with MongoClient[dict[str, object]](common) as client:
             db = client.get_default_database()
             for name in db.list_collection_names():
                 db[name].delete_many({})
