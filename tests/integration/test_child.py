@@ -53,7 +53,7 @@ if __name__ == "__main__":
 # A nursery for all tests: its children run the pipeline that lies beside their workspace, else the probe.
 DRILL_NURSERY = """
 import os, signal, subprocess, sys, threading, time
-import numpy
+import numpy.random
 from pathlib import Path
 from events.catalog import *
 from pod_worker import child_main, nursery_main
