@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ import pytest
 from minio import Minio
 from pymongo import MongoClient
 
+from tests.fork_server import run_program
+from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import fleet_on
 from tests.integration.programs.model_server import Asked, ModelServer, Reply, failing
 from tests.integration.programs.scholar import IDEA, good, program_for, step_of
@@ -74,15 +77,18 @@ def spied(database_url: str, s3: S3Server, tmp_path: Path, until: Until) -> Iter
         environment = CANARIES | ADDRESSES | {
             "CONTROL_PLANE_URL": fleet.url, "OPENAI_BASE_URL": server.openai_url, "OPENAI_MODEL": "scholar-1",
         }  # fmt: skip
-        worker = fleet.start_worker(name="pod", is_forked=False, **environment)
+        # by exec, since its environment is looked for in /proc; it loads no second child for a second run
+        worker = fleet.start_worker("--max-runs", "1", name="pod", is_forked=False, **environment)
         spec = {"idea": IDEA, "dataset": "iris", "preset": "quick", "review": "none"}
         run_id = fleet.submit(
             "experiment", spec=spec | {"nodes": {f"Stage_{each}": 1 for each in range(1, 5)}}
         )
-        commands: list[str] = []
+        commands: set[bytes] = set()
 
         def is_over() -> bool:
-            commands.extend(" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
+            for each in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):  # it has ended
+                    commands.add(each.read_bytes())
             return bool(fleet.run(run_id)["finishedAt"])
 
         until(is_over, 90)
@@ -97,7 +103,7 @@ def spied(database_url: str, s3: S3Server, tmp_path: Path, until: Until) -> Iter
         worker.wait(15)
         with pytest.raises(BlockingIOError):
             post_box.recv(100)
-        found = {"commands": "\n".join(commands).encode(), "claim token": token}
+        found = {"commands": b"\n".join(commands), "claim token": token}
         for each in PAGES:
             address = each.format(id=run_id)
             response = fleet.client.get(address)
@@ -114,9 +120,8 @@ def command_line(environment: dict[str, str], folder: Path) -> dict[str, bytes]:
     values = {**os.environ, **environment}  # noqa: TID251 - as a person's shell passes it on
     said = {}
     for words in (("config", "show", "--all"), ("doctor",), ("runs", "list")):
-        command = [sys.executable, "-m", "control_plane.cli.main", *words]
-        answer = subprocess.run(command, env=values, cwd=folder, capture_output=True, check=False)
-        said[" ".join(words)] = answer.stdout + answer.stderr
+        answer = run_program([*PROGRAM, *words], env=values, cwd=folder)
+        said[" ".join(words)] = (answer.stdout + answer.stderr).encode()
     return said
 
 

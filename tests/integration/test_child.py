@@ -28,7 +28,7 @@ from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kill
 from pod_worker.child_main import load_what_works
 from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.hearing import Hearing, line_said
-from pod_worker.nursery import COMMAND, PR_SET_CHILD_SUBREAPER
+from pod_worker.nursery import PR_SET_CHILD_SUBREAPER
 from pod_worker.nursery import Nursery as WarmNursery
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +48,28 @@ from pod_worker import child_main, nursery_main
 if __name__ == "__main__":
     program = nursery_main if any("--socket" in each for each in sys.argv) else child_main
     child_main.leave(program.main(sys.argv[1:], lambda kinds: {{"probe": run}}))
+"""
+
+# A nursery for all tests: its children run the pipeline that lies beside their workspace, else the probe.
+DRILL_NURSERY = """
+import os, signal, subprocess, sys, threading, time
+import numpy.random
+from pathlib import Path
+from events.catalog import *
+from pod_worker import child_main, nursery_main
+from stages.registry import load
+
+(probe,) = load(["probe"]).values()
+
+def run(context):
+    drill = context.workspace.parent / "pipeline.py"
+    if not drill.exists():
+        return probe(context)
+    names = dict(globals())
+    exec(compile(drill.read_text(), str(drill), "exec"), names)
+    return names["run"](context)
+
+child_main.leave(nursery_main.main(sys.argv[1:], lambda kinds: {"probe": run}))
 """
 
 # A child whose second pipeline loads when somebody writes into a pipe.
@@ -151,37 +173,36 @@ class Log:
 
 @dataclass
 class Nursery:
-    """Starts children of one test, or forks them."""
+    """Starts children of one test, or forks them from a nursery that is `warm`."""
 
     folder: Path
     stack: contextlib.ExitStack
-    forks: bool = False
-    warm: list[WarmNursery] = field(default_factory=list)
+    warm: WarmNursery | None = None
     log: Log = field(default_factory=Log)
 
-    def order(self, **spec: str) -> Start:
-        """Return the order to run a probe."""
-        return Start("r", 1, "probe", spec, str(self.folder), str(self.folder / "restored"))
+    def order(self, kind: str = "probe", **spec: Any) -> Start:
+        """Return an order."""
+        workspace = self.folder / "workspace"
+        workspace.mkdir(exist_ok=True)
+        return Start("01KRUN", 1, kind, spec, str(workspace), str(workspace / "restored"))
 
     def spawn(self, pipeline: str | None = None, **options: Any) -> Child:
         """A child that is ready to run `pipeline` (the source of a function `run`), else the probe."""
-        options = {"environ": ENVIRON, "kinds": ("probe",)} | options
-        if pipeline is not None:
-            options["command"] = (sys.executable, str(self.script(pipeline)))
-        child = self.stack.enter_context(self._born(ChildOptions(**options)))
+        child = self.stack.enter_context(self._born(pipeline, options))
         ready = child.wait_ready(LIMIT_S)
         assert isinstance(ready, Ready), (ready, child.join(LIMIT_S))
         return child
 
-    def _born(self, options: ChildOptions) -> Child:
-        if not self.forks:
-            return Child.spawn(options, CLOCK)
-        is_drill = options.command != ChildOptions(environ={}).command
-        warm = self.stack.enter_context(WarmNursery(options, CLOCK, options.command if is_drill else COMMAND))
-        self.warm.append(warm)
-        warm.warm_up()
-        assert eventually(warm.is_warm)
-        return warm.spawn()
+    def _born(self, pipeline: str | None, options: dict[str, Any]) -> Child:
+        if self.warm is not None:
+            assert not options, "a nursery has its own"
+            if pipeline is not None:
+                (self.folder / "pipeline.py").write_text(textwrap.dedent(pipeline))
+            return self.warm.spawn()
+        options = {"environ": ENVIRON, "kinds": ("probe",)} | options
+        if pipeline is not None:
+            options["command"] = (sys.executable, str(self.script(pipeline)))
+        return Child.spawn(ChildOptions(**options), CLOCK)
 
     def loading(self, load: str) -> tuple[Child, Path]:
         """A child with a probe; its other kind is what `load` gives once somebody writes into the file."""
@@ -198,9 +219,7 @@ class Nursery:
         return path
 
     def start(self, child: Child, kind: str = "probe", **spec: Any) -> None:
-        workspace = self.folder / "workspace"
-        workspace.mkdir(exist_ok=True)
-        child.start(Start("01KRUN", 1, kind, spec, str(workspace), str(workspace / "restored")), self.log)
+        child.start(self.order(kind, **spec), self.log)
 
     def run(self, pipeline: str | None = None, **spec: Any) -> Exit:
         """Run to the end."""
@@ -209,21 +228,42 @@ class Nursery:
         return finished(child)
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmNursery]:
+    """A nursery that is loaded, from which all tests of forked children have theirs."""
+    script = tmp_path_factory.mktemp("nursery") / "nursery.py"
+    script.write_text(DRILL_NURSERY)
+    with WarmNursery(ChildOptions(environ=ENVIRON), CLOCK, (sys.executable, str(script))) as nursery:
+        nursery.warm_up()
+        assert eventually(nursery.is_warm)
+        yield nursery
+
+
 @pytest.fixture
 def way() -> str:
-    """How children come to be; a class of tests may want them both ways."""
+    """How children come to be."""
     return "started"
 
 
 @pytest.fixture
-def nursery(tmp_path: Path, way: str) -> Iterator[Nursery]:
+def nursery(tmp_path: Path, way: str, request: pytest.FixtureRequest) -> Iterator[Nursery]:
+    warm = request.getfixturevalue("warm") if way == "forked" else None
+    take_in_orphans(way == "forked")
     with contextlib.ExitStack() as stack:
-        yield Nursery(tmp_path, stack, forks=way == "forked")
+        yield Nursery(tmp_path, stack, warm)
     # A worker that has a nursery takes in orphans. These tests were one: what others leave is not theirs.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    take_in_orphans(False)
+
+
+def take_in_orphans(do: bool) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(do), 0, 0, 0)
 
 
 both_ways = pytest.mark.parametrize("way", ["started", "forked"])
+forked = pytest.mark.parametrize("way", ["forked"])
+# Behind the order there is one code for both: what differs by how a child came to be is tested both ways.
+STARTED = pytest.param("started", marks=pytest.mark.long("as forked; an end of each kind is started, too"))
+either_way = pytest.mark.parametrize("way", [STARTED, "forked"])
 
 
 def finished(child: Child) -> Exit:
@@ -251,6 +291,11 @@ def state_of(pid: int) -> str:
         return "gone"
 
 
+def nurseries() -> set[int]:
+    """Return the nurseries of this process."""
+    return {one.pid for one in psutil.Process().children() if one.name() == "podfleet-warm"}
+
+
 def signals_of(pid: int, mask: str) -> set[int]:
     """Return the signals that a mask of /proc names, such as `SigIgn` or `ShdPnd`."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -258,8 +303,8 @@ def signals_of(pid: int, mask: str) -> set[int]:
     return {number for number in range(1, signal.NSIG) if bits >> (number - 1) & 1}
 
 
-@both_ways
 class TestEnds:
+    @either_way
     @pytest.mark.parametrize(
         ("end", "final", "code"),
         [
@@ -281,6 +326,7 @@ class TestEnds:
         assert isinstance(last, Said)
         assert (last.type, last.data.get("code")) == (final, code)
 
+    @both_ways
     @pytest.mark.parametrize(
         ("end", "expected", "code"),
         [
@@ -299,12 +345,14 @@ class TestEnds:
         assert [one.name for one in nursery.log.heard if isinstance(one, Made)] == ["probe.bin"]
         assert failure_for(exit_.end, oom_evidence=exit_.oom_evidence).code == code
 
+    @both_ways
     def test_a_crash_in_native_code_leaves_the_python_stack(self, nursery: Nursery) -> None:
         exit_ = nursery.run(seconds=0, events=0, end="segfault")
         assert "Segmentation fault" in exit_.last_words
         assert "in _segfault" in exit_.last_words
         assert any("in _segfault" in line for line in nursery.log.messages("warning"))
 
+    @both_ways
     def test_a_hanging_pipeline_obeys_a_request_to_stop(self, nursery: Nursery) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=3, end="hang")
@@ -314,6 +362,7 @@ class TestEnds:
         assert finished(child).end == Exited(0)
         assert nursery.log.ends() == ["ai.run.canceled"]
 
+    @either_way
     def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, nursery: Nursery) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=0, end="deaf")
@@ -324,6 +373,7 @@ class TestEnds:
         assert finished(child).end == Signalled(signal.SIGKILL)
         assert nursery.log.ends() == []
 
+    @either_way
     def test_a_second_end_is_not_told(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -333,6 +383,7 @@ class TestEnds:
         assert nursery.run(pipeline).final == "ai.run.failed"
         assert nursery.log.ends() == ["ai.run.failed"]
 
+    @both_ways
     def test_a_thread_that_the_pipeline_left_behind_holds_nobody(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -342,6 +393,7 @@ class TestEnds:
         assert nursery.run(pipeline).end == Exited(0)
         assert nursery.log.ends() == ["ai.run.completed"]
 
+    @either_way
     def test_a_kind_that_the_pod_does_not_have_fails_with_its_reason(self, nursery: Nursery) -> None:
         child = nursery.spawn()
         nursery.start(child, kind="experiment", idea="x")
@@ -350,6 +402,7 @@ class TestEnds:
         assert failure["code"] == "NOT_AVAILABLE"
         assert "'experiment'" in failure["message"]
 
+    @either_way
     def test_a_specification_that_cannot_be_read_fails_with_its_reason(self, nursery: Nursery) -> None:
         nursery.run(seconds=-1)
         (failure,) = nursery.log.data("ai.run.failed")
@@ -461,6 +514,7 @@ class TestStart:
 
 
 class TestHearing:
+    @either_way
     def test_ten_thousand_fast_events_arrive_complete_and_in_order(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -474,6 +528,7 @@ class TestHearing:
         assert [metric["step"] for metric in metrics] == list(range(10_000))
         assert metrics[-1] == {"stage": "probe", "name": "loss", "value": 4999.5, "step": 9999}
 
+    @either_way
     def test_threads_do_not_cut_into_each_others_events(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -491,6 +546,7 @@ class TestHearing:
             assert [step for who, step in said if who == str(number)] == [str(step) for step in range(200)]
         assert len(said) == 1600
 
+    @either_way
     def test_all_that_was_written_before_a_kill_is_heard(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -544,6 +600,7 @@ class TestHearing:
         for fd in still_open:
             os.close(fd)
 
+    @both_ways
     def test_what_was_printed_before_an_event_comes_before_it(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -559,6 +616,7 @@ class TestHearing:
         assert all(place[f"printed {step}"] < place[f"said {step}"] for step in range(500))
         assert "no line end" in messages
 
+    @both_ways
     def test_standard_output_is_information_and_standard_error_a_warning(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -596,6 +654,7 @@ class TestHearing:
         assert last == "the pipeline's process ended in the middle of a frame"
         assert nursery.log.messages("info") == ["still here"]
 
+    @either_way
     def test_a_listener_that_raises_ends_the_child_and_is_heard_of(self, nursery: Nursery) -> None:
         child = nursery.spawn()
 
@@ -607,6 +666,7 @@ class TestHearing:
             child.join(LIMIT_S)
         assert is_gone(child.pid)
 
+    @either_way
     def test_a_child_can_be_left_though_its_listener_is_stuck(
         self, nursery: Nursery, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -624,6 +684,7 @@ class TestHearing:
         stuck.set()
         assert finished(child).end == Signalled(signal.SIGKILL)
 
+    @either_way
     def test_an_event_that_nobody_could_take_becomes_an_error_line(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -642,6 +703,7 @@ class TestHearing:
         assert large.startswith("ai.validation.auto_completed was not reported")
         assert [metric["value"] for metric in nursery.log.data("ai.run.stage_metric")] == [0.5]
 
+    @either_way
     def test_numbers_of_numpy_travel_as_numbers(self, nursery: Nursery) -> None:
         pipeline = """
             import numpy
@@ -655,6 +717,7 @@ class TestHearing:
             {"stage": "s", "name": "loss", "value": 0.25, "step": 3}
         ]
 
+    @either_way
     def test_a_long_line_loses_its_middle_and_says_so(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -667,6 +730,7 @@ class TestHearing:
         assert message.endswith("end \\ud800")
         assert "characters left out" in message
 
+    @either_way
     def test_an_end_is_told_however_long_or_strange_it_is(self, nursery: Nursery) -> None:
         pipeline = """
             class Odd(Exception): pass
@@ -682,6 +746,7 @@ class TestHearing:
         assert failure["message"].endswith("end")
         assert failure["traceback"].endswith("end\n")
 
+    @either_way
     def test_a_failure_without_a_code_is_told_all_the_same(self, nursery: Nursery) -> None:
         pipeline = """
             from events.errors import PipelineError
@@ -694,6 +759,7 @@ class TestHearing:
         ]
         assert len(nursery.log.messages("error")) == 1
 
+    @either_way
     def test_an_artifact_comes_with_a_path_that_means_the_same_here(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -708,6 +774,7 @@ class TestHearing:
         path = nursery.folder / "workspace" / "plot.png"
         assert made == Made(path=str(path), name="plot.png", content_type="image/png", stage="plots")
 
+    @either_way
     @pytest.mark.parametrize("name", ["", "n" * 201, "lone \\udcff"])
     def test_a_name_that_no_artifact_can_have_fails_the_run(self, nursery: Nursery, name: str) -> None:
         pipeline = f"""
@@ -717,6 +784,7 @@ class TestHearing:
         nursery.run(pipeline)
         assert nursery.log.data("ai.run.failed")[0]["code"] == "ValueError"
 
+    @either_way
     def test_a_forked_process_may_not_report(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -743,8 +811,8 @@ class TestHearing:
         assert "imported" in said[0]
 
 
-@both_ways
 class TestCancel:
+    @both_ways
     def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -763,6 +831,7 @@ class TestCancel:
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
         assert "swallowed" not in nursery.log.messages()
 
+    @either_way
     def test_a_second_request_does_not_break_into_the_clean_up(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -786,7 +855,10 @@ class TestCancel:
         assert finished(child).final == "ai.run.canceled"
         assert nursery.log.messages() == ["working", "cleaning", "cleaned"]
 
-    @pytest.mark.parametrize("after", [1, 100, 1_000])
+    @either_way
+    @pytest.mark.parametrize(
+        "after", [1, 100, pytest.param(1_000, marks=pytest.mark.long("after 1 frame, and after 100"))]
+    )
     def test_a_cancel_in_the_middle_of_a_frame_leaves_every_frame_whole(
         self, nursery: Nursery, after: int
     ) -> None:
@@ -819,6 +891,7 @@ class TestCancel:
         steps = [int(message.split()[0]) for message in nursery.log.messages("info")]
         assert steps == list(range(len(steps)))
 
+    @either_way
     def test_a_cancel_while_a_failure_is_being_described_leaves_exactly_one_end(
         self, nursery: Nursery
     ) -> None:
@@ -835,6 +908,7 @@ class TestCancel:
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
         assert nursery.log.ends() == ["ai.run.canceled"]
 
+    @either_way
     def test_a_cancel_while_an_event_is_being_written_comes_after_the_event(self, nursery: Nursery) -> None:
         pipeline = """
             class Number:
@@ -851,6 +925,7 @@ class TestCancel:
         assert nursery.log.data("ai.run.stage_metric") == [{"stage": "s", "name": "loss", "value": 0.5}]
         assert nursery.log.messages() == []
 
+    @either_way
     @pytest.mark.parametrize("lag", range(12))
     def test_a_cancel_at_any_moment_around_the_end_leaves_exactly_one_end(
         self, nursery: Nursery, lag: int
@@ -874,6 +949,7 @@ class TestCancel:
         assert len(nursery.log.ends()) == 1
         assert exit_.final == nursery.log.ends()[0]
 
+    @either_way
     def test_a_cancel_that_does_not_interrupt_a_blocking_call_is_noticed_all_the_same(
         self, nursery: Nursery
     ) -> None:
@@ -888,6 +964,7 @@ class TestCancel:
         exit_ = nursery.run(pipeline)
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
 
+    @either_way
     def test_ctrl_c_is_the_parents_matter(self, nursery: Nursery) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=3, end="hang")
@@ -897,8 +974,8 @@ class TestCancel:
         assert finished(child).final == "ai.run.canceled"
 
 
-@both_ways
 class TestGroup:
+    @either_way
     @pytest.mark.parametrize(
         "end", ["return 'done'", "os._exit(3)", "os.kill(os.getpid(), 9)", "raise ValueError"]
     )
@@ -912,6 +989,7 @@ class TestGroup:
         pid = int(nursery.log.messages("info")[0])
         assert eventually(lambda: is_gone(pid))
 
+    @both_ways
     def test_a_kill_ends_the_whole_group_also_when_it_is_suspended(self, nursery: Nursery) -> None:
         child = nursery.spawn(GRANDCHILD)
         nursery.start(child)
@@ -923,6 +1001,7 @@ class TestGroup:
         assert finished(child).end == Signalled(signal.SIGKILL)
         assert eventually(lambda: all(is_gone(pid) for pid in pids))
 
+    @both_ways
     def test_a_suspended_child_stands_still_and_a_resumed_one_goes_on(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -947,6 +1026,7 @@ class TestGroup:
         nursery.log.wait_for_more_than(count)
         assert finished(child).final == "ai.run.canceled"
 
+    @either_way
     def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -963,7 +1043,9 @@ class TestGroup:
 
 class TestPod:
     @pytest.mark.parametrize("thread", ["main", "other", "forked"])
-    @pytest.mark.parametrize("state", ["running", "suspended"])
+    @pytest.mark.parametrize(
+        "state", [pytest.param("running", marks=pytest.mark.long("suspended: no less dies")), "suspended"]
+    )
     def test_a_killed_pod_leaves_no_process(self, nursery: Nursery, thread: str, state: str) -> None:
         pod, pids = self._pod(nursery, thread, state)
         assert len(pids) == (
@@ -1036,6 +1118,7 @@ class TestNursery:
             warm.hatch()
         assert set(psutil.Process().children()) == before
 
+    @forked
     def test_each_child_has_chance_of_its_own(self, nursery: Nursery) -> None:
         pipeline = """
             import random
@@ -1045,9 +1128,7 @@ class TestNursery:
                 context.log(f"{random.random()} {numpy.random.random()}")
                 return "done"
         """
-        nursery.forks = True
-        first = nursery.spawn(pipeline)
-        second = nursery.stack.enter_context(nursery.warm[0].spawn())
+        first, second = nursery.spawn(pipeline), nursery.spawn(pipeline)
         for child in (first, second):
             nursery.start(child)
             assert finished(child).final == "ai.run.completed"
@@ -1057,12 +1138,15 @@ class TestNursery:
     def test_a_nursery_that_died_is_replaced_and_children_are_started_meanwhile(
         self, nursery: Nursery
     ) -> None:
-        nursery.forks = True
-        first = nursery.spawn()
-        warm = nursery.warm[0]
-        (lost,) = {one.pid for one in psutil.Process().children() if one.name() == "podfleet-warm"} - {
-            first.pid
-        }
+        others = nurseries()
+        warm = nursery.stack.enter_context(
+            WarmNursery(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK)
+        )
+        warm.warm_up()
+        assert eventually(warm.is_warm)
+        first = nursery.stack.enter_context(warm.spawn())
+        assert isinstance(first.wait_ready(LIMIT_S), Ready)
+        (lost,) = nurseries() - others
         os.kill(lost, signal.SIGKILL)
         assert eventually(lambda: not warm.is_warm())
         started = nursery.stack.enter_context(warm.spawn())
@@ -1072,6 +1156,7 @@ class TestNursery:
         nursery.start(first, seconds=0, events=3)  # what was forked from it goes on
         assert finished(first).final == "ai.run.completed"
 
+    @forked
     def test_what_a_pipeline_left_behind_is_buried_when_it_ends(self, nursery: Nursery) -> None:
         pipeline = """
             def run(context):
@@ -1079,13 +1164,12 @@ class TestNursery:
                 context.log(f"left {daemon.pid}")
                 os._exit(3)
         """
-        nursery.forks = True
         child = nursery.spawn(pipeline)
         nursery.start(child)
         assert finished(child).end == Exited(3)
         daemon = int(nursery.log.messages("info")[0].split()[1])
         assert eventually(lambda: is_gone(daemon))
-        nursery.stack.enter_context(nursery.warm[0].spawn())
+        nursery.spawn()
         assert state_of(daemon) == "gone"
 
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from tests.integration.command_line import podfleet
+
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
 
-def podfleet(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line against the control plane at `url`."""
-    program = "from control_plane.cli.main import main; main()"
-    command = ["env", f"CONTROL_PLANE_URL={url}", sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-@pytest.mark.slow("its run has to last until the order has come")
 def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_quick_worker(name="w1")
-    first = fleet.submit(spec={"seconds": 10})
+    first = fleet.submit(spec={"seconds": 6})  # lasts until the order has come
     fleet.wait_for(first, "RUNNING")
     second = fleet.submit(spec={"seconds": 0})
     until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)
@@ -68,6 +60,7 @@ def test_a_command_that_cannot_reach_or_is_used_wrongly_says_so() -> None:
     assert podfleet("http://127.0.0.1:1", "pods", "drain").returncode == 2
 
 
+@pytest.mark.common_fleet(key="a-key-of-the-test")
 def test_a_command_without_the_key_is_told_what_to_send(keyed_url: str) -> None:
     refused = podfleet(keyed_url, "pods", "list")
     assert (refused.returncode, "PODFLEET_API_KEY" in refused.stderr) == (1, True)

@@ -57,10 +57,9 @@ def test_a_file_comes_back_byte_for_byte(fleet: Any) -> None:
     assert len(content) == artifact["size"] == 3_000_000
 
 
-@pytest.mark.slow("two workers, one after the other")
 def test_sigterm_gives_the_run_back_and_another_worker_finishes_it(fleet: Any) -> None:
     first = fleet.start_worker(name="first")
-    run_id = fleet.submit(spec={"seconds": 8})
+    run_id = fleet.submit(spec={"seconds": 3})
     fleet.wait_for(run_id, "RUNNING")
     first.send_signal(signal.SIGTERM)
     assert first.wait(10) == 0

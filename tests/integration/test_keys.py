@@ -16,6 +16,7 @@ from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import start_control_plane
 
 ROOT_KEY = "a-key-of-the-test"
+keyed = pytest.mark.common_fleet(key=ROOT_KEY)
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def status(url: str, key: str, path: str = "/api/runs") -> int:
     return httpx.get(url + path, headers={"authorization": f"Bearer {key}"}).status_code
 
 
+@keyed
 def test_a_key_is_shown_once_stored_as_a_hash_and_does_what_its_kind_may(
     root: httpx.Client, keyed_url: str, database: Any
 ) -> None:
@@ -59,6 +61,7 @@ def test_a_key_is_shown_once_stored_as_a_hash_and_does_what_its_kind_may(
     assert root.get("/api/keys", params={"limit": 2}).json()["next"]
 
 
+@keyed
 def test_a_narrow_key_may_do_no_more_and_its_kind_bounds_it(root: httpx.Client, keyed_url: str) -> None:
     narrow = made(root, kind="operator", scopes=["read"])
     headers = {"authorization": f"Bearer {narrow['key']}"}
@@ -70,9 +73,13 @@ def test_a_narrow_key_may_do_no_more_and_its_kind_bounds_it(root: httpx.Client, 
     assert root.post("/api/keys/nobody/revoke").status_code == 404
 
 
-@pytest.mark.slow("a second control plane, and caches that have to run out")
+@keyed
+@pytest.mark.parametrize(
+    "is_idle",
+    [False, pytest.param(True, marks=pytest.mark.long("a stream that has something to tell ends, too"))],
+)
 def test_a_revoked_key_opens_nothing_at_any_replica_within_seconds(
-    root: httpx.Client, keyed_url: str, database_url: str, s3: Any, tmp_path: Path, until: Any
+    root: httpx.Client, keyed_url: str, database_url: str, s3: Any, tmp_path: Path, until: Any, is_idle: bool
 ) -> None:
     key = made(root, kind="viewer")["key"]
     (tmp_path / "other").mkdir()
@@ -90,9 +97,13 @@ def test_a_revoked_key_opens_nothing_at_any_replica_within_seconds(
         assert httpx.get(f"{other}/api/runs", headers={"authorization": f"Bearer {key}"}).json()["code"] == (
             "key_over"
         )
-        assert [line for line in stream.iter_lines() if line], "what it was told before; and then the end"
+        unheard = [] if is_idle else [root.post("/api/runs", json={"kind": "probe"}).json()["id"]]
+        told_until_the_end = "".join(stream.iter_lines())
+        assert told_until_the_end, "what it was told before; and then the end"
+        assert not any(each in told_until_the_end for each in unheard)
 
 
+@keyed
 def test_a_rotated_key_opens_beside_its_successor_until_the_overlap_is_over(
     root: httpx.Client, keyed_url: str, until: Any
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,18 @@ from events.clock import SystemIds
 from events.ingest_client import bearer
 from events.key_text import letters, run_token
 from events.testing import make_line
-from tests.integration.conftest import NDJSON, Fleet, fleet_on, start_control_plane
+from tests.integration.conftest import NDJSON, Fleet, start_control_plane
 from tests.servers import S3Server
 
-pytestmark = pytest.mark.timeout(240)
-
 ROOT_KEY = "the-key-of-the-test"
+pytestmark = [pytest.mark.common_fleet(key=ROOT_KEY), pytest.mark.timeout(240)]
 GONE = {"MONGODB_URL": "", "WORKER_MODE": "experiment"}
 
 
 @pytest.fixture
-def keyed(database_url: str, s3: S3Server, tmp_path: Path) -> Iterator[Fleet]:
+def keyed(fleet: Fleet) -> Fleet:
     """A fleet that asks everybody for a key."""
-    with fleet_on(database_url, s3, tmp_path, ROOT_KEY) as started:
-        yield started
+    return fleet
 
 
 def new_key(fleet: Fleet, kind: str = "pod") -> tuple[str, str]:

@@ -127,7 +127,7 @@ def test_a_pod_that_goes_away_takes_no_pause_with_it(fleet: Any, until: Any) -> 
 
 
 def test_notes_reach_the_pipeline_once_each_and_in_their_order(fleet: Any, until: Any) -> None:
-    run_id = fleet.submit(spec={"seconds": 6, "events": 60})
+    run_id = fleet.submit(spec={"seconds": 4, "events": 40})
     before = steer(fleet, run_id, "notes", text='  before $it began: {"$set": 1}\n')
     assert before.status_code == 200
     fleet.start_quick_worker()

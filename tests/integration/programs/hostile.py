@@ -339,7 +339,7 @@ for _ in range(3):
 while True:
     pass
 """,
-        how="timed_out", message="1 s of processor time", limits={"cpu_s": 1.0},
+        how="timed_out", message="0.4 s of processor time", limits={"cpu_s": 0.4},
     ),
     "sleeping": Bomb(
         program="import time; time.sleep(30)",
