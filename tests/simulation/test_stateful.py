@@ -371,9 +371,9 @@ def _play_machine(machine: type[Fleet], **options: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "examples", [100, pytest.param(300, marks=pytest.mark.long("`make test` plays a hundred examples"))]
+    "examples", [50, pytest.param(300, marks=pytest.mark.long("`make test` plays fifty examples"))]
 )
-@pytest.mark.slow("a hundred histories of forty steps")
+@pytest.mark.slow("histories of forty steps")
 def test_no_order_of_events_gives_a_run_two_owners_or_loses_it(examples: int) -> None:
     _play(on_the_double, max_examples=examples)
 
