@@ -19,15 +19,20 @@ from tests.fork_server import start_program
 from tests.servers import (
     database,
     database_url,
+    emptied_url,
     memory_folder,
     memory_path,
+    migrated_url,
     mongo_url,
     mongod,
     mongod_pid,
     s3,
 )
 
-FROM_SERVERS = (database, database_url, memory_folder, memory_path, mongo_url, mongod, mongod_pid, s3)
+FROM_SERVERS = (
+    *(database, database_url, emptied_url, memory_folder, memory_path, migrated_url, mongo_url),
+    *(mongod, mongod_pid, s3),
+)
 
 hypothesis.settings.register_profile("podfleet", deadline=None, derandomize=True, max_examples=100)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=2_000)

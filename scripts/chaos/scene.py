@@ -310,7 +310,7 @@ class Scene:
         deadline_s = self.clock.monotonic_s() + WAIT_S
         while not await condition():
             assert self.clock.monotonic_s() < deadline_s, "the race stands still"
-            await asyncio.sleep(TURN_S / 10)
+            await asyncio.sleep(TURN_S / 2)
 
     async def rest(self) -> None:
         """Let honest hands finish what is left: deliver, sweep, serve; bounded, for bugs leave much."""

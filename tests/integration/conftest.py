@@ -30,7 +30,7 @@ from pod_worker.mongo_queue import MongoQueue, connect
 from tests.fork_server import Program, execute_program, start_program
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 from tests.integration.seeding import seed
-from tests.servers import S3Server, own_database
+from tests.servers import S3Server, empty, own_database
 
 PORTS_TRIED = 3
 START_S = 60.0
@@ -207,10 +207,7 @@ def database_url(common_fleet: Fleet | None, mongod: Mongod) -> Iterator[str]:
             yield url
     else:
         yield common_fleet.database_url
-        with MongoClient[dict[str, object]](common_fleet.database_url) as client:
-            db = client.get_default_database()
-            for name in db.list_collection_names():
-                db[name].delete_many({})
+        empty(common_fleet.database_url)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.fork_server import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS, EVENTS, LINES = 300, 3_600, 400
@@ -14,5 +15,5 @@ UNTIL = "2026-03-01T12:00:00Z"
 def seed(url: str, *options: str, runs: int = RUNS) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     size = ("--runs", str(runs), "--events", str(EVENTS), "--long-log", str(LINES), "--until", UNTIL)
-    command = [sys.executable, "-m", "scripts.seed", *size, "--processes", "2", "--url", url, *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    command = ["-m", "scripts.seed", *size, "--processes", "2", "--url", url, *options]
+    return run_program(command, env={"PATH": ""}, cwd=ROOT)

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pymongo import MongoClient
 
 from control_plane.audit import Auditor
 from control_plane.cancellation import cancel_decision
@@ -22,7 +21,6 @@ from control_plane.chronicle import Chronicler
 from control_plane.claiming import Claimer
 from control_plane.direct import DirectEvents
 from control_plane.doorbell import Doorbell
-from control_plane.embedded.mongod import Mongod
 from control_plane.ingest import Answer, Ingestor, Sender
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
@@ -47,6 +45,7 @@ from events.matching import WaitingClass
 from events.settlement import End
 from events.testing import ManualClock
 from pod_worker.mongo_queue import MongoQueue, connect
+from tests.servers import empty
 
 T = TypeVar("T")
 
@@ -186,7 +185,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         await client.close()
 
 
-def test_a_run_goes_from_submit_to_completed_and_equals_its_log(database_url: str) -> None:
+def test_a_run_goes_from_submit_to_completed_and_equals_its_log(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         claim = await core.claim()
@@ -205,10 +204,10 @@ def test_a_run_goes_from_submit_to_completed_and_equals_its_log(database_url: st
         assert (await core.db.artifacts.find_one({"runId": run_id}))["sha256"] == "0" * 64
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_a_settle_before_its_log_is_the_end_and_the_log_arrives_later(database_url: str) -> None:
+def test_a_settle_before_its_log_is_the_end_and_the_log_arrives_later(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         claim = await core.claim()
@@ -221,7 +220,7 @@ def test_a_settle_before_its_log_is_the_end_and_the_log_arrives_later(database_u
         assert (run["status"], run["logOpen"], run["lastEventSeq"]) == ("COMPLETED", False, 7)
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
 class GivingUp(Runs):
@@ -235,7 +234,7 @@ class GivingUp(Runs):
 
 
 def test_a_log_that_is_given_up_while_a_part_of_it_is_applied_is_marked_for_the_rest(
-    database_url: str,
+    emptied_url: str,
 ) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
@@ -247,10 +246,10 @@ def test_a_log_that_is_given_up_while_a_part_of_it_is_applied_is_marked_for_the_
         run = await core.run(run_id)
         assert (run["lastEventSeq"], run["logIncomplete"]) == (3, {"from": 4, "to": 7})
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_a_retryable_failure_is_charged_once_whoever_tells_it_first(database_url: str) -> None:
+def test_a_retryable_failure_is_charged_once_whoever_tells_it_first(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         claim = await core.claim()
@@ -264,10 +263,10 @@ def test_a_retryable_failure_is_charged_once_whoever_tells_it_first(database_url
         assert run["error"]["message"] == "$too {slow}"
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_late_events_of_an_older_attempt_complete_their_own_record_only(database_url: str) -> None:
+def test_late_events_of_an_older_attempt_complete_their_own_record_only(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         first = await core.claim("one")
@@ -286,10 +285,10 @@ def test_late_events_of_an_older_attempt_complete_their_own_record_only(database
             await core.settle(first, End("completed"), 7)
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(database_url: str) -> None:
+def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         claim = await core.claim()
@@ -308,10 +307,10 @@ def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(database_url: str) ->
         assert answer.fenced == [f"{run_id}/1"]
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_a_cancel_reaches_a_queued_run_at_once_and_a_running_one_by_its_lease(database_url: str) -> None:
+def test_a_cancel_reaches_a_queued_run_at_once_and_a_running_one_by_its_lease(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         queued, held = await core.submit(priority=-1), await core.submit(priority=5)
         claim = await core.claim()
@@ -329,10 +328,10 @@ def test_a_cancel_reaches_a_queued_run_at_once_and_a_running_one_by_its_lease(da
         for run_id in (queued, held):
             await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_a_lost_answer_to_a_claim_is_found_by_its_token(database_url: str) -> None:
+def test_a_lost_answer_to_a_claim_is_found_by_its_token(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         assert await asyncio.to_thread(core.queue.recover, ("runs",), "token-1") is None
@@ -341,7 +340,7 @@ def test_a_lost_answer_to_a_claim_is_found_by_its_token(database_url: str) -> No
         assert found is not None
         assert (found.run_id, found.attempt) == (run_id, 1)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +356,7 @@ def test_a_lost_answer_to_a_claim_is_found_by_its_token(database_url: str) -> No
     ],
 )
 def test_a_document_that_was_changed_by_hand_is_found(
-    database_url: str, collection: str, change: dict[str, Any], named: str
+    emptied_url: str, collection: str, change: dict[str, Any], named: str
 ) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
@@ -372,10 +371,10 @@ def test_a_document_that_was_changed_by_hand_is_found(
         findings = [each.message async for each in Auditor(AuditReads(core.db)).rebuild()]
         assert any(named in message for message in findings), findings
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_what_was_stored_and_not_applied_is_caught_up(database_url: str) -> None:
+def test_what_was_stored_and_not_applied_is_caught_up(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         await core.claim()
@@ -394,10 +393,10 @@ def test_what_was_stored_and_not_applied_is_caught_up(database_url: str) -> None
         assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(database_url: str) -> None:
+def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         claim = await core.claim("one")
@@ -415,10 +414,10 @@ def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(database_u
         await core.settle(second, End("completed"), 0)
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(database_url: str) -> None:
+def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         claims, new_pods = Claims(core.db), Throttle(core.clock, burst=1, every_s=10.0)
         claimer = Claimer(claims, Doorbell(), new_pods, core.clock, SystemIds())
@@ -430,10 +429,10 @@ def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(database
             assert await claimer.report({**line, "id": pod_id}, key_id=key_id) == {"drain": False}
         assert await core.db.pods.count_documents({}) == 3
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_conflicts_duplicates_and_unknown_runs_are_told_apart(database_url: str) -> None:
+def test_conflicts_duplicates_and_unknown_runs_are_told_apart(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         await core.claim()
@@ -449,10 +448,10 @@ def test_conflicts_duplicates_and_unknown_runs_are_told_apart(database_url: str)
         ]  # fmt: skip
         assert await core.db.dead_letters.count_documents({}) == 3
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_events_before_their_run_and_before_their_claim_wait_for_it(database_url: str) -> None:
+def test_events_before_their_run_and_before_their_claim_wait_for_it(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         early = SystemIds().ulid()
         assert (await core.send(*whole_log(early), sender=ADMIN)).accepted == 7
@@ -467,10 +466,10 @@ def test_events_before_their_run_and_before_their_claim_wait_for_it(database_url
         assert await core.db.events.count_documents({"expiresAt": {"$exists": True}}) == 0
         await core.must_equal_its_log(early)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
-def test_an_unnumbered_lifecycle_event_is_a_decision_that_counts_once(database_url: str) -> None:
+def test_an_unnumbered_lifecycle_event_is_a_decision_that_counts_once(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         completed = line(run_id, None, c.RunCompleted())
@@ -488,12 +487,12 @@ def test_an_unnumbered_lifecycle_event_is_a_decision_that_counts_once(database_u
         assert (await core.run(run_id))["lastHeartbeat"] is not None
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
-def test_any_order_batching_and_repetition_ends_in_the_same_documents(mongod: Mongod, seed: int) -> None:
+def test_any_order_batching_and_repetition_ends_in_the_same_documents(migrated_url: str, seed: int) -> None:
     async def scenario(core: Core) -> None:
         chance = random.Random(seed)
         run_id = await core.submit()
@@ -512,15 +511,11 @@ def test_any_order_batching_and_repetition_ends_in_the_same_documents(mongod: Mo
         assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
         await core.must_equal_its_log(run_id)
 
-    name = f"order_{SystemIds().ulid().lower()}"
-    try:
-        in_core(mongod.url(name), scenario)
-    finally:
-        with MongoClient[dict[str, Any]](mongod.url()) as client:
-            client.drop_database(name)
+    empty(migrated_url)
+    in_core(migrated_url, scenario)
 
 
-def test_what_is_stored_of_a_log_is_applied_before_the_log_is_given_up(database_url: str) -> None:
+def test_what_is_stored_of_a_log_is_applied_before_the_log_is_given_up(emptied_url: str) -> None:
     async def dies(*_: Any) -> None:
         raise ConnectionError("the replica dies here")
 
@@ -538,11 +533,11 @@ def test_what_is_stored_of_a_log_is_applied_before_the_log_is_given_up(database_
         assert (run["lastEventSeq"], run["logIncomplete"]) == (3, {"from": 4, "to": 7})
         await core.must_equal_its_log(run_id, notes=1)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)
 
 
 def test_the_mark_of_a_short_log_moves_with_what_still_comes_and_goes_with_the_rest(
-    database_url: str,
+    emptied_url: str,
 ) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
@@ -563,4 +558,4 @@ def test_the_mark_of_a_short_log_moves_with_what_still_comes_and_goes_with_the_r
         assert (await core.run(run_id))["logIncomplete"] is None
         await core.must_equal_its_log(run_id)
 
-    in_core(database_url, scenario)
+    in_core(emptied_url, scenario)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +71,39 @@ def _alive(members: frozenset[Member]) -> list[Member]:
 
 
 Start = Callable[..., Running]
+PARTS = 7  # mongod, S3, control plane, two workers with a child each
+SERVERS = 2
 LONG = pytest.mark.long("four more moments of a start; `make test` has two")
+ELSEWHERE = {"MONGODB_URL": "mongodb://elsewhere.invalid/x", "MINIO_ENDPOINT": "elsewhere.invalid:9000"}
+STOPPED = pytest.mark.long(
+    "`make test` stops stacks by each signal, where they were started for something else"
+)
 
 
 @pytest.fixture
 def start(memory_path: Path) -> Iterator[Start]:
+    with starting(memory_path) as begin:
+        yield begin
+
+
+@pytest.fixture(scope="module")
+def lasting(memory_folder: Path, until: Until) -> Iterator[Running]:
+    """A ready stack, with settings of its user, for the tests that leave it ready."""
+    home = memory_folder / "lasting stack"
+    home.mkdir()
+    with starting(home) as begin:
+        stack = begin(RUNPOD_POD_ID="rented", HTTPS_PROXY="http://proxy.invalid", PODFLEET_API_KEY="k")
+        _ready(stack, until)
+        yield stack
+
+
+@contextmanager
+def starting(home: Path) -> Iterator[Start]:
+    """Give what starts stacks in `home`, and leave none of their processes."""
     running: list[Running] = []
 
     def begin(how: str = "up", port: int | None = None, **environment: str) -> Running:
-        running.append(Running(memory_path, how, port, environment))
+        running.append(Running(home, how, port, environment))
         return running[-1]
 
     yield begin
@@ -95,29 +120,38 @@ def _ready(stack: Running, until: Until) -> None:
     assert stack.process.poll() is None, stack.said
 
 
+def _stopped_by(stack: Running, number: signal.Signals, parts: int = PARTS) -> int:
+    """Stop a stack that has so many processes, see that none is left, and return its exit status."""
+    family = stack.family()
+    assert len(family) == parts
+    stack.process.send_signal(number)
+    status = stack.process.wait(timeout=30)
+    assert _alive(family) == []
+    return status
+
+
 @pytest.mark.parametrize(
     # without `up` SIGTERM kills at once: that is the case of the killed supervisor
     ("how", "number"),
-    [("up", signal.SIGINT), ("up", signal.SIGTERM), ("up", signal.SIGHUP), ("with", signal.SIGINT)],
+    [
+        *(pytest.param("up", each, marks=STOPPED) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),
+        ("with", signal.SIGINT),
+    ],
 )
 def test_a_ready_stack_stops_on_a_signal_and_leaves_no_process(
     start: Start, until: Until, how: str, number: signal.Signals
 ) -> None:
     stack = start(how)
     _ready(stack, until)
-    family = stack.family()
-    assert len(family) == 7  # mongod, S3, control plane, two workers with a child each
-    stack.process.send_signal(number)
-    status = stack.process.wait(timeout=30)
+    status = _stopped_by(stack, number)
     assert (status == 0) == (how == "up")
-    assert _alive(family) == []
 
 
 def test_a_stack_whose_supervisor_is_killed_leaves_no_part(start: Start, until: Until) -> None:
     stack = start()
     _ready(stack, until)
     family = stack.family()
-    assert len(family) == 7
+    assert len(family) == PARTS
     stack.process.kill()
     until(lambda: not _alive(family))
 
@@ -148,37 +182,33 @@ def test_an_interrupt_at_any_moment_of_the_start_leaves_no_process(
 
 
 @pytest.mark.parametrize("name", ["mongod", "rclone", "fake_control_plane", "fake_worker"])
-def test_a_killed_part_comes_back_and_is_reported(start: Start, until: Until, name: str) -> None:
-    stack = start()
-    _ready(stack, until)
-    before = stack.part(name)
+def test_a_killed_part_comes_back_and_is_reported(lasting: Running, until: Until, name: str) -> None:
+    before, known = lasting.part(name), len(lasting.said)
     os.kill(before, signal.SIGKILL)
-    until(lambda: " is back " in stack.said, seconds=40)
-    assert "killed by SIGKILL; starting it again" in stack.said
-    assert stack.part(name) != before
-    assert len([each for each in stack.family() if name in _command_line(each.pid)]) == (
+    until(lambda: " is back " in lasting.said[known:], seconds=40)
+    assert "killed by SIGKILL; starting it again" in lasting.said[known:]
+    assert lasting.part(name) != before
+    assert len([each for each in lasting.family() if name in _command_line(each.pid)]) == (
         2 if name == "fake_worker" else 1
     )
 
 
 def test_data_and_addresses_persist_over_a_second_start(start: Start, until: Until) -> None:
-    urls = []
-    for _ in range(2):
+    urls: list[str] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
         stack = start()
         until(lambda s=stack: s.said.count("ready http") == len(urls) + 1, seconds=40)
         urls.append(stack.worker()["MONGODB_URL"])
         with MongoClient[dict[str, Any]](urls[-1]) as client:
             client.podfleet.things.insert_one({"run": len(urls)})
             count = client.podfleet.things.count_documents({})
-        stack.process.send_signal(signal.SIGINT)
-        assert stack.process.wait(timeout=30) == 0
+        assert _stopped_by(stack, number) == 0
     assert urls[0] == urls[1]
     assert count == 2
 
 
-def test_a_worker_gets_its_name_and_no_key_of_the_storage(start: Start, until: Until) -> None:
-    stack = start(RUNPOD_POD_ID="rented", HTTPS_PROXY="http://proxy.invalid", PODFLEET_API_KEY="k")
-    _ready(stack, until)
+def test_a_worker_gets_its_name_and_no_key_of_the_storage(lasting: Running) -> None:
+    stack = lasting
     control = httpx.get(f"{stack.url}/environment", trust_env=False).json()
     worker = stack.worker(2)
     assert worker["PODFLEET_POD_ID"] == "local-2"
@@ -195,22 +225,24 @@ def test_a_worker_gets_its_name_and_no_key_of_the_storage(start: Start, until: U
 
 
 def test_servers_that_the_environment_names_are_used_and_not_started(start: Start, until: Until) -> None:
-    stack = start(MONGODB_URL="mongodb://elsewhere.invalid/x", MINIO_ENDPOINT="elsewhere.invalid:9000")
+    stack = start(**ELSEWHERE)
     _ready(stack, until)
-    assert stack.worker()["MONGODB_URL"] == "mongodb://elsewhere.invalid/x"
+    assert stack.worker()["MONGODB_URL"] == ELSEWHERE["MONGODB_URL"]
     assert not (stack.data / "mongo").exists()
     assert not (stack.data / "s3").exists()
+    assert _stopped_by(stack, signal.SIGHUP, PARTS - SERVERS) == 0
 
 
-def test_a_second_stack_on_the_same_data_is_refused_with_the_holder(start: Start, until: Until) -> None:
-    first = start()
-    _ready(first, until)
-    second = start()
-    assert second.process.wait(timeout=20) == 2
-    assert f"process {first.process.pid}" in first.said
-    assert "--data" in first.said
-    assert "Traceback" not in first.said
-    assert first.process.poll() is None
+def test_a_second_stack_on_the_same_data_is_refused_with_the_holder(lasting: Running) -> None:
+    known = len(lasting.said)
+    with starting(lasting.data.parent) as start:
+        second = start()
+        assert second.process.wait(timeout=20) == 2
+    said = lasting.said[known:]  # both write to one file
+    assert f"process {lasting.process.pid}" in said
+    assert "--data" in said
+    assert "Traceback" not in said
+    assert lasting.process.poll() is None
 
 
 def test_a_taken_port_is_refused_before_anything_starts(start: Start) -> None:

@@ -272,11 +272,11 @@ CASES: Final = [
 
 @pytest.mark.parametrize(("act", "name"), CASES)
 async def test_what_is_tried_again_takes_effect_once(
-    mongod: Mongod, database_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
+    mongod: Mongod, emptied_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
 ) -> None:
     monkeypatch.setattr("pod_worker.mongo_queue.CALL_S", 1.0)  # within it the driver tries again by itself
     wanted = ACTS[act]
-    async with fleet(database_url) as scene:
+    async with fleet(emptied_url) as scene:
         for step in wanted.before:
             await step(scene)
         with MongoClient[Json](mongod.url("admin")) as admin:
@@ -297,10 +297,10 @@ async def test_what_is_tried_again_takes_effect_once(
 
 @pytest.mark.parametrize("code", [64, 91, 100])
 async def test_nothing_is_acknowledged_that_no_majority_has(
-    mongod: Mongod, database_url: str, code: int
+    mongod: Mongod, emptied_url: str, code: int
 ) -> None:
     refusal = {"failCommands": ["insert"], "writeConcernError": {"code": code, "errmsg": "no majority"}}
-    async with fleet(database_url) as scene:
+    async with fleet(emptied_url) as scene:
         await scene.submit()
         await scene.take()
         with MongoClient[Json](mongod.url("admin")) as admin:

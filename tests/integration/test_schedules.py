@@ -26,9 +26,14 @@ from events.clock import SystemClock, SystemIds
 from events.errors import Rejected
 from events.testing import ManualClock
 
-pytestmark = pytest.mark.common_database
 REPLICAS = 8
 PROBE = WantedRun(kind="probe", spec={"seconds": 0}, labels={"team": "vision"})
+
+
+@pytest.fixture
+def database_url(emptied_url: str) -> str:
+    """A database that these tests share."""
+    return emptied_url
 
 
 class Replica:

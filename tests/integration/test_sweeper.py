@@ -89,8 +89,8 @@ async def finds(deps: Deps) -> list[Document]:
 async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_other(database_url: str) -> None:
     async with control_plane(database_url) as deps:
         now = await Schedules(deps.db).now()
-        due, overdue, journals = 1_000, 500, 500
-        delayed = 10_000
+        due, overdue, journals = 2 * BATCH_MAX + 1, BATCH_MAX + 1, BATCH_MAX + 1
+        delayed = 2_000
 
         def change(number: int) -> Document:
             if number < due:
@@ -103,7 +103,6 @@ async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_othe
             return {"status": "DELAYED", "journal": [], **later}
 
         ids = await populate(deps, due + overdue + journals + delayed, change)
-        assert due > 2 * BATCH_MAX
         await deps.db.command("profile", 1, slowms=0, filter={"op": "query"})
         await deps.sweeper.run_once()
         await deps.db.command("profile", 0)
@@ -123,8 +122,8 @@ async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_othe
         await must_equal_its_log(deps, ids[due + overdue])  # one whose submission was still in its journal
 
 
-async def test_a_run_that_cannot_be_decided_keeps_no_other_waiting(database_url: str) -> None:
-    async with control_plane(database_url) as deps:
+async def test_a_run_that_cannot_be_decided_keeps_no_other_waiting(emptied_url: str) -> None:
+    async with control_plane(emptied_url) as deps:
         now = await Schedules(deps.db).now()
         past = {"status": "DELAYED", "notBefore": now - timedelta(seconds=9)}
         ids = await populate(deps, 3, lambda number: past)
@@ -137,9 +136,9 @@ async def test_a_run_that_cannot_be_decided_keeps_no_other_waiting(database_url:
 
 @pytest.mark.parametrize("limit_s", [1, 60, 30 * 24 * 3600])
 async def test_a_run_waits_as_long_as_its_submitter_said_by_the_stores_clock(
-    database_url: str, limit_s: int
+    emptied_url: str, limit_s: int
 ) -> None:
-    async with control_plane(database_url) as deps:
+    async with control_plane(emptied_url) as deps:
         run_id = await submit(deps, queue_limit_s=limit_s)
         stored = await run(deps, run_id)
         assert stored["queueDeadline"] - stored["createdAt"] == timedelta(seconds=limit_s)
@@ -151,9 +150,9 @@ async def test_a_run_waits_as_long_as_its_submitter_said_by_the_stores_clock(
 
 
 async def test_a_run_that_nobody_took_in_time_fails_with_its_own_code(
-    database_url: str,
+    emptied_url: str,
 ) -> None:
-    async with control_plane(database_url) as deps:
+    async with control_plane(emptied_url) as deps:
         run_id = await submit(deps, queue_limit_s=1)
 
         async with asyncio.timeout(20):
@@ -182,11 +181,11 @@ async def claim_at(deps: Deps, url: str, run_id: str, *, waited: timedelta) -> N
 
 @pytest.mark.parametrize("how", ["preempted", "retryable", "lost"])
 async def test_a_run_that_worked_for_longer_than_its_queue_limit_waits_anew(
-    database_url: str, how: str
+    emptied_url: str, how: str
 ) -> None:
-    async with control_plane(database_url) as deps:
+    async with control_plane(emptied_url) as deps:
         run_id = await submit(deps)
-        await claim_at(deps, database_url, run_id, waited=WEEK + timedelta(days=1))
+        await claim_at(deps, emptied_url, run_id, waited=WEEK + timedelta(days=1))
         found = await deps.runs.find(run_id)
         assert found is not None
         standing = found.run.standing
@@ -207,8 +206,8 @@ async def test_a_run_that_worked_for_longer_than_its_queue_limit_waits_anew(
         await must_equal_its_log(deps, run_id)
 
 
-async def test_a_deadline_that_was_changed_by_hand_is_found(database_url: str) -> None:
-    async with control_plane(database_url) as deps:
+async def test_a_deadline_that_was_changed_by_hand_is_found(emptied_url: str) -> None:
+    async with control_plane(emptied_url) as deps:
         run_id = await submit(deps)
         await must_equal_its_log(deps, run_id)
         moved = (await run(deps, run_id))["queueDeadline"] + WEEK
@@ -217,8 +216,8 @@ async def test_a_deadline_that_was_changed_by_hand_is_found(database_url: str) -
         assert any("queueDeadline" in finding.message for finding in findings)
 
 
-async def test_a_retry_waits_as_long_as_its_parent_would(database_url: str) -> None:
-    async with control_plane(database_url) as deps:
+async def test_a_retry_waits_as_long_as_its_parent_would(emptied_url: str) -> None:
+    async with control_plane(emptied_url) as deps:
         run_id = await submit(deps, queue_limit_s=77)
         await deps.decider.cancel(run_id, by="user")
         again = await deps.submitter.retry(run_id, by="user")

@@ -21,15 +21,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from pymongo import MongoClient
 
 from control_plane.audit import Auditor
 from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
-from control_plane.embedded.mongod import Mongod
 from control_plane.rescuer import Rescuer
 from control_plane.store import database as store
-from control_plane.store import schema
 from control_plane.store.audit import AuditReads
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
@@ -40,7 +37,7 @@ from control_plane.store.submissions import Submissions
 from control_plane.submission import Submission, Submitter
 from control_plane.sweeper import Sweeper
 from events.claims import Claim
-from events.clock import SystemIds, instant
+from events.clock import instant
 from events.errors import Conflict, LeaseLost
 from events.key_text import digest
 from events.lifecycle import FINAL, TRANSITIONS, Cause, Failures, Status
@@ -52,6 +49,7 @@ from scripts.simulation.bugs import UnfencedQueue
 from scripts.simulation.store.driver import async_database, sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
 from scripts.simulation.turns import driven
+from tests.servers import empty
 
 TTL_S: Final = 60.0
 TICK_S: Final = 5.0
@@ -99,24 +97,21 @@ def on_the_double() -> Backend:
     )
 
 
-def on_a_server(server: Mongod) -> Backend:
-    """A fresh database of a real server. Its clock cannot be moved, so every lease is over at once there.
+def on_a_server(url: str) -> Backend:
+    """An emptied database of a real server. Its clock cannot be moved, so every lease is over at once there.
 
     What keeps an owner is then the patience of the rescuer alone, as after a jump of the store's clock.
     """
     loop = asyncio.new_event_loop()
-    url = server.url(f"model_{SystemIds().ulid().lower()}")
+    empty(url)
     client = store.connect(url)
     db = store.database(client, url)
-    loop.run_until_complete(schema.migrate(db))
     pods = connect(url)
 
     def close() -> None:
         loop.run_until_complete(client.close())
         loop.close()
         pods.client.close()
-        with MongoClient[dict[str, Any]](url) as cleaner:
-            cleaner.drop_database(cleaner.get_default_database())
 
     return Backend(pods, db, loop.run_until_complete, 0.0, lambda _: None, close)
 
@@ -376,15 +371,15 @@ def _play_machine(machine: type[Fleet], **options: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "examples", [100, pytest.param(300, marks=pytest.mark.long("`make test` plays a hundred examples"))]
+    "examples", [50, pytest.param(300, marks=pytest.mark.long("`make test` plays fifty examples"))]
 )
-@pytest.mark.slow("a hundred histories of forty steps")
+@pytest.mark.slow("histories of forty steps")
 def test_no_order_of_events_gives_a_run_two_owners_or_loses_it(examples: int) -> None:
     _play(on_the_double, max_examples=examples)
 
 
-def test_the_same_holds_on_a_real_server(mongod: Mongod) -> None:
-    _play(lambda: on_a_server(mongod), max_examples=8)
+def test_the_same_holds_on_a_real_server(migrated_url: str) -> None:
+    _play(lambda: on_a_server(migrated_url), max_examples=8)
 
 
 class Impatient(Fleet):
