@@ -137,7 +137,7 @@ def empty(url: str) -> None:
     with MongoClient[dict[str, object]](url) as client:
         database = client.get_default_database()
         names = database.list_collection_names(filter={"name": {"$not": {"$regex": "^system"}}})
-        while any(database[name].delete_many({}).deleted_count for name in names):
+        while sum(database[name].delete_many({}).deleted_count for name in names):
             pass  # what was on its way may have come after the last look
 
 
