@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator
+import os
+import socket
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from matplotlib.figure import Figure
 
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
+from tests.fork_server import Program, start_program
 
 SAVE = Figure.savefig
 
@@ -20,8 +23,13 @@ SAVE = Figure.savefig
 @pytest.fixture(scope="session")
 def tools() -> Iterator[Tools]:
     """Tools whose sandbox really runs programs; what it does not hold in is a matter of its own tests."""
-    with ForkingSandbox() as sandbox:
+    with ForkingSandbox(start=forked) as sandbox:
         yield make_tools(sandbox)
+
+
+def forked(arguments: Sequence[str], orders: socket.socket) -> Program:
+    """Start the sandbox by a fork of a process that has imported torch."""
+    return start_program(arguments, env=os.environ, cwd=Path.cwd(), stdin=orders.makefile("rb"))
 
 
 @functools.cache
