@@ -7,12 +7,14 @@ import io
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
+from stages.experiment import pipeline
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
 from tests.fork_server import Program, start_program
@@ -49,4 +51,12 @@ def small_pictures() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", save)
+        yield
+
+
+@pytest.fixture(scope="module")
+def short_trainings() -> Iterator[None]:
+    """Let the programs of quick experiments learn for four epochs; how long is nothing to what surrounds them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(pipeline.PRESETS, "quick", replace(pipeline.PRESETS["quick"], epochs=4))
         yield
