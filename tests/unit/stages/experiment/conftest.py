@@ -7,6 +7,7 @@ import io
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,15 @@ def small_picture(form: str) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture(scope="module")
-def small_pictures() -> Iterator[None]:
-    """Let figures be laid out but not painted, which is half of a small experiment; plots/ has its tests."""
+@contextmanager
+def painting(*forms: str) -> Iterator[None]:
+    """Let figures be laid out, and painted in these forms alone, which is half of what they take."""
 
-    def save(_: Figure, path: Path, *, format: str, **__: Any) -> None:
-        path.write_bytes(small_picture(format))
+    def save(figure: Figure, path: Path, *, format: str, **how: Any) -> None:
+        if format in forms:
+            SAVE(figure, path, format=format, **how)
+        else:
+            path.write_bytes(small_picture(format))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", save)
@@ -55,8 +59,22 @@ def small_pictures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def small_pictures() -> Iterator[None]:
+    """Let no figure be painted, which is half of a small experiment; plots/ has its tests."""
+    with painting():
+        yield
+
+
+@pytest.fixture
+def sketches(tmp_path: Path) -> Iterator[Path]:
+    """A folder for figures of which the rows, the marks and the words count: only their SVG is painted."""
+    with painting("svg"):
+        yield tmp_path
+
+
+@pytest.fixture(scope="module")
 def short_trainings() -> Iterator[None]:
-    """Let the programs of quick experiments learn for four epochs; how long is nothing to what surrounds them."""
+    """Let the programs of quick experiments learn for four epochs, which is a third of what they take."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(pipeline.PRESETS, "quick", replace(pipeline.PRESETS["quick"], epochs=4))
         yield

@@ -63,7 +63,7 @@ def numbers_of(reporter: RecordingReporter) -> list[Any]:
 
 @dataclass
 class Watched:
-    """A whole experiment, and when its test data were opened: `runs` tells of each execution what lay about."""
+    """A whole experiment, and of each of its `runs` when it was, and whether test data lay about."""
 
     reporter: RecordingReporter
     opened: list[str] = field(default_factory=list)
@@ -145,7 +145,7 @@ def test_test_data_stay_sealed_until_the_validation(whole: Watched) -> None:
 
 
 class Spoiling:
-    """A sandbox that ends some jobs, known by their number and their folder, and leaves the others to a real one."""
+    """A sandbox that ends some jobs, known by number and folder, and leaves the others to a real one."""
 
     def __init__(self, inner: Any, spoils: Callable[[int, Path], bool]) -> None:
         self.inner, self.spoils, self.count = inner, spoils, 0
