@@ -115,7 +115,7 @@ class Started(Protocol):
 
 
 def _start(arguments: Sequence[str], orders: socket.socket) -> Started:
-    return subprocess.Popen([sys.executable, *arguments], stdin=orders)
+    return subprocess.Popen([sys.executable, *arguments], stdin=orders.fileno())
 
 
 class ForkingSandbox:
