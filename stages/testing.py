@@ -9,15 +9,15 @@ import json
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from events.catalog import Fact
 from events.clock import Clock, SystemClock
@@ -32,6 +32,7 @@ F = TypeVar("F", bound=Fact)
 
 RUN_ID: Final = "01K00000000000000000000001"
 OUTPUT: Final = "output.txt"
+MESSAGE_BYTES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +108,45 @@ class NoSandbox:
         return Ended(how="not_started", seconds=0.0, message="this sandbox runs nothing")
 
 
+class Started(Protocol):
+    """A process, as far as its sandbox asks for it."""
+
+    def wait(self) -> int: ...
+
+
+def _start(arguments: Sequence[str], orders: socket.socket) -> Started:
+    return subprocess.Popen([sys.executable, *arguments], stdin=orders.fileno())
+
+
 class ForkingSandbox:
     """Runs each program in a fork of a process that has imported torch: quick, and without any isolation.
 
-    It keeps to the limit of time alone. Used as a context manager, it ends its processes.
+    It keeps to the limit of time alone. Used as a context manager, it ends its processes. `start`
+    starts what `python *arguments` would start, with a socket in the place of its standard input.
     """
 
-    def __init__(self, slots: int = 2, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        slots: int = 2,
+        clock: Clock | None = None,
+        start: Callable[[Sequence[str], socket.socket], Started] = _start,
+    ) -> None:
         self._clock = clock or SystemClock()
-        self._idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-        self._all = [_spawn() for _ in range(slots)]
-        for each in self._all:
-            self._idle.put(each)
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = start(["-m", "stages.testing", str(slots)], theirs)
 
     def isolation(self) -> Isolation:
         return Isolation("forks", ("nothing is held in",))
 
     def run(self, job: Job) -> Ended:
         begun_s = self._clock.monotonic_s()
-        process = self._idle.get()
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(f"{json.dumps([str(job.folder), job.script, job.limits.wall_s])}\n")
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readline())
-        finally:
-            self._idle.put(process)
+        order = json.dumps([str(job.folder), job.script, job.limits.wall_s]).encode()
+        end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with end:
+            with theirs:
+                socket.send_fds(self._orders, [order], [theirs.fileno()])
+            answer = json.loads(end.recv(MESSAGE_BYTES))
         output = job.folder / OUTPUT
         tail = output.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL_CHARS:]
         seconds = self._clock.monotonic_s() - begun_s
@@ -143,8 +156,8 @@ class ForkingSandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in self._all:
-            each.communicate()  # its standard input ends, and so does it
+        self._orders.close()  # and so it ends
+        self._process.wait()
 
 
 def make_context(
@@ -177,21 +190,23 @@ def make_tools(sandbox: Sandbox | None = None, **values: Any) -> Tools:
     return Tools(**{"sandbox": sandbox or NoSandbox(), "slots": 2, **values})
 
 
-def _spawn() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "stages.testing"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def _serve() -> None:
-    """Fork once an order, which is a line on standard input, and answer how the fork ended."""
+def _serve(slots: int) -> None:
+    """Take orders, in as many processes as there are slots: fork for each, and answer how the fork ended."""
     import torch  # noqa: PLC0415 - what takes long is imported once, and here alone
 
     torch.set_num_threads(1)
     weight = torch.nn.Linear(1, 1)
     torch.optim.AdamW(weight.parameters()).step()  # imports what torch puts off until then
 
-    for line in sys.stdin:
-        folder, script, wall_s = json.loads(line)
+    orders = socket.socket(fileno=sys.stdin.fileno())
+    others: list[int] = []
+    while len(others) < slots - 1 and (pid := os.fork()):
+        others.append(pid)
+    while True:
+        order, fds, *_ = socket.recv_fds(orders, MESSAGE_BYTES, 1)
+        if not order:
+            break
+        folder, script, wall_s = json.loads(order)
         pid = os.fork()
         if pid == 0:
             _execute(Path(folder), script, wall_s)
@@ -207,8 +222,10 @@ def _serve() -> None:
             else "killed"
         )
         answer = {"how": how, "message": "" if code == 0 else f"the program {how.replace('_', ' ')} ({code})"}
-        sys.stdout.write(f"{json.dumps(answer)}\n")
-        sys.stdout.flush()
+        with socket.socket(fileno=fds[0]) as asker:
+            asker.send(json.dumps(answer).encode())
+    for pid in others:
+        os.waitpid(pid, 0)
 
 
 def _execute(folder: Path, script: str, wall_s: float) -> None:
@@ -238,4 +255,4 @@ def _printing_to(file: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]))

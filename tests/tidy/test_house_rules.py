@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +68,41 @@ def _modules(*roots: str) -> dict[str, Path]:
     return found
 
 
+@dataclass(frozen=True)
+class Source:
+    """What the rules ask of a file: does it say what it is, its functions' lines, what it may import."""
+
+    is_silent: bool
+    lines: Mapping[str, int]
+    imported: frozenset[str]
+
+
+@functools.cache
+def _source(path: Path) -> Source:
+    text = path.read_text()
+    tree = ast.parse(text)
+    lines: dict[str, int] = {}
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            lines[node.name] = max(length, lines.get(node.name, 0))
+        else:
+            imported.update(_imported(node))
+    return Source(bool(text) and not ast.get_docstring(tree), lines, frozenset(imported))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a node may import: modules, and what could be modules in them."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value  # a registry names what it loads
+
+
 def test_the_top_level_holds_only_what_belongs_there() -> None:
     assert {entry.name for entry in ROOT.iterdir()} - NOT_OURS - FOLDERS - SMALL_FILES == set()
 
@@ -88,9 +125,7 @@ def test_the_search_for_places_and_hosts_finds_them() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     silent = [
-        name
-        for name, path in _modules(*PACKAGES, "scripts", "tests").items()
-        if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
+        name for name, path in _modules(*PACKAGES, "scripts", "tests").items() if _source(path).is_silent
     ]
     assert silent == []
 
@@ -101,14 +136,12 @@ def test_every_module_has_a_name_that_is_its_concept() -> None:
 
 
 def _long_functions() -> dict[str, int]:
-    long = {}
-    for name, path in _modules(*PACKAGES, "scripts").items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines > LINES_MAX:
-                    long[f"{name}.{node.name}"] = lines
-    return long
+    return {
+        f"{name}.{function}": lines
+        for name, path in _modules(*PACKAGES, "scripts").items()
+        for function, lines in _source(path).lines.items()
+        if lines > LINES_MAX
+    }
 
 
 def test_no_function_newly_grows_beyond_seventy_lines() -> None:
@@ -121,30 +154,20 @@ def test_no_function_newly_grows_beyond_seventy_lines() -> None:
     assert known - set(long) == set(), "shorter now: take it off tests/tidy/long_functions.txt"
 
 
-def _imported(path: Path) -> Iterator[str]:
-    """Yield the dotted names that a file may import: modules, and what could be modules in them."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value  # a registry names what it loads
-
-
 def test_every_module_is_used_by_the_program() -> None:
     """A module that only tests import is dead, unless it is made for tests."""
     ours = _modules(*PACKAGES)
     used = set(ENTRIES)
     for name, path in {**ours, **_modules("scripts")}.items():
-        imported = {each for each in _imported(path) if each != name}
+        imported = {each for each in _source(path).imported if each != name}
         beside = name.rpartition(".")[0]
         used |= imported | {
             f"{beside}.{each.removesuffix('.py')}" for each in imported if each.endswith(".py")
         }
     for path in _modules("tests").values():
-        used.update(each for each in _imported(path) if each.endswith(".testing") or ".testing." in each)
+        used.update(
+            each for each in _source(path).imported if each.endswith(".testing") or ".testing." in each
+        )
     unused = {
         name
         for name, path in ours.items()

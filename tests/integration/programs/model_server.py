@@ -156,7 +156,7 @@ class ModelServer:
         steps = None if callable(script) else iter(script)
         self._answer = script if callable(script) else lambda _: next(steps, _used_up())  # type: ignore[arg-type]
         self._server = _Server((host, 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property
     def url(self) -> str:

@@ -134,7 +134,9 @@ def almost_events(draw: st.DrawFn) -> bytes:
         ["1.0", "run/r2", "ai.run.enqueued", "ai.x", 1, 2**60, "7", True, {"seq": 3}]
     )
     for name in draw(
-        st.lists(st.sampled_from([*attributes, "traceparent", "extensions", "data_base64", "x", "X"]))
+        st.lists(
+            st.sampled_from([*attributes, "traceparent", "extensions", "data_base64", "x", "X"]), max_size=3
+        )
     ):
         attributes[name] = draw(odd)
     for name in draw(st.lists(st.sampled_from(sorted(attributes)), max_size=2)):

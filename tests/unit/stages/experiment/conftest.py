@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
+from stages.experiment import pipeline
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
+from tests.fork_server import Program, start_program
 
 SAVE = Figure.savefig
 
@@ -20,8 +26,13 @@ SAVE = Figure.savefig
 @pytest.fixture(scope="session")
 def tools() -> Iterator[Tools]:
     """Tools whose sandbox really runs programs; what it does not hold in is a matter of its own tests."""
-    with ForkingSandbox() as sandbox:
+    with ForkingSandbox(start=forked) as sandbox:
         yield make_tools(sandbox)
+
+
+def forked(arguments: Sequence[str], orders: socket.socket) -> Program:
+    """Start the sandbox by a fork of a process that has imported torch."""
+    return start_program(arguments, env=os.environ, cwd=Path.cwd(), stdin=orders.makefile("rb"))
 
 
 @functools.cache
@@ -32,13 +43,38 @@ def small_picture(form: str) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture(scope="module")
-def small_pictures() -> Iterator[None]:
-    """Let figures be laid out but not painted, which is half of a small experiment; plots/ has its tests."""
+@contextmanager
+def painting(*forms: str) -> Iterator[None]:
+    """Let figures be laid out, and painted in these forms alone, which is half of what they take."""
 
-    def save(_: Figure, path: Path, *, format: str, **__: Any) -> None:
-        path.write_bytes(small_picture(format))
+    def save(figure: Figure, path: Path, *, format: str, **how: Any) -> None:
+        if format in forms:
+            SAVE(figure, path, format=format, **how)
+        else:
+            path.write_bytes(small_picture(format))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", save)
+        yield
+
+
+@pytest.fixture(scope="module")
+def small_pictures() -> Iterator[None]:
+    """Let no figure be painted, which is half of a small experiment; plots/ has its tests."""
+    with painting():
+        yield
+
+
+@pytest.fixture
+def sketches(tmp_path: Path) -> Iterator[Path]:
+    """A folder for figures of which the rows, the marks and the words count: only their SVG is painted."""
+    with painting("svg"):
+        yield tmp_path
+
+
+@pytest.fixture(scope="module")
+def short_trainings() -> Iterator[None]:
+    """Let the programs of quick experiments learn for four epochs, which is a third of what they take."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(pipeline.PRESETS, "quick", replace(pipeline.PRESETS["quick"], epochs=4))
         yield

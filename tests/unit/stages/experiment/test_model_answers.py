@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,8 @@ from stages.experiment.modelled import prompt
 from stages.experiment.modelled.answer import CODE_MAX_BYTES, Flaw, Gate, Written, read_program, substance
 from stages.experiment.proposal import UNVARIED, NoProposal
 from stages.experiment.tree import Node, Tree
+from stages.ports import Tools
+from stages.sandbox import Job, JobLimits
 from stages.space.claim import Claim
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
@@ -215,7 +215,7 @@ def test_a_system_text_holds_no_open_place(name: str) -> None:
     ("data", "kind", "outputs"), [("wine", "classification", 3), ("diabetes", "regression", 1)]
 )
 def test_the_example_that_a_model_is_shown_is_a_program_that_works(
-    data: str, kind: str, outputs: int, tmp_path: Path
+    data: str, kind: str, outputs: int, tools: Tools, tmp_path: Path
 ) -> None:
     code = find_code(prompt.system("programmer"))
     assert isinstance(code, str)
@@ -242,10 +242,8 @@ def test_the_example_that_a_model_is_shown_is_a_program_that_works(
     (tmp_path / "job.json").write_text(json.dumps(job))
     (tmp_path / "program.py").write_text(code)
     (tmp_path / "runner.py").write_text(RUNNER.read_text())
-    ended = subprocess.run(
-        [sys.executable, str(tmp_path / "runner.py")], capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 0, ended.stderr
+    ended = tools.sandbox.run(Job(folder=tmp_path, script="runner.py", limits=JobLimits(wall_s=60.0)))
+    assert ended.how == "finished", ended.log_tail
     report = json.loads((tmp_path / "report-3.json").read_text())
     assert len(report.get("curve", ())) == 20, report
     assert report["parameters"] > 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from stages.ports import Tools
 from stages.sandbox import Ended, Isolation, Job
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures")]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures", "short_trainings")]
 TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2}
 ORDER = list(STAGES["experiment"])
 
@@ -61,12 +61,63 @@ def numbers_of(reporter: RecordingReporter) -> list[Any]:
     return [nodes, verdict.verdict, scores]
 
 
-def test_the_same_seed_gives_the_same_numbers_and_a_paper_that_says_them(
-    tools: Tools, tmp_path: Path
-) -> None:
-    one, two = (experiment(tmp_path / name, tools, seed=3) for name in ("one", "two"))
-    assert isinstance(one.facts[-1], c.RunCompleted), one.facts[-1]
-    assert numbers_of(one) == numbers_of(two)
+@dataclass
+class Watched:
+    """A whole experiment, and of each of its `runs` when it was, and whether test data lay about."""
+
+    reporter: RecordingReporter
+    opened: list[str] = field(default_factory=list)
+    runs: list[tuple[str, bool]] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tools: Tools, tmp_path_factory: pytest.TempPathFactory, small_pictures: None, short_trainings: None
+) -> Watched:
+    """An experiment that nothing disturbed, from the seed 3."""
+    seen = Watched(RecordingReporter())
+    open_sealed, run_bench = Sealed.open, Bench.run
+
+    def watched(sealed: Sealed) -> Any:
+        seen.opened.append("opened")
+        return open_sealed(sealed)
+
+    def noted(bench: Bench, code: str, **named: Any) -> Any:
+        lying = {path.name for path in named["folder"].parents[2].rglob("*.npy")}
+        seen.runs.append(("after" if seen.opened else "before", "test.npy" in lying))
+        return run_bench(bench, code, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sealed, "open", watched)
+        patch.setattr(Bench, "run", noted)
+        experiment(tmp_path_factory.mktemp("whole"), tools, seed=3, reporter=seen.reporter)
+    assert isinstance(seen.reporter.facts[-1], c.RunCompleted), seen.reporter.facts[-1]
+    return seen
+
+
+HOSTILE = (
+    'Dropout #import "x" $a_b$ @cite <label> *bold* `raw` \\u{41} // "q" improves accuracy on iris '
+    + "Ω" * 300
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(
+    tools: Tools, tmp_path_factory: pytest.TempPathFactory, small_pictures: None, short_trainings: None
+) -> RecordingReporter:
+    """The same claim in hostile words, from the same seed."""
+    idea = {"Title": "#panic() $x$ *t*", "Short Hypothesis": HOSTILE}
+    reporter = experiment(tmp_path_factory.mktemp("hostile"), tools, idea, seed=3)
+    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
+    return reporter
+
+
+def test_the_same_seed_gives_the_same_numbers(whole: Watched, hostile: RecordingReporter) -> None:
+    assert numbers_of(whole.reporter) == numbers_of(hostile)
+
+
+def test_the_paper_says_the_numbers(whole: Watched) -> None:
+    one = whole.reporter
     assert [fact.stage for fact in one.of(c.StageStarted)] == ORDER
     assert [fact.stage for fact in one.of(c.StageCompleted)] == ORDER
     (verdict,) = one.of(c.ValidationAutoCompleted)
@@ -85,40 +136,18 @@ def test_the_same_seed_gives_the_same_numbers_and_a_paper_that_says_them(
     }
 
 
-def test_another_seed_gives_other_numbers(tools: Tools, tmp_path: Path) -> None:
-    one, two = (experiment(tmp_path / str(seed), tools, seed=seed) for seed in (1, 2))
-    assert numbers_of(one) != numbers_of(two)
-
-
-def test_test_data_stay_sealed_until_the_validation(
-    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    order: list[str] = []
-    open_sealed, run_bench = Sealed.open, Bench.run
-
-    def watched(sealed: Sealed) -> Any:
-        opened.append("opened")
-        return open_sealed(sealed)
-
-    def noted(bench: Bench, code: str, **named: Any) -> Any:
-        order.append("after" if opened else "before")
-        lying = {path.name for path in named["folder"].parents[2].rglob("*.npy")}
-        assert opened or "test.npy" not in lying, "test data lay about while the search ran"
-        return run_bench(bench, code, **named)
-
-    monkeypatch.setattr(Sealed, "open", watched)
-    monkeypatch.setattr(Bench, "run", noted)
-    reporter = experiment(tmp_path, tools)
-    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
-    assert opened == ["opened"]
+def test_test_data_stay_sealed_until_the_validation(whole: Watched) -> None:
+    assert whole.opened == ["opened"]
+    order = [when for when, _ in whole.runs]
     assert order == sorted(order, reverse=True), "the search ran after the test data were opened"
+    assert set(order) == {"before", "after"}
+    assert ("before", True) not in whole.runs, "test data lay about while the search ran"
 
 
 class Spoiling:
-    """A sandbox that ends some jobs in its own way, and leaves the others to a real one."""
+    """A sandbox that ends some jobs, known by number and folder, and leaves the others to a real one."""
 
-    def __init__(self, inner: Any, spoils: Callable[[int], Ended | None]) -> None:
+    def __init__(self, inner: Any, spoils: Callable[[int, Path], bool]) -> None:
         self.inner, self.spoils, self.count = inner, spoils, 0
 
     def isolation(self) -> Isolation:
@@ -126,24 +155,39 @@ class Spoiling:
 
     def run(self, job: Job) -> Ended:
         self.count += 1
-        return self.spoils(self.count) or self.inner.run(job)
+        return killed(self.count) if self.spoils(self.count, job.folder) else self.inner.run(job)
 
 
 def killed(number: int) -> Ended:
     return Ended(how="out_of_memory", seconds=0.1, message=f"job {number} wanted more memory than there is")
 
 
-def test_a_node_whose_process_dies_is_buggy_and_not_fatal(tools: Tools, tmp_path: Path) -> None:
-    spoiling = Spoiling(tools.sandbox, lambda number: killed(number) if number == 1 else None)
-    reporter = experiment(tmp_path, make_tools(spoiling, slots=1), nodes={**TINY, "Stage_1": 3})
-    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
-    first = reporter.of(c.NodeCompleted)[0]
+def is_tried_in(folder: Path, *stages: str) -> bool:
+    """Return whether a program lies there that one of these stages tries."""
+    return folder.name == "tried" and folder.parent.parent.name in stages
+
+
+@pytest.fixture(scope="module")
+def spoilt(
+    tools: Tools, tmp_path_factory: pytest.TempPathFactory, small_pictures: None, short_trainings: None
+) -> RecordingReporter:
+    """An experiment of which the first program dies, and each that is tried for tuning and for ablations."""
+    sandbox = Spoiling(
+        tools.sandbox, lambda number, folder: number == 1 or is_tried_in(folder, "Stage_2", "Stage_4")
+    )
+    folder = tmp_path_factory.mktemp("spoilt")
+    return experiment(folder, make_tools(sandbox, slots=1), nodes={**TINY, "Stage_1": 3})
+
+
+def test_a_node_whose_process_dies_is_buggy_and_not_fatal(spoilt: RecordingReporter) -> None:
+    assert isinstance(spoilt.facts[-1], c.RunCompleted), spoilt.facts[-1]
+    first = spoilt.of(c.NodeCompleted)[0]
     assert first.buggy
     assert "more memory" in (first.error or "")
 
 
 def test_all_nodes_buggy_has_its_code_and_keeps_the_tree(tools: Tools, tmp_path: Path) -> None:
-    reporter = experiment(tmp_path, make_tools(Spoiling(tools.sandbox, killed)))
+    reporter = experiment(tmp_path, make_tools(Spoiling(tools.sandbox, lambda *_: True)))
     failure = reporter.facts[-1]
     assert isinstance(failure, c.RunFailed)
     assert (failure.code, failure.stage, failure.retryable) == ("ALL_NODES_BUGGY", "Stage_1", False)
@@ -153,50 +197,39 @@ def test_all_nodes_buggy_has_its_code_and_keeps_the_tree(tools: Tools, tmp_path:
     assert "def run(task" in stage["nodes"][0]["code"]
 
 
-class SpoilingStages:
-    """A sandbox in which no program that some stages try comes to its end."""
-
-    def __init__(self, inner: Any, *stages: str) -> None:
-        self.inner, self.stages = inner, stages
-
-    def isolation(self) -> Isolation:
-        return Isolation(self.inner.isolation().name)
-
-    def run(self, job: Job) -> Ended:
-        is_spoilt = job.folder.name == "tried" and job.folder.parent.parent.name in self.stages
-        return killed(0) if is_spoilt else self.inner.run(job)
-
-
 def test_tuning_and_ablations_of_which_nothing_works_cost_the_run_nothing_else(
-    tools: Tools, tmp_path: Path
+    spoilt: RecordingReporter,
 ) -> None:
-    sandbox = SpoilingStages(tools.sandbox, "Stage_2", "Stage_4")
-    reporter = experiment(tmp_path, make_tools(sandbox))
-    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
-    chosen = {each.stage: each for each in reporter.of(c.NodeSelectedBest)}
+    assert isinstance(spoilt.facts[-1], c.RunCompleted), spoilt.facts[-1]
+    chosen = {each.stage: each for each in spoilt.of(c.NodeSelectedBest)}
     assert chosen["Stage_2"].node.startswith("Stage_1/")
     assert chosen["Stage_4"].node == chosen["Stage_3"].node
-    assert [each.buggy for each in reporter.of(c.NodeCompleted) if each.stage in sandbox.stages] == [True] * 3
-    assert "Ablations" in text_of(reporter)
+    tried = [each.buggy for each in spoilt.of(c.NodeCompleted) if each.stage in ("Stage_2", "Stage_4")]
+    assert tried == [True] * 3
+    assert "Ablations" in text_of(spoilt)
 
 
-def test_an_intervention_that_never_works_ends_the_run(tools: Tools, tmp_path: Path) -> None:
-    reporter = experiment(tmp_path, make_tools(SpoilingStages(tools.sandbox, "Stage_3")))
+def test_an_intervention_that_never_works_ends_the_run_and_another_seed_gives_other_numbers(
+    whole: Watched, tools: Tools, tmp_path: Path
+) -> None:
+    sandbox = Spoiling(tools.sandbox, lambda _, folder: is_tried_in(folder, "Stage_3"))
+    reporter = experiment(tmp_path, make_tools(sandbox), seed=4)
     failure = reporter.facts[-1]
     assert isinstance(failure, c.RunFailed)
     assert (failure.code, failure.stage) == ("ALL_NODES_BUGGY", "Stage_3")
+    first, other = (each.of(c.NodeCompleted)[0] for each in (whole.reporter, reporter))
+    assert first.node == other.node == "Stage_1/1"
+    assert timeless(first.scores) != timeless(other.scores)
 
 
-def test_hostile_text_stays_text(tools: Tools, tmp_path: Path) -> None:
-    hostile = (
-        'Dropout #import "x" $a_b$ @cite <label> *bold* `raw` \\u{41} // "q" improves accuracy on iris '
-        + "Ω" * 300
-    )
-    reporter = experiment(tmp_path, tools, {"Title": "#panic() $x$ *t*", "Short Hypothesis": hostile})
-    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
-    assert "#panic() $x$ *t*" in text_of(reporter)
-    results = next(kept for kept in reporter.files if kept.name.endswith("results.json"))
-    assert json.loads(results.path.read_text())["idea"]["Short Hypothesis"] == hostile
+def timeless(scores: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if "seconds" not in name}
+
+
+def test_hostile_text_stays_text(hostile: RecordingReporter) -> None:
+    assert "#panic() $x$ *t*" in text_of(hostile)
+    results = next(kept for kept in hostile.files if kept.name.endswith("results.json"))
+    assert json.loads(results.path.read_text())["idea"]["Short Hypothesis"] == HOSTILE
 
 
 def test_a_file_that_only_the_idea_names_is_the_data_or_the_run_says_that_it_is_not_there(

@@ -21,7 +21,7 @@ from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
 pytestmark = [
     pytest.mark.slow("whoever is first makes a whole experiment for all"),
     pytest.mark.timeout(240),
-    pytest.mark.usefixtures("small_pictures"),
+    pytest.mark.usefixtures("small_pictures", "short_trainings"),
 ]
 SPEC = {
     "idea": "Dropout improves accuracy on iris",
@@ -32,17 +32,27 @@ ORDER = STAGES["experiment"]
 STAGES_OF_SEARCH = ORDER[:4]
 
 
+class Dead(BaseException):
+    """The end of a process, as far as there can be one here."""
+
+
 @dataclass
 class Diary(MemoryCheckpoints):
-    """Remembers what was kept after each checkpoint, and what had been announced before it."""
+    """Remembers what was kept after each checkpoint, and what had been announced before it.
+
+    The attempt dies after its first checkpoint of the stage `last`.
+    """
 
     reporter: RecordingReporter = field(default_factory=RecordingReporter)
     pages: list[tuple[str, dict[str, Restored], int]] = field(default_factory=list)
+    last: str = ""
 
     def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
         # not `super()`: a dataclass with slots is another class than the one that was written
         problem = MemoryCheckpoints.keep(self, name, state, files)
         self.pages.append((name, dict(self.kept), len(self.reporter.facts)))
+        if name == self.last:
+            raise Dead
         return problem
 
 
@@ -55,7 +65,9 @@ def attempt(folder: Path, tools: Tools, checkpoints: MemoryCheckpoints, reporter
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, tools: Tools, small_pictures: None) -> Diary:
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, tools: Tools, small_pictures: None, short_trainings: None
+) -> Diary:
     """An experiment that nobody disturbed, with its diary."""
     diary = Diary()
     attempt(tmp_path_factory.mktemp("whole"), tools, diary, diary.reporter)
@@ -91,7 +103,7 @@ def _timeless(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("stage", "where"),
     [
-        ("Stage_1", "first"),
+        pytest.param("Stage_1", "first", marks=pytest.mark.long("a stage that was begun: Stage_3")),
         ("Stage_3", "first"),
         ("validation", "first"),
         ("Stage_2", "last"),
@@ -135,8 +147,9 @@ def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
 
 def test_a_third_attempt_knows_who_tried_which_node(whole: Diary, tools: Tools, tmp_path: Path) -> None:
     _, kept, _ = next(page for page in whole.pages if page[0] == "Stage_3")
-    diary = Diary(attempt=2, found=kept)
-    attempt(tmp_path / "second", tools, diary, diary.reporter)
+    diary = Diary(attempt=2, found=kept, last="Stage_3")
+    with pytest.raises(Dead):
+        attempt(tmp_path / "second", tools, diary, diary.reporter)
     _, kept_by_both, _ = next(page for page in diary.pages if page[0] == "Stage_3")
     reporter = RecordingReporter()
     third = MemoryCheckpoints(attempt=3, found={**kept, "Stage_3": kept_by_both["Stage_3"]})

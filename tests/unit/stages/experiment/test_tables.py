@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import pickle
+import random
 import struct
 import sys
 import zipfile
@@ -221,8 +222,18 @@ CELLS = (
     "2024-01-01", "0001-01-01T00:00+23:59", "1,5", "1_0",
 )  # fmt: skip
 CELL = st.one_of(st.sampled_from(CELLS), st.text(max_size=4), st.floats().map(str))
-RECORD = st.lists(CELL, min_size=3, max_size=3).map(",".join)
-HOSTILE = st.one_of(st.text(max_size=400), st.lists(RECORD, min_size=20, max_size=40).map("\n".join))
+
+
+def scattered(cells: list[str], rows: int, seed: int) -> str:
+    """Return a table of three columns in which these cells stand anywhere."""
+    chance = random.Random(seed)
+    return "\n".join(",".join(chance.choices(cells, k=3)) for _ in range(rows))
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=400),
+    st.builds(scattered, st.lists(CELL, min_size=1, max_size=12), st.integers(20, 40), st.integers(0, 99)),
+)
 
 
 def outcome(path: Path) -> Data | PipelineError:

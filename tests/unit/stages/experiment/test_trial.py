@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -140,14 +141,33 @@ def test_a_folder_is_used_once(tools: Tools, tmp_path: Path) -> None:
         place.run(GOOD)
 
 
-@pytest.mark.parametrize("name", sorted(INTERVENTIONS))
-def test_every_intervention_is_a_program_that_runs(tools: Tools, tmp_path: Path, name: str) -> None:
-    intervention = INTERVENTIONS[name]
-    place = Workplace(tmp_path, tools, "digits" if "images" in intervention.needs else "iris")
-    plain = Recipe(epochs=2).changed(intervention.off)
-    for changes in (intervention.off, *intervention.strengths):
-        trials = place.run(program_for(plain.changed(changes)))
-        assert trials.error is None, (changes, trials.error, trials.log_tail)
+def each_for_a_seed(programs: Sequence[str]) -> str:
+    """Return a program that is another one for each seed: one execution tries them all."""
+    return (
+        f"PROGRAMS = {list(programs)!r}\n"
+        "def run(task):\n"
+        "    names = {}\n"
+        "    exec(PROGRAMS[task.seed], names)\n"
+        "    return names['run'](task)\n"
+    )
+
+
+@pytest.mark.parametrize("data", ["iris", "digits"])
+def test_every_intervention_is_a_program_that_runs(tools: Tools, tmp_path: Path, data: str) -> None:
+    tried = [
+        (name, changes)
+        for name, each in INTERVENTIONS.items()
+        if (data == "digits") == ("images" in each.needs)
+        for changes in (each.off, *each.strengths)
+    ]
+    programs = [
+        program_for(Recipe(epochs=2).changed(INTERVENTIONS[name].off).changed(changes))
+        for name, changes in tried
+    ]
+    trials = Workplace(tmp_path, tools, data).run(each_for_a_seed(programs), *range(len(programs)))
+    assert len(trials.trials) == len(programs) > 2
+    failed = [(*each, trial.error) for each, trial in zip(tried, trials.trials, strict=True) if trial.error]
+    assert failed == [], trials.log_tail
 
 
 def test_the_same_program_and_seed_answer_the_same(tools: Tools, tmp_path: Path) -> None:

@@ -102,7 +102,12 @@ def test_numbers_json_leads_from_each_key_to_its_events(press: Press) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "seeds"), [((20, 12, 12, 18), 10), ((60, 60, 60, 60), 20), ((100, 60, 60, 400), 60)]
+    ("sizes", "seeds"),
+    [
+        ((20, 12, 12, 18), 10),
+        pytest.param((60, 60, 60, 60), 20, marks=pytest.mark.long("a smaller and a larger one")),
+        ((100, 60, 60, 400), 60),
+    ],
 )
 def test_a_huge_run_is_told_on_few_pages_by_showing_less(
     press: Press, read: Read, sizes: tuple[int, ...], seeds: int

@@ -132,9 +132,9 @@ class Seen:
         return found
 
 
-def test_the_nodes_figure_draws_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nodes_figure_draws_its_rows(sketches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch, overview)
-    rows = rows_of(draw_nodes(RECORD, tmp_path))
+    rows = rows_of(draw_nodes(RECORD, sketches))
     assert [row["node"] for row in rows] == [node.id for stage in RECORD.stages for node in stage.nodes]
     good = {(float(row["place"]), round(float(row["metric"]), 9)) for row in rows if row["metric"]}
     buggy = {(float(row["place"]), 0.02) for row in rows if not row["metric"]}
@@ -146,10 +146,10 @@ def test_the_nodes_figure_draws_its_rows(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_comparison_draws_every_seed_the_mean_and_its_interval(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sketches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen(monkeypatch, overview)
-    rows = rows_of(draw_comparison(RECORD, tmp_path))
+    rows = rows_of(draw_comparison(RECORD, sketches))
     pairs = RECORD.verdicts.judgement.pairs
     assert [int(row["seed"]) for row in rows] == [pair.seed for pair in pairs]
     assert [float(row["difference"]) for row in rows] == [pair.difference for pair in pairs]
@@ -161,25 +161,25 @@ def test_the_comparison_draws_every_seed_the_mean_and_its_interval(
     assert seen.bars(1) == [pytest.approx((interval.low, interval.high))]
 
 
-def test_a_lost_seed_is_in_the_rows_and_has_no_difference(tmp_path: Path) -> None:
-    rows = rows_of(draw_comparison(make_record(lost=2), tmp_path))
+def test_a_lost_seed_is_in_the_rows_and_has_no_difference(sketches: Path) -> None:
+    rows = rows_of(draw_comparison(make_record(lost=2), sketches))
     assert [(row["intervention"], row["difference"]) for row in rows[:2]] == [("", ""), ("", "")]
     assert all(row["difference"] for row in rows[2:])
 
 
-def test_a_comparison_of_which_nothing_was_measured_says_so(tmp_path: Path) -> None:
+def test_a_comparison_of_which_nothing_was_measured_says_so(sketches: Path) -> None:
     pairs = [Pair(seed, None, None) for seed in (1, 2, 3)]
     record = replace(RECORD, verdicts=Verdicts(judge(pairs, "increase"), {}))
-    assert "nothing could be measured" in words_of(draw_comparison(record, tmp_path))
+    assert "nothing could be measured" in words_of(draw_comparison(record, sketches))
 
 
 @pytest.mark.parametrize("name", ["Stage_1", "Stage_2", "Stage_3", "Stage_4"])
 def test_a_stage_is_drawn_with_an_error_bar_for_each_finalist(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, sketches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen(monkeypatch, stages)
     stage = RECORD.stage(name)
-    picture = draw_stage(RECORD, stage, tmp_path)
+    picture = draw_stage(RECORD, stage, sketches)
     wanted = [
         (each.mean - (each.standard_error or 0), each.mean + (each.standard_error or 0))
         for each in stage.finalists
@@ -195,9 +195,9 @@ def test_a_stage_is_drawn_with_an_error_bar_for_each_finalist(
     assert "mean and standard error" in words_of(picture)
 
 
-def test_the_finalists_of_all_stages_have_error_bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_finalists_of_all_stages_have_error_bars(sketches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch, stages)
-    picture = draw_finalists(RECORD, tmp_path)
+    picture = draw_finalists(RECORD, sketches)
     assert picture is not None
     every = [each for stage in RECORD.stages for each in stage.finalists]
     wanted = [(e.mean - (e.standard_error or 0), e.mean + (e.standard_error or 0)) for e in every]
@@ -205,29 +205,29 @@ def test_the_finalists_of_all_stages_have_error_bars(tmp_path: Path, monkeypatch
     assert len(rows_of(picture)) == sum(len(each.values) for each in every)
 
 
-def test_a_finalist_of_one_seed_has_no_error_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finalist_of_one_seed_has_no_error_bar(sketches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = RECORD.stages[0]
     single = replace(stage.finalists[0], seeds=(11,), values=(0.9,), mean=0.9, standard_error=None)
     record = replace(RECORD, stages=(replace(stage, finalists=(single,)), *RECORD.stages[1:]))
     seen = Seen(monkeypatch, stages)
-    draw_stage(record, record.stages[0], tmp_path)
+    draw_stage(record, record.stages[0], sketches)
     assert seen.bars() == []
 
 
-def test_a_stage_without_finalists_shows_its_nodes_and_claims_no_error_bars(tmp_path: Path) -> None:
+def test_a_stage_without_finalists_shows_its_nodes_and_claims_no_error_bars(sketches: Path) -> None:
     record = make_record(sizes=(2, 6, 2, 3), finalists=0, buggy_share=0.5)
-    picture = draw_stage(record, record.stage("Stage_2"), tmp_path)
+    picture = draw_stage(record, record.stage("Stage_2"), sketches)
     rows = rows_of(picture)
     assert [row["node"] for row in rows] == [node.id for node in record.stage("Stage_2").nodes]
     assert "without error bars" in picture.caption
     assert "×  buggy" in words_of(picture)
-    assert draw_finalists(record, tmp_path) is None
+    assert draw_finalists(record, sketches) is None
 
 
-def test_a_stage_of_many_nodes_shows_the_best_and_its_rows_are_those(tmp_path: Path) -> None:
+def test_a_stage_of_many_nodes_shows_the_best_and_its_rows_are_those(sketches: Path) -> None:
     record = make_record(sizes=(2, NODES_MAX + 30, 2, 3), finalists=0)
     stage = record.stage("Stage_2")
-    rows = rows_of(draw_stage(record, stage, tmp_path))
+    rows = rows_of(draw_stage(record, stage, sketches))
     assert len(rows) == NODES_MAX
     shown = {row["node"] for row in rows}
     left_out = [node.metric for node in stage.nodes if node.id not in shown and node.metric is not None]
@@ -236,10 +236,10 @@ def test_a_stage_of_many_nodes_shows_the_best_and_its_rows_are_those(tmp_path: P
 
 
 def test_both_learning_curves_are_drawn_from_their_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sketches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen(monkeypatch, overview)
-    picture = draw_learning_curves(RECORD, tmp_path)
+    picture = draw_learning_curves(RECORD, sketches)
     assert picture is not None
     rows = rows_of(picture)
     for panel, column in enumerate(("train_loss", "validation_loss")):
@@ -248,16 +248,16 @@ def test_both_learning_curves_are_drawn_from_their_rows(
     assert not any("mathdefault" in word for word in words_of(picture))
 
 
-def test_without_curves_there_is_no_figure_of_them(tmp_path: Path) -> None:
+def test_without_curves_there_is_no_figure_of_them(sketches: Path) -> None:
     record = make_record(curves=False)
-    assert draw_learning_curves(record, tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
+    assert draw_learning_curves(record, sketches) is None
+    assert list(sketches.iterdir()) == []
 
 
-def test_the_ablations_are_drawn_from_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ablations_are_drawn_from_their_rows(sketches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch, overview)
     record = make_record(sizes=(2, 2, 2, 9))
-    picture = draw_ablation(record, tmp_path)
+    picture = draw_ablation(record, sketches)
     assert picture is not None
     rows = rows_of(picture)
     marks = {
@@ -272,15 +272,15 @@ def test_the_ablations_are_drawn_from_their_rows(tmp_path: Path, monkeypatch: py
     assert "without the intervention" in words_of(picture)
 
 
-def test_many_ablations_stay_on_a_page_and_the_caption_says_that_there_are_more(tmp_path: Path) -> None:
-    picture = draw_ablation(make_record(sizes=(1, 1, 1, 120), buggy_share=0.0), tmp_path)
+def test_many_ablations_stay_on_a_page_and_the_caption_says_that_there_are_more(sketches: Path) -> None:
+    picture = draw_ablation(make_record(sizes=(1, 1, 1, 120), buggy_share=0.0), sketches)
     assert picture is not None
     assert len(rows_of(picture)) == CONDITIONS_MAX
     assert "Further conditions are in the table" in picture.caption
 
 
-def test_one_condition_alone_is_no_figure(tmp_path: Path) -> None:
-    assert draw_ablation(make_record(sizes=(1, 1, 1, 1)), tmp_path) is None
+def test_one_condition_alone_is_no_figure(sketches: Path) -> None:
+    assert draw_ablation(make_record(sizes=(1, 1, 1, 1)), sketches) is None
 
 
 # --- nodes --------------------------------------------------------------------------------------------
@@ -296,14 +296,14 @@ def place_of(record: Record, stage: str, *, buggy: bool, curve: bool = False) ->
 
 
 def test_a_good_node_shows_its_curve_its_scores_and_its_place_among_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sketches: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen(monkeypatch, nodes)
     record = make_record(sizes=(2, 6, 2, 3))
     stage = record.stage("Stage_2")
     place = place_of(record, "Stage_2", buggy=False, curve=True)
     node = stage.nodes[place - 1]
-    picture = draw_node(record, stage, place, tmp_path)
+    picture = draw_node(record, stage, place, sketches)
     rows = rows_of(picture)
     assert seen.lines()[1] == [
         (float(r["step"]), float(r["value"]))
@@ -318,10 +318,10 @@ def test_a_good_node_shows_its_curve_its_scores_and_its_place_among_the_others(
     assert any(word.startswith(f"{node.id}: try width") for word in words_of(picture))
 
 
-def test_a_buggy_node_has_a_figure_that_says_why(tmp_path: Path) -> None:
+def test_a_buggy_node_has_a_figure_that_says_why(sketches: Path) -> None:
     record = make_record(sizes=(2, 6, 2, 3), buggy_share=0.6)
     place = place_of(record, "Stage_2", buggy=True)
-    picture = draw_node(record, record.stage("Stage_2"), place, tmp_path)
+    picture = draw_node(record, record.stage("Stage_2"), place, sketches)
     words = " ".join(words_of(picture))
     assert "buggy:" in words
     assert "ValueError: the loss is not a number" in words
@@ -331,10 +331,10 @@ def test_a_buggy_node_has_a_figure_that_says_why(tmp_path: Path) -> None:
     assert picture.caption.endswith("why it failed.")
 
 
-def test_a_long_error_is_wrapped_within_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_error_is_wrapped_within_the_figure(sketches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch, nodes)
     record = make_record(sizes=(2, 6, 2, 3), buggy_share=0.6, text="W" * 3_000)
-    draw_node(record, record.stage("Stage_2"), place_of(record, "Stage_2", buggy=True), tmp_path)
+    draw_node(record, record.stage("Stage_2"), place_of(record, "Stage_2", buggy=True), sketches)
     assert seen.figure is not None
     (axes,) = seen.figure.axes
     box = axes.texts[0].get_window_extent()

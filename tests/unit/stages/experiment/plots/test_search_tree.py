@@ -84,9 +84,9 @@ def test_the_picture_fits_a_page_and_no_two_nodes_overlap(drawn: tuple[Record, P
         assert all(right - left >= 0.99 for left, right in pairwise(side_by_side))
 
 
-def test_a_node_stands_below_its_parent_and_a_stage_below_the_one_before(tmp_path: Path) -> None:
+def test_a_node_stands_below_its_parent_and_a_stage_below_the_one_before(sketches: Path) -> None:
     record = make_record(sizes=(3, 8, 8, 5))
-    rows = rows_of(draw_tree(record, tmp_path))
+    rows = rows_of(draw_tree(record, sketches))
     for row in rows.values():
         if row["parent"]:
             assert float(row["y"]) < float(rows[row["parent"]]["y"])
@@ -96,12 +96,12 @@ def test_a_node_stands_below_its_parent_and_a_stage_below_the_one_before(tmp_pat
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_stage_in_which_nothing_was_tried_leaves_no_mark(tmp_path: Path, number: int) -> None:
+def test_a_stage_in_which_nothing_was_tried_leaves_no_mark(sketches: Path, number: int) -> None:
     whole = make_record()
     stages = list(whole.stages)
     stages[number] = replace(stages[number], nodes=(), best=stages[number - 1].best)
     rest = [stage for stage in stages if stage.nodes]
-    picture = draw_tree(replace(whole, stages=tuple(stages)), tmp_path)
+    picture = draw_tree(replace(whole, stages=tuple(stages)), sketches)
     assert list(rows_of(picture)) == [node.id for stage in rest for node in stage.nodes]
 
 
