@@ -200,7 +200,11 @@ def _serve(slots: int) -> None:
 
     orders = socket.socket(fileno=sys.stdin.fileno())
     others: list[int] = []
-    while len(others) < slots - 1 and (pid := os.fork()):
+    for _ in range(slots - 1):
+        pid = os.fork()
+        if pid == 0:
+            others.clear()  # they are not this one's
+            break
         others.append(pid)
     while True:
         order, fds, *_ = socket.recv_fds(orders, MESSAGE_BYTES, 1)
