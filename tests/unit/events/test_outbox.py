@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import stat
@@ -10,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +22,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+import events.outbox
 from events.catalog import (
     EventRefused,
     NodeCreated,
@@ -219,10 +222,12 @@ def test_nothing_is_kept_after_the_end(outbox: Outbox) -> None:
 
 
 def test_an_end_without_its_settlement_and_a_settlement_without_an_end_are_refused(outbox: Outbox) -> None:
-    with pytest.raises(Rejected, match="append_end"):
+    with pytest.raises(Rejected, match="append_end") as raised:
         outbox.append(RUN_ID, 1, [*make_logs(1), RunCompleted()])
-    with pytest.raises(Rejected, match="does not end"):
+    assert raised.value.code == "END_WITHOUT_SETTLEMENT"
+    with pytest.raises(Rejected, match="does not end") as raised:
         outbox.append_end(RUN_ID, 1, make_logs(1)[0], End("completed"))
+    assert raised.value.code == "NOT_AN_END"
     assert outbox.pending() == 0
 
 
@@ -285,8 +290,9 @@ def test_a_claim_found_again_goes_on_where_it_was_and_a_foreign_token_does_not(o
     outbox.append(RUN_ID, 1, make_logs(2))
     make_attempt(outbox)
     assert outbox.append(RUN_ID, 1, make_logs(1)) == 3
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="was opened and ended before") as raised:
         make_attempt(outbox, token="token-2")
+    assert raised.value.code == "ATTEMPT_CLOSED"
 
 
 def test_an_attempt_that_was_never_opened_takes_nothing(outbox: Outbox) -> None:
@@ -378,6 +384,60 @@ def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
     assert [row.sequence for row in rows_of(outbox)] == list(range(1, last + 2))
     outbox.confirm(rows_of(outbox))
     assert reserve.exists(), "the reserve comes back when the outbox is empty"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda outbox: outbox.replace_refused(rows_of(outbox)[0], "odd", "it is odd"),
+        lambda outbox: outbox.confirm(rows_of(outbox)),
+        lambda outbox: outbox.abandon(RUN_ID, 1),
+    ],
+    ids=["refused", "confirmed", "abandoned"],
+)
+def test_what_is_known_about_an_attempt_finds_room_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Outbox], None], is_there: bool
+) -> None:
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox)
+        outbox.append(RUN_ID, 1, make_logs(1))
+        reserve = tmp_path / "outbox.sqlite3.reserve"
+        if not is_there:
+            reserve.unlink()  # somebody looked for room
+        tried: list[bool] = []
+        commit = events.outbox.commit
+
+        def full_at_first(db: sqlite3.Connection, step: Callable[[sqlite3.Connection], Any]) -> Any:
+            tried.append(reserve.exists())
+            if len(tried) == 1:
+                raise Transient("DISK_FULL", "the disk takes no more")
+            return commit(db, step)
+
+        monkeypatch.setattr(events.outbox, "commit", full_at_first)
+        write(outbox)
+        assert tried == [is_there, False]
+
+
+def test_a_new_attempt_needs_the_reserve(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    reserve = tmp_path / "outbox.sqlite3.reserve"
+    reserve.mkdir()  # in the way
+    with make_outbox(tmp_path) as outbox:
+        assert "outbox.no_reserve" in caplog.messages
+        with pytest.raises(Transient, match=re.escape(f"the disk of {tmp_path} has no room")) as raised:
+            outbox.check_room()
+        assert raised.value.code == "DISK_FULL"
+        reserve.rmdir()
+        outbox.check_room()
+        assert reserve.stat().st_size == 1 << 20
+
+
+def test_what_waits_is_counted_for_one_run_or_for_all(outbox: Outbox) -> None:
+    make_attempt(outbox, run_id=OTHER)
+    outbox.append(RUN_ID, 1, make_logs(2))
+    outbox.append(OTHER, 1, make_logs(3))
+    assert (outbox.pending(), outbox.pending(RUN_ID), outbox.pending(OTHER)) == (5, 2, 3)
+    assert outbox.pending("01K00000000000000000000009") == 0
 
 
 def test_two_workers_cannot_share_a_data_directory(outbox: Outbox, tmp_path: Path) -> None:
