@@ -26,15 +26,15 @@ def judges(root: Path, module: str) -> Judges:
     A test file imports what its support modules below tests/ import. Where no test imports the module, its
     nearest importers that a test does import stand for it.
     """
-    imported = imports(root)
+    files_of = imports(root)
     circle, known = {module}, {module}
     while circle:
         files = sorted(
-            (path for path in imported if _is_test(path) and _reached(imported, path) & circle), key=rank
+            (path for path in files_of if _is_test(path) and _reached(files_of, path) & circle), key=rank
         )
         if files:
             return Judges(tuple(files), () if module in circle else tuple(sorted(circle)))
-        outer = {path for path, names in imported.items() if names & circle and not path.startswith("tests/")}
+        outer = {path for path, names in files_of.items() if names & circle and not path.startswith("tests/")}
         circle = outer - known
         known |= circle
     return Judges(())
@@ -59,13 +59,18 @@ def rank(path: str) -> tuple[int, str]:
     return (ORDER.index(kind) if kind in ORDER else len(ORDER), path)
 
 
+def imported(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that a node of a file may import: modules, and what could be modules in them."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def _names(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        yield from imported(node)
 
 
 def _file(name: str) -> str:

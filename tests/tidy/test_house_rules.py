@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from scripts.locked import LOCK, read_lock
+from scripts.mutation.judges import imported
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("control_plane", "pod_worker", "events", "stages")
@@ -82,25 +83,16 @@ def _source(path: Path) -> Source:
     text = path.read_text()
     tree = ast.parse(text)
     lines: dict[str, int] = {}
-    imported: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             lines[node.name] = max(length, lines.get(node.name, 0))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # a registry names what it loads
         else:
-            imported.update(_imported(node))
-    return Source(bool(text) and not ast.get_docstring(tree), lines, frozenset(imported))
-
-
-def _imported(node: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that a node may import: modules, and what could be modules in them."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        yield node.module
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value  # a registry names what it loads
+            names.update(imported(node))
+    return Source(bool(text) and not ast.get_docstring(tree), lines, frozenset(names))
 
 
 def test_the_top_level_holds_only_what_belongs_there() -> None:
