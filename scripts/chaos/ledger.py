@@ -73,6 +73,16 @@ def _rows(outbox: Path, query: str) -> list[Any]:
     # Not read-only: a write-ahead log that a kill left behind is taken in first.
     db = sqlite3.connect(outbox)
     try:
+        if _is_unused(db):
+            return []
         return db.execute(query).fetchall()
     finally:
         db.close()
+
+
+def _is_unused(db: sqlite3.Connection) -> bool:
+    """Tell whether a kill came before the ledger was made, and so before anything was given."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "ledger" in tables:
+        return False
+    return "attempts" not in tables or db.execute("SELECT 1 FROM attempts").fetchone() is None

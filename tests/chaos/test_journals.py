@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
+
+import pytest
 
 from events.catalog import RunCompleted, RunLog
 from events.clock import SystemIds
@@ -48,3 +51,14 @@ def test_the_ledger_keeps_what_has_left_the_outbox_and_what_was_refused(tmp_path
         (2, True),
     ]
     assert given[0].id == first.id
+
+
+def test_an_outbox_that_a_kill_left_without_its_ledger_was_given_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    sqlite3.connect(path).close()
+    assert list(ledger.given(path)) == []
+    with Outbox(path, clock=ManualClock(), ids=SystemIds()) as outbox:
+        assert (list(ledger.given(path)), list(ledger.waiting(path))) == ([], [])
+        outbox.open_attempt("01K1", 1, token="t", source="//s", collection="runs")
+        with pytest.raises(sqlite3.OperationalError, match="ledger"):
+            list(ledger.given(path))

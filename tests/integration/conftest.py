@@ -33,6 +33,7 @@ from tests.integration.seeding import seed
 from tests.servers import S3Server, empty, own_database
 
 PORTS_TRIED = 3
+LOG = "control-plane.log"
 START_S = 60.0
 QUICK_WORKER = str(Path(__file__).parent / "programs" / "quick_worker.py")
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -55,6 +56,7 @@ class Fleet:
     url: str
     database_url: str
     home: Path
+    log: Path
     client: httpx.Client
     workers: list[Program] = field(default_factory=list)
 
@@ -146,11 +148,11 @@ def start_control_plane(
         chosen = port or choose(SystemIds())
         command = ["-m", "control_plane", "serve", "--migrate"]
         command += ["--host", host, "--port", str(chosen), "--trust", trust]
-        with (home / "control-plane.log").open("ab") as log:
+        with (home / LOG).open("ab") as log:
             process = start_program(command, env=values, stderr=log, cwd=home)
         if is_ready(process, f"http://127.0.0.1:{chosen}"):
             return process, f"http://127.0.0.1:{chosen}"
-    raise AssertionError((home / "control-plane.log").read_text())
+    raise AssertionError((home / LOG).read_text())
 
 
 def local_client(url: str, **options: Any) -> httpx.Client:
@@ -216,7 +218,7 @@ def fleet_on(database_url: str, s3: S3Server, home: Path, api_key: str | None = 
     settings, headers = ({"PODFLEET_API_KEY": api_key}, bearer(api_key)) if api_key else ({}, {})
     process, url = start_control_plane(home, database_url, s3, **settings)
     with local_client(url, timeout=30.0, headers=headers) as client:
-        started = Fleet(url, database_url, home, client)
+        started = Fleet(url, database_url, home, home / LOG, client)
         try:
             yield started
         finally:

@@ -81,7 +81,7 @@ def test_a_control_plane_that_is_away_costs_a_pod_nothing(
 ) -> None:
     first, url = start_control_plane(tmp_path, database_url, s3)
     with httpx.Client(base_url=url, trust_env=False, timeout=30.0) as client:
-        fleet = Fleet(url, database_url, tmp_path, client)
+        fleet = Fleet(url, database_url, tmp_path, tmp_path / LOG, client)
         run_id = fleet.submit(spec={"seconds": 4, "events": 200})
         worker = fleet.start_worker("--max-runs", "1", mode="experiment", **GONE)
         fleet.wait_for(run_id, "RUNNING")

@@ -475,7 +475,7 @@ def everything_kept(fleet: Any, run_id: str) -> dict[str, bytes]:
     """Return all that a run left for people to read, by where it stands."""
     run = fleet.run(run_id)
     kept = {"events": json.dumps(events_of(fleet, run_id)).encode(), "run": json.dumps(run).encode()}
-    kept |= {each.name: each.read_bytes() for each in fleet.home.glob("*.log")}
+    kept |= {each.name: each.read_bytes() for each in (*fleet.home.glob("*.log"), fleet.log)}
     assert {"pod.log", "control-plane.log"} <= set(kept)
     for each in run["artifacts"]:
         kept[each["name"]] = fleet.client.get(f"/api/artifacts/{each['id']}", follow_redirects=True).content
