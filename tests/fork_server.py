@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
@@ -38,6 +39,7 @@ REQUEST_BYTES: Final = 200_000
 WORD_BYTES: Final = 64
 STANDARD: Final = 3  # input, output, error
 START_S: Final = 60.0
+PR_SET_PDEATHSIG: Final = 1
 # What programs of the product import, the heavy parts of the pipelines included.
 PRELOADED: Final = (
     *("control_plane.app", "control_plane.connection", "control_plane.cli.main", "control_plane.cli.verify"),
@@ -172,11 +174,17 @@ def serve(way: socket.socket) -> list[str]:
         if not request:
             sys.exit(0)
         if not os.fork():
+            _die_with_parent()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             way.close()
             return _become(json.loads(request), fds)
         for fd in fds:
             os.close(fd)
+
+
+def _die_with_parent() -> None:
+    """Let no program outlive its test process: one that a failed test forgot would hold its output open."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _become(request: Mapping[str, Any], fds: Sequence[int]) -> list[str]:
@@ -193,6 +201,7 @@ def _become(request: Mapping[str, Any], fds: Sequence[int]) -> list[str]:
             with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
                 client.send(b"%d" % status)
         os._exit(0)
+    _die_with_parent()
     for fd in (report, heard, told):
         os.close(fd)
     for number, fd in enumerate(streams):

@@ -74,3 +74,22 @@ def test_a_module_is_run_anew(tmp_path: Path) -> None:
     done = run_program(["-m", "control_plane", "--help"], env={}, cwd=tmp_path)
     assert (done.returncode, "serve" in done.stdout) == (0, True), done.stderr
     assert "Warning" not in done.stderr
+
+
+FORGETFUL = """
+import os, signal
+from pathlib import Path
+from tests.fork_server import start_program
+program = start_program(["-c", "import signal; print('up', flush=True); signal.pause()"], env={}, cwd=Path())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow("a fork server of its own, with all that it imports")
+def test_a_program_that_a_test_forgot_ends_with_the_test_process() -> None:
+    """Its standard output is the test's own: whoever reads that to its end would wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL], cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL

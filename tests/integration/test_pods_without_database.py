@@ -15,7 +15,7 @@ from events.clock import SystemIds
 from events.ingest_client import bearer
 from events.key_text import letters, run_token
 from events.testing import make_line
-from tests.integration.conftest import NDJSON, Fleet, start_control_plane
+from tests.integration.conftest import LOG, NDJSON, Fleet, start_control_plane
 from tests.servers import S3Server
 
 ROOT_KEY = "the-key-of-the-test"
