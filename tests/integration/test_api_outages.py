@@ -7,8 +7,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +19,11 @@ import pytest
 
 from control_plane.embedded.ports import choose
 from events.clock import SystemClock, SystemIds
+from tests.fork_server import run_program, start_program
 
 NDJSON = {"content-type": "application/x-ndjson"}
 LIMIT_S = 60.0
+IMPATIENT = str(Path(__file__).parent / "programs" / "impatient_control_plane.py")
 
 
 def wait_until(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
@@ -105,9 +105,9 @@ def plane(database_url: str, s3: Any, tmp_path: Path) -> Iterator[Plane]:
     ours = {"MONGODB_URL": url, "MINIO_ENDPOINT": f"127.0.0.1:{storage.port}"}
     address = choose(SystemIds())
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(address)]
+    command = [IMPATIENT, "serve", "--migrate", "--port", str(address)]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
+        process = start_program(
             command, env={"PATH": os.defpath, **s3.environment, **ours}, stderr=stderr, cwd=tmp_path
         )
     try:
@@ -178,19 +178,9 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
     assert database.events.count_documents({"type": "ai.run.log"}) == 0
 
 
-def test_keys_that_the_storage_refuses_end_the_program(database_url: str, s3: Any, tmp_path: Path) -> None:
-    values = {**s3.environment, "MINIO_SECRET_KEY": "wrong", "MONGODB_URL": database_url, "PATH": os.defpath}
-    command = [
-        sys.executable,
-        "-m",
-        "control_plane",
-        "serve",
-        "--migrate",
-        "--port",
-        str(choose(SystemIds())),
-    ]
-    ended = subprocess.run(
-        command, env=values, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+def test_keys_that_the_storage_refuses_end_the_program(emptied_url: str, s3: Any, tmp_path: Path) -> None:
+    values = {**s3.environment, "MINIO_SECRET_KEY": "wrong", "MONGODB_URL": emptied_url, "PATH": os.defpath}
+    command = ["-m", "control_plane", "serve", "--migrate", "--port", str(choose(SystemIds()))]
+    ended = run_program(command, env=values, cwd=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert "MINIO_SECRET_KEY" in ended.stderr.splitlines()[-1]

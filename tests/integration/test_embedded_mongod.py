@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,25 +53,78 @@ def _add(server: Mongod, thing: str) -> None:
         client.get_default_database().things.insert_one({"_id": thing})
 
 
-def test_data_survives_a_restart_on_the_same_port(memory_path: Path) -> None:
-    first = _prepare(memory_path)
-    with _running(first, memory_path):
-        _add(first, "a")
-    second = _prepare(memory_path)
-    assert second.port == first.port
-    with _running(second, memory_path):
+def _noted_port(home: Path) -> int:
+    port: int = json.loads((home / "mongo" / "port.json").read_text())["port"]
+    return port
+
+
+@pytest.fixture(scope="module")
+def once_used(memory_folder: Path) -> Iterator[Path]:
+    """What a mongod left that was given the thing `a` and was stopped; no test changes it."""
+    with tempfile.TemporaryDirectory(dir=memory_folder) as folder:
+        home = Path(folder)
+        first = _prepare(home)
+        with _running(first, home):
+            _add(first, "a")
+        assert _noted_port(home) == first.port
+        yield home
+
+
+@pytest.fixture
+def used_path(once_used: Path, memory_path: Path) -> Path:
+    """A copy of it for one test."""
+    return shutil.copytree(once_used, memory_path, dirs_exist_ok=True)
+
+
+def test_data_survives_a_restart_on_the_same_port(used_path: Path) -> None:
+    first_port = _noted_port(used_path)
+    second = _prepare(used_path)
+    assert second.port == first_port
+    with _running(second, used_path):
         assert _things(second) == ["a"]
 
 
-@pytest.mark.slow("a replica set whose member moved elects anew")
-def test_a_port_that_was_taken_meanwhile_moves_the_replica_set_to_another(memory_path: Path) -> None:
-    first = _prepare(memory_path)
-    with _running(first, memory_path):
-        _add(first, "a")
-    with socket.create_server(("127.0.0.1", first.port)):
-        second = _prepare(memory_path)
-        assert second.port != first.port
-        with _running(second, memory_path):
+@contextmanager
+def _taken(port: int, *, is_silent: bool) -> Iterator[None]:
+    """Let another server have a port: one that says nothing, or one that hangs up on what it cannot read."""
+
+    def hang_up() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        other = threading.Thread(target=hang_up, daemon=True)
+        if not is_silent:
+            other.start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
+        if not is_silent:
+            other.join()
+
+
+@pytest.mark.parametrize(
+    "is_silent",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=[
+                pytest.mark.long("the set moves as well where the other server hangs up"),
+                pytest.mark.slow("mongod waits 30 s for the other server's word"),
+            ],
+        ),
+    ],
+    ids=["hangs up", "says nothing"],
+)
+def test_a_port_that_was_taken_meanwhile_moves_the_replica_set_to_another(
+    used_path: Path, is_silent: bool
+) -> None:
+    taken = _noted_port(used_path)
+    with _taken(taken, is_silent=is_silent):
+        second = _prepare(used_path)
+        assert second.port != taken
+        with _running(second, used_path):
             _add(second, "b")
             assert _things(second) == ["a", "b"]
             with MongoClient[dict[str, Any]](second.url()) as client:
@@ -112,12 +169,9 @@ def test_key_and_data_are_for_the_owner_only_and_no_secret_is_in_the_arguments(m
     assert "zlib" not in arguments
 
 
-def test_data_made_with_other_credentials_is_an_error_and_not_a_loop(memory_path: Path) -> None:
-    first = _prepare(memory_path)
-    with _running(first, memory_path):
-        _add(first, "a")
-    (memory_path / "credentials.json").unlink()
-    with pytest.raises(ConfigError, match="credentials"), _running(_prepare(memory_path), memory_path):
+def test_data_made_with_other_credentials_is_an_error_and_not_a_loop(used_path: Path) -> None:
+    (used_path / "credentials.json").unlink()
+    with pytest.raises(ConfigError, match="credentials"), _running(_prepare(used_path), used_path):
         pytest.fail("started")
 
 
