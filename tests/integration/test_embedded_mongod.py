@@ -97,10 +97,12 @@ def _taken(port: int, *, is_silent: bool) -> Iterator[None]:
         other = threading.Thread(target=hang_up, daemon=True)
         if not is_silent:
             other.start()
-        yield
-        listener.shutdown(socket.SHUT_RDWR)
-        if not is_silent:
-            other.join()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            if not is_silent:
+                other.join()
 
 
 @pytest.mark.parametrize(
