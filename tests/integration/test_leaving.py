@@ -40,8 +40,8 @@ def test_a_worker_leaves_after_its_number_of_runs(fleet: Any) -> None:
 
 
 def test_a_worker_leaves_when_nothing_came_for_a_while(fleet: Any) -> None:
-    run_id = fleet.submit(spec={"seconds": 2})
-    worker = fleet.start_worker("--idle-exit", "1")
+    run_id = fleet.submit(spec={"seconds": 0.8})
+    worker = fleet.start_worker("--idle-exit", "0.4")
     assert worker.wait(60) == 0
     assert fleet.run(run_id)["status"] == "COMPLETED", "a run is no idleness"
 

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from pypdf import PdfReader
 
 from events.clock import SystemClock, SystemIds
 from tests.fork_server import Program
@@ -122,65 +121,6 @@ def artifact(fleet: Any, run: dict[str, Any], name: str) -> bytes:
 
 def steps(server: ModelServer) -> list[str]:
     return [step_of(each) for each in server.asked]
-
-
-@pytest.mark.slow("a whole experiment: the one that `make test` has undisturbed")
-def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(
-    fleet: Any, serve: Serve, tmp_path: Path
-) -> None:
-    server = serve()
-    start_pod(fleet, server, PODFLEET_GPU_USD_PER_HOUR="3.6")
-    run_id = submit(fleet, review="human")
-    run = fleet.wait_for(run_id, *ENDS, limit_s=300)
-    assert (run["status"], run["error"], run["attempt"]) == ("AWAITING_HUMAN", None, 1)
-    assert [each["status"] for each in run["stages"]] == ["COMPLETED"] * 8
-    assert steps(server) == [
-        "choose", "draft", "draft", "tune", "tune", "apply", "apply", "remove", "vary", "write",
-        "review", "review", "review",
-    ]  # fmt: skip
-
-    (validation,) = run["validations"]
-    scores = validation["scores"]
-    assert (validation["verdict"], scores["decided_by"], scores["measured"]) == (
-        "pass",
-        "measurement",
-        "pass",
-    )
-    assert scores["ci_high"] < 0, "the claim is a decrease"
-    assert (len(scores["reviews"]), scores["numbers_untraced"]) == (3, [])
-    assert (scores["meta_review"]["decision"], scores["meta_review"]["scores"]["overall"]) == ("accept", 6)
-    assert "3 of 3 reviews accept the paper" in validation["summary"]
-
-    (tmp_path / "paper.pdf").write_bytes(artifact(fleet, run, "paper/paper.pdf"))
-    paper = " ".join(page.extract_text() for page in PdfReader(tmp_path / "paper.pdf").pages)
-    for shown in (
-        "Momentum in short trainings",
-        f"Words: {MODEL}",
-        "Supported.",
-        f"{abs(scores['mean_difference']):.4f}",
-    ):
-        assert shown in paper.replace("\n", " ").replace("\N{ZERO WIDTH SPACE}", "")
-    tree = json.loads(artifact(fleet, run, "tree.json"))
-    assert [len(stage["nodes"]) for stage in tree] == [2, 2, 2, 2]
-    assert {node["code"] for node in tree[0]["nodes"]} == {
-        each["code"]
-        for each in said(fleet, run_id, "ai.node.code_generated")
-        if each["node"].startswith("Stage_1")
-    }
-    assert "programs run isolated by" in str(said(fleet, run_id, "ai.run.log"))
-
-    whole = Experiment(fleet, run_id)
-    must_state_what_was_said(whole)
-    must_be_computed_from_single_measurements(whole)
-    must_have_billed(fleet, run_id, server)
-    pod = [each for each in said(fleet, run_id, "ai.run.usage") if each["purpose"] == "pod"]
-    assert pod, "a priced pod says what it cost"
-    assert all(each["price"] == {"pod_usd_per_hour": 3.6} for each in pod)
-    for each in pod:
-        assert each["cost_usd"] == pytest.approx(each["seconds"] * 3.6 / 3600, rel=1e-3)
-    usage = run["usage"]
-    assert usage["costUsd"] == pytest.approx(price_of(server) + sum(each["cost_usd"] for each in pod))
-    assert (usage["calls"], usage["unpricedCalls"]) == (len(server.asked), 0)
 
 
 def price_of(server: ModelServer) -> float:

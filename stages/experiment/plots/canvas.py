@@ -63,7 +63,7 @@ def kept(figure: Figure, folder: Path, name: str, table: tuple[Row, Iterable[Row
     base.parent.mkdir(parents=True, exist_ok=True)
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)  # once, so that all forms look the same
-        figure.set_layout_engine("none")
+        figure.set_layout_engine(None)  # with a placeholder each form is drawn twice
     images = []
     for form, metadata in NO_DATES.items():
         image = base.with_name(f"{base.name}.{form}")
