@@ -230,6 +230,7 @@ def test_no_secret_of_a_pod_is_stored_shown_or_printed_nor_found_by_a_program(
     secrets = [b"canary-of", password.encode(), s3.secret_key.encode()]
     assert {"commands", "runs", "events", "pod.log", "control-plane.log", "doctor"} <= found.keys()
     assert any(each.endswith("paper/paper.tex") for each in found)
+    assert any(b"wrong key" in content for content in found.values()), "what quotes the key is told"
     leaks = {(place, secret) for place, content in found.items() for secret in secrets if secret in content}
     assert leaks == set()
 
