@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
@@ -70,6 +71,7 @@ class Forked:
         self.pid = pid
         self.returncode: int | None = None
         self._ended = ended
+        weakref.finalize(self, ended.close)  # where nobody asks any more how it ended
 
     def poll(self) -> int | None:
         """Return the exit status, or minus the signal that ended it; None while it runs."""
