@@ -74,7 +74,10 @@ def classes(pod: Abilities) -> list[str]:
 
 
 def candidates(waiting: Sequence[WaitingClass], seeker: Seeker) -> list[WaitingClass]:
-    """Return the classes to try: preferred queue first, then the highest priority of the head."""
+    """Return the classes to try: preferred queue first, then the highest priority of the head.
+
+    `waiting` may name queues that the seeker's mode does not serve, since wake-ups tell of all of them.
+    """
     order = collections(seeker.mode)
-    served = [each for each in waiting if matches(each.class_key, seeker.abilities)]
+    served = [each for each in waiting if seeker.serves(each.collection, each.class_key)]
     return sorted(served, key=lambda each: (order.index(each.collection), -each.priority))

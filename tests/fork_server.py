@@ -48,6 +48,7 @@ PRELOADED: Final = (
     *("pod_worker.program", "pod_worker.child_main", "pod_worker.nursery_main"),
     *("stages.ideation.pipeline", "stages.probe.pipeline", "stages.experiment.pipeline"),
     *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),
+    "stages.adapters.openai_model",
 )
 
 

@@ -160,6 +160,12 @@ def test_within_a_queue_the_highest_priority_goes_first_and_equals_keep_their_or
     assert candidates([second, high, low, first], seeker(pod=pod)) == [high, second, first, low]
 
 
+@pytest.mark.parametrize(("mode", "queue"), [("experiment", "runs"), ("ideation", "ideation_requests")])
+def test_a_queue_that_the_mode_does_not_serve_is_no_candidate(mode: Mode, queue: str) -> None:
+    found = [waiting(), waiting(collection="ideation_requests"), waiting()]
+    assert candidates(found, seeker(mode)) == [each for each in found if each.collection == queue]
+
+
 def test_what_a_pod_cannot_serve_is_no_candidate() -> None:
     mine, alien, big, far = (
         waiting(priority=0),
@@ -180,11 +186,15 @@ WAITING: Final = [
 ]
 
 
-@given(found=st.lists(st.sampled_from(WAITING), max_size=8), pod=st.sampled_from(PODS))
+@given(
+    found=st.lists(st.sampled_from(WAITING), max_size=8),
+    mode=st.sampled_from(MODES),
+    pod=st.sampled_from(PODS),
+)
 def test_candidates_are_what_the_pod_serves_sorted_by_queue_and_priority(
-    found: list[WaitingClass], pod: Abilities
+    found: list[WaitingClass], mode: Mode, pod: Abilities
 ) -> None:
-    who = seeker("hybrid", pod)
+    who = seeker(mode, pod)
     tried = candidates(found, who)
     served = [each for each in found if who.serves(each.collection, each.class_key)]
     expected = [
