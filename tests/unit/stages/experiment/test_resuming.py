@@ -130,6 +130,9 @@ def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
     assert not tried & {each.node for each in reporter.of(c.NodeExecuting)}
     done = {each.stage for each in before.of(c.StageCompleted)}
     assert not done & {each.stage for each in reporter.of(c.StageStarted)}
+    if (stage, where) == ("validation", "first"):
+        begun = next(each for each in reporter.of(c.StageProgress) if each.stage == stage)
+        assert begun.progress > 0, "what fresh seeds measured is not measured again"
     restored = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
     assert set(restored.values()) <= {1}
     told = [each.message for each in reporter.of(c.RunLog)]
