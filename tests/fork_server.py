@@ -112,7 +112,7 @@ class Forked:
 def _server() -> socket.socket:
     """Start this process' fork server, which ends with it; return the way to it."""
     way, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.fork_server", str(there.fileno())]
+    command = [sys.executable, "-m", "tests.fork_server", str(there.fileno()), *PRELOADED]
     with there:
         process = subprocess.Popen(command, pass_fds=(there.fileno(),), cwd=Path(__file__).parents[1])
     atexit.register(process.wait, START_S)
@@ -235,12 +235,13 @@ def run(arguments: list[str]) -> None:
 
 def main() -> None:
     """Import what programs need, then fork."""
-    for name in PRELOADED:
+    way_number, *modules = sys.argv[1:]
+    for name in modules:
         importlib.import_module(name)
     forked_nursery.install()
     gc.collect()
     gc.freeze()  # pages that nobody writes to are shared with every program
-    with socket.socket(fileno=int(sys.argv[1])) as way:
+    with socket.socket(fileno=int(way_number)) as way:
         arguments = serve(way)
     leave(ended(arguments))
 

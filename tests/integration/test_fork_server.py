@@ -79,13 +79,14 @@ def test_a_module_is_run_anew(tmp_path: Path) -> None:
 FORGETFUL = """
 import os, signal
 from pathlib import Path
-from tests.fork_server import start_program
-program = start_program(["-c", "import signal; print('up', flush=True); signal.pause()"], env={}, cwd=Path())
+from tests import fork_server
+fork_server.PRELOADED = ()
+code = "import signal; print('up', flush=True); signal.pause()"
+program = fork_server.start_program(["-c", code], env={}, cwd=Path())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.slow("a fork server of its own, with all that it imports")
 def test_a_program_that_a_test_forgot_ends_with_the_test_process() -> None:
     """Its standard output is the test's own: whoever reads that to its end would wait for ever."""
     done = subprocess.run(
