@@ -258,7 +258,7 @@ BOMBS: Final[Mapping[str, Bomb]] = {
     "processes that start processes": Bomb(
         program="""
 import os, time
-end = time.monotonic() + 5
+end = time.monotonic() + 25
 while time.monotonic() < end:
     try:
         os.fork()
@@ -281,8 +281,8 @@ for _ in range(500):
 import threading, time
 threading.stack_size(1 << 16)
 for _ in range(300):
-    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
-time.sleep(5)
+    threading.Thread(target=time.sleep, args=(25,), daemon=True).start()
+time.sleep(25)
 """,
         how="too_many_processes", message="more than 4 processes", limits={"processes": 4},
     ),
@@ -303,7 +303,7 @@ for _ in range(6):
         break
 ctypes.CDLL(None).prctl(15, b") R 1 1 (1", 0, 0, 0)  # a name that looks like the rest of its line in /proc
 held = bytearray(b"x") * (100 << 20)
-time.sleep(10)
+time.sleep(25)
 """,
         how="out_of_memory", message="256 MiB", limits={"memory_mib": 256},
     ),
@@ -319,7 +319,7 @@ def fill():
 if os.fork() == 0:
     threading.Thread(target=fill).start()
     ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)  # of this thread alone
-time.sleep(5)
+time.sleep(25)
 """,
         how="out_of_memory", message="256 MiB", limits={"memory_mib": 256},
     ),
