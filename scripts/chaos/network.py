@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Self, TypeVar
 
@@ -15,6 +16,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 LOOPBACK: Final = "127.0.0.1"
 CALL_S: Final = 10.0
 HEAD_BYTES_MAX: Final = 64 * 1024  # the longest head of a request
+ACCEPTED_ROUNDS: Final = 5  # of the loop, within which a connection that was accepted has its writer
 # Linger for no time at all: closing sends a reset instead of an orderly end.
 AT_ONCE: Final = struct.pack("ii", 1, 0)
 
@@ -25,6 +27,7 @@ class Network:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._servers: list[asyncio.Server] = []
+        self._writers: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._thread = threading.Thread(target=self.loop.run_forever, name="network", daemon=True)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -33,25 +36,35 @@ class Network:
 
     def listen(self, port: int, serve: Serve) -> None:
         """Serve on a loopback port until the network ends."""
-        self._servers.append(self.call(asyncio.start_server(serve, LOOPBACK, port, limit=HEAD_BYTES_MAX)))
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+            self._writers.add(writer)
+            return serve(reader, writer)
+
+        self._servers.append(self.call(asyncio.start_server(connected, LOOPBACK, port, limit=HEAD_BYTES_MAX)))
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.call(self._end())
+        self.call(self.end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """Close every connection, those of tasks that are canceled before their first step too."""
         for server in self._servers:
             server.close()
+        for _ in range(ACCEPTED_ROUNDS):
+            await asyncio.sleep(0)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+        for writer in list(self._writers):
+            reset(writer)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

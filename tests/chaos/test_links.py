@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
@@ -115,3 +116,26 @@ def test_the_kernel_tells_whose_socket_it_is(until: Callable[..., None]) -> None
         links.cut(0, "refusal")  # a member reaches itself, whatever cuts it off from others
         with socket.create_connection((LOOPBACK, address), timeout=5.0):
             until(lambda: reached)
+
+
+@pytest.mark.parametrize("rounds", range(5))  # of the loop, between being accepted and being served
+def test_a_connection_that_was_just_accepted_is_closed_with_the_network(rounds: int) -> None:
+    address = choose(SystemIds())
+
+    async def serve(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def connect(caller: socket.socket) -> None:
+        await asyncio.get_running_loop().sock_connect(caller, (LOOPBACK, address))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        await network.end()
+
+    with socket.socket() as caller:
+        caller.setblocking(False)
+        with Network() as network:
+            network.listen(address, serve)
+            network.call(connect(caller))
+        caller.settimeout(5.0)
+        with suppress(ConnectionResetError):
+            assert caller.recv(1) == b""
