@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.integration.command_line import podfleet
@@ -16,8 +17,10 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_quick_worker(name="w1")
-    first = fleet.submit(spec={"seconds": 6})  # lasts until the order has come
+    first = fleet.submit(spec={"seconds": 5})
     fleet.wait_for(first, "RUNNING")
+    child = next(each for each in psutil.Process(worker.pid).children() if each.name() == "podfleet-run")
+    child.suspend()  # the run lasts until the order has come
     second = fleet.submit(spec={"seconds": 0})
     until(lambda: database.pods.count_documents({"runId": first}) == 1, seconds=30)
 
@@ -30,6 +33,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     assert drained.returncode == 0, drained.stderr
     assert f"ends after run {first}" in drained.stdout
 
+    child.resume()
     assert worker.wait(60) == 0
     done = fleet.wait_for(first, "COMPLETED")
     assert [attempt["outcome"] for attempt in done["attempts"]] == ["completed"]

@@ -125,6 +125,7 @@ async def test_an_answer_that_nobody_reads_ends_the_connection() -> None:
                 await asyncio.sleep(0.01)
             while connections:
                 await asyncio.sleep(0.01)
+    async with served() as (connect, _, _kind):
         other, asking = await connect()
         asking.write(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert len(await ended(other)) > LARGE
