@@ -16,12 +16,14 @@ from events.logs import LogOptions, configure_logs
 from pod_worker.child import ChildOptions
 from pod_worker.config import Wishes, read_settings
 from pod_worker.nursery import Nursery
+from pod_worker.privileges import hide
 
 EXIT_CONFIG: Final = 2
 
 
 def main() -> int:
     """Run a worker; return 0 after an orderly stop, 2 for a configuration that cannot work."""
+    hide()
     try:
         settings = read_settings(os.environ, _wishes(), dotenv=Path(".env"))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)

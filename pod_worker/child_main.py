@@ -45,6 +45,7 @@ from events.runs import read_spec
 from pod_worker.child_checkpoints import ChildCheckpoints
 from pod_worker.child_notes import ChildNotes
 from pod_worker.child_tools import tools
+from pod_worker.privileges import drop_capabilities
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
 from stages.registry import imported, installed, load
@@ -441,6 +442,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def prepare(name: str) -> None:
     """Make the process one that runs pipelines, and call it so."""
+    drop_capabilities()
     call_itself(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
     faulthandler.enable()  # a crash in native code leaves the Python stack on standard error

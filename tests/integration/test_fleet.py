@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from pod_worker.privileges import KEPT
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
@@ -16,6 +19,12 @@ def child_of(worker: Any) -> psutil.Process:
     """Return the pipeline's process of a worker."""
     children = psutil.Process(worker.pid).children(recursive=True)
     return next(each for each in children if each.name() == "podfleet-run")
+
+
+def capabilities(process: psutil.Process) -> set[int]:
+    """Return the sets of capabilities that a process has, may use, or could get by an exec."""
+    named = dict(line.split(":\t") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return {int(named[name], 16) for name in ("CapPrm", "CapEff", "CapBnd")}
 
 
 def test_every_end_of_a_child_has_its_own_code(fleet: Any) -> None:
@@ -75,6 +84,8 @@ def test_a_cancel_reaches_a_talking_child_within_seconds(fleet: Any, until: Any)
     run_id = fleet.submit(spec={"seconds": 60, "events": 600})
     fleet.wait_for(run_id, "RUNNING")
     child = child_of(worker)
+    if os.getuid() == 0:
+        assert capabilities(child) <= {0, KEPT}
     assert fleet.client.post(f"/api/runs/{run_id}/cancel").json()["status"] == "CANCELING"
     until(lambda: not child.is_running(), 5)  # ingest's answers tell of it, sooner than the next renewal
     run = fleet.wait_for(run_id, "CANCELED", limit_s=30)

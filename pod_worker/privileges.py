@@ -1,0 +1,94 @@
+"""What keeps a pipeline's process from looking into its worker, whose user it runs as.
+
+Law: a worker cannot be looked at by another process of its user, and what it starts for a run has no
+capability that would let it look all the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from contextlib import suppress
+from typing import Final
+
+PR_SET_DUMPABLE: Final = 4
+PR_CAPBSET_DROP: Final = 24
+PR_SET_NO_NEW_PRIVS: Final = 38
+PR_CAP_AMBIENT: Final = 47
+PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+CAPABILITIES_MAX: Final = 64
+CAP_SETFCAP: Final = 31  # bubblewrap needs it to give root a name in a namespace of its own
+CAPABILITY_VERSION_3: Final = 0x20080522
+KEPT: Final = 1 << CAP_SETFCAP
+
+
+class _Head(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Half(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+def hide() -> None:
+    """Let no other process of this user see our memory, environment or descriptors. Raises `OSError`.
+
+    Programs that we start are not hidden by it.
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability but `KEPT`, for this process and all that it starts. Raises `OSError`.
+
+    Nothing changes where there are none: who is not root has none to give up.
+    """
+    permitted = _capabilities()
+    with suppress(OSError):  # a kernel before 4.3 knows no ambient ones
+        _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    if not permitted:
+        return
+    try:
+        _bound()
+    except PermissionError:  # without CAP_SETPCAP; then no program may bring any back
+        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    left = permitted & KEPT
+    halves = (_Half * 2)(*(_Half(part, part, 0) for part in (left & 0xFFFFFFFF, left >> 32)))
+    _checked(_libc().capset(ctypes.byref(_Head(CAPABILITY_VERSION_3, 0)), halves))
+
+
+def _bound() -> None:
+    """Let no program of root bring back what is given up."""
+    for number in range(CAPABILITIES_MAX):
+        if not KEPT >> number & 1:
+            try:
+                _prctl(PR_CAPBSET_DROP, number)
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # behind the last one that this kernel knows
+                    return
+                raise
+
+
+def _capabilities() -> int:
+    halves = (_Half * 2)()
+    _checked(_libc().capget(ctypes.byref(_Head(CAPABILITY_VERSION_3, 0)), halves))
+    return int(halves[0].permitted | halves[1].permitted << 32)
+
+
+def _prctl(option: int, value: int) -> None:
+    _checked(_libc().prctl(option, value, 0, 0, 0))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(answer: int) -> None:
+    if answer != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
