@@ -96,7 +96,7 @@ class Nursery:
 
     def _fork(self) -> Child:
         assert self._warm is not None, "nothing else is forked from"
-        _bury_the_forgotten(self._warm.process.pid)
+        bury_the_forgotten(self._warm.process.pid)
         pipes = Pipes.open()
         try:
             pid = self._warm.fork(pipes)
@@ -175,10 +175,14 @@ class Warm:
         self.process.wait()
 
 
-def _bury_the_forgotten(nursery: int) -> None:
+def bury_the_forgotten(nursery: int) -> None:
     """Take the status of processes that a pipeline left behind: orphans are ours since there is a nursery."""
     for listed in Path("/proc/self/task").glob("*/children"):
-        for pid in map(int, listed.read_text().split()):
+        try:
+            children = listed.read_text().split()
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended since
+            continue
+        for pid in map(int, children):
             if pid != nursery:
                 with suppress(ChildProcessError):  # whoever started it has taken its status
                     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

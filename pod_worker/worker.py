@@ -99,7 +99,12 @@ class Worker:
         """Serve until told to stop, until the fleet drains the pod, or until its shift is over."""
         self._close_what_a_crash_left()
         while not self._is_over():
-            with self.spawn() as child:
+            try:
+                process = self.spawn()
+            except Transient as error:
+                self._regret(error.message)
+                continue
+            with process as child:
                 ready = self._wait_ready(child)
                 claim = self._wait_claim(child, ready) if ready is not None else None
                 if claim is not None:
@@ -155,12 +160,12 @@ class Worker:
                 case Ready() | NeverStarted(end=None) if waited_s < READY_LIMIT_S:
                     waited_s += READY_TURN_S
                 case NeverStarted() as failure:
-                    self._regret(failure)
+                    self._regret(str(failure))
                     return None
         return None
 
-    def _regret(self, failure: NeverStarted) -> None:
-        log.error("child.never_started", extra={"why": str(failure)})
+    def _regret(self, why: str) -> None:
+        log.error("child.never_started", extra={"why": why})
         self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
 
     def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
@@ -191,7 +196,7 @@ class Worker:
                     pass
                 case NeverStarted() as failure:
                     self.shift.is_wary = True
-                    self._regret(failure)
+                    self._regret(str(failure))
                     return None
         return None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from events.claims import Claim
+from events.errors import Transient
 from events.matching import Seeker, WaitingClass
 from events.pipe import Ready
 from events.testing import ManualClock, SeededIds, make_outbox
@@ -68,8 +69,13 @@ class Rests:
         return ()
 
 
-def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], most: int) -> list[set[str]]:
-    """Let a worker have one process after the other, until it has asked for a run `most` times."""
+def kinds_asked_for(
+    folder: Path, *lives: Sequence[Ready | NeverStarted], most: int, refused: int = 0
+) -> list[set[str]]:
+    """Let a worker have one process after the other, until it has asked for a run `most` times.
+
+    The machine has no room for the first `refused` of them.
+    """
     clock, stop = ManualClock(), threading.Event()
     queue = EmptyQueue(stop, most)
     children = iter([LoadingChild(list(says)) for says in lives])
@@ -88,8 +94,14 @@ def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], most: 
         )
         pod = Pod(id="pod", mode="experiment", region=None, gpu_gib=0.0)
         intent = Intent(folder / "claim.token")
-        process = cast(Any, lambda: next(children))
-        Worker(pod, cast(Any, queue), ports, intent, roster, process, Rests(clock)).run()
+        refusals = iter(range(refused))
+
+        def spawn() -> LoadingChild:
+            if next(refusals, None) is not None:
+                raise Transient("CHILD_NOT_SPAWNED", "no room for another process")
+            return next(children)
+
+        Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), Rests(clock)).run()
     return queue.asked
 
 
@@ -103,3 +115,7 @@ def test_after_a_load_that_broke_its_process_nothing_is_claimed_before_the_load_
 ) -> None:
     asked = kinds_asked_for(tmp_path, [PROBE, BROKEN], [PROBE, BROKEN], [PROBE, WHOLE], most=2)
     assert asked == [{"probe"}, {"probe", "experiment"}]
+
+
+def test_a_machine_without_room_for_a_process_is_asked_again(tmp_path: Path) -> None:
+    assert kinds_asked_for(tmp_path, [WHOLE], most=1, refused=3) == [{"probe", "experiment"}]
