@@ -96,14 +96,14 @@ def _as_text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-def manifest_artifact(name: str) -> RunPath:
+def manifest_artifact(name: str) -> str:
     """Return the name of the artifact that a checkpoint's manifest is."""
-    return RunPath(f"{PREFIX}{name}/{MANIFEST}")
+    return f"{PREFIX}{name}/{MANIFEST}"
 
 
-def file_artifact(name: str, number: int, file: str) -> RunPath:
+def file_artifact(name: str, number: int, file: str) -> str:
     """Return that of a file, which the next checkpoint of the same name (another `number`) leaves alone."""
-    return RunPath(f"{PREFIX}{name}/{number}/{file}")
+    return f"{PREFIX}{name}/{number}/{file}"
 
 
 def checkpoint_of(artifact: str) -> SafeName | None:

@@ -1,7 +1,8 @@
 """Names and paths that come from elsewhere, as types: who holds one may join it to a folder.
 
 Law: what a checkpoint, an artifact, an event, an archive or a program says is text until it went
-through one of these types; whoever makes a file's name of it asks for the type.
+through one of these types; whoever makes a file's name of it asks for the type. What goes out again
+is plain text (`str(path)`), the only text that msgspec's encoders know.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ NAME_CHARS_MAX: Final = 64
 PATH_CHARS_MAX: Final = 1_024
 PART_BYTES_MAX: Final = 255  # what file systems take
 SHOWN_CHARS_MAX: Final = 80
+BAD_PATH: Final = "bad_path"
 
 _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX - 1}}}")
 
@@ -24,7 +26,7 @@ class BadPath(Rejected, ValueError):
 
     def __init__(self, text: object, why: str) -> None:
         shown = repr(text if not isinstance(text, str) else text[:SHOWN_CHARS_MAX])
-        super().__init__("bad_path", f"{shown} {why}")
+        super().__init__(BAD_PATH, f"{shown} {why}")
 
 
 class SafeName(str):

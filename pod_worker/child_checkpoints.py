@@ -69,7 +69,7 @@ class ChildCheckpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{number}.json"
         path.write_bytes(encode_manifest(manifest))
-        made = [_made(files[each.name], each.artifact) for each in described]
+        made = [_made(files[each.name], str(each.artifact)) for each in described]
         self.send(Checkpoint(number, name, [*made, _made(path, manifest_artifact(name))]))
         return self._wait(number)
 
@@ -110,7 +110,7 @@ def _describe(name: str, number: int, file: str, path: Path) -> CheckpointFile:
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         size = content.tell()
-    artifact = file_artifact(name, number, file)
+    artifact = RunPath(file_artifact(name, number, file))
     return CheckpointFile(name=SafeName(file), artifact=artifact, size=size, sha256=digest)
 
 
