@@ -64,7 +64,7 @@ class RunPath(str):
     def is_below(self, folder: str) -> bool:
         """Say whether it lies below `folder`, which ends with a separator."""
         assert folder.endswith("/")
-        return len(self) > len(folder) and self.startswith(folder)
+        return self.startswith(folder)
 
 
 def _wrong_with(text: str) -> str | None:
