@@ -103,7 +103,7 @@ def lies(draw: st.DrawFn, honest: Any) -> Any:
             holder = holder[step]
         match draw(st.sampled_from(["put", "put", "swap", "drop", "double"])):
             case "put":
-                holder[last] = draw(st.sampled_from(LIES))
+                holder[last] = copy.deepcopy(draw(st.sampled_from(LIES)))
             case "swap":
                 other = state
                 for step in draw(st.sampled_from(spots)):
