@@ -12,11 +12,11 @@ from msgspec import Meta, ValidationError, convert
 
 from events.paths import from_text
 
-NODES_MAX: Final = 2_000  # of one stage
+NODES_MAX: Final = 10_000  # of one stage
 SEEDS_MAX: Final = 1_000
 POINTS_MAX: Final = 5_000
 NOTES_MAX: Final = 200
-NUMBER_MAX: Final = 1e100  # a mean of squares stays finite
+NUMBER_MAX: Final = 1e160  # a root of a mean of squares is below
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ Ordinal = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Number = Annotated[float, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
+Spread = Annotated[float, Meta(ge=0, le=NUMBER_MAX)]
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Scores = Annotated[Mapping[Key, Number], Meta(max_length=200)]
 Notes = Annotated[tuple[Line, ...], Meta(max_length=NOTES_MAX)]

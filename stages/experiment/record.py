@@ -13,7 +13,6 @@ from stages.bounds import (
     NODES_MAX,
     POINTS_MAX,
     SEEDS_MAX,
-    Amount,
     Count,
     Key,
     Line,
@@ -21,6 +20,7 @@ from stages.bounds import (
     Number,
     Ordinal,
     Seed,
+    Spread,
     Whole,
     Word,
 )
@@ -58,7 +58,7 @@ class Finalist:
     seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=SEEDS_MAX)]
     values: Annotated[tuple[Number, ...], Meta(min_length=1, max_length=SEEDS_MAX)]
     mean: Number
-    standard_error: Amount | None
+    standard_error: Spread | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,7 @@ LYING: dict[str, dict[str, Any] | bytes] = {
     "no JSON": b"{",
     "not UTF-8": b'{"name": "\xff"}',
     "too deep": b"[" * 200_000,
+    "a state too deep": b'{"version": 1, "state": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
     "no object": b"[]",
     "a state that is no object": {"state": [1]},
     "another name": {"name": "Stage_2"},

@@ -82,7 +82,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 LIES: list[Any] = [
-    None, True, 0, -1, 1, 3, 2**31, 2**63, 10**30, 1e99, 1e101, -1e300, "", "x", "..", "../../x",
+    None, True, 0, -1, 1, 3, 2**31, 2**63, 10**30, 1e99, 1e159, -1e300, "", "x", "..", "../../x",
     "/etc/passwd", "a/../../x", "Stage_1/1", "Stage_2/1", "Stage_3/2", "Stage_9/1", "Stage_1/../../x",
     "Stage_1/1\n", "Stage_1", "root", "\x00", "{effect.mean}", "javascript:alert(1)", "W" * 20_000,
     [], {}, [[]], {"a b": 1, "a_b": 2},
