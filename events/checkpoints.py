@@ -68,6 +68,10 @@ def decode_contents(content: bytes) -> Contents:
     Raises `BrokenManifest`.
     """
     sealed = _decoded(_sealed, content)
+    try:
+        content.decode()  # nobody has looked into the state's texts
+    except UnicodeDecodeError as error:
+        raise BrokenManifest(str(error)) from error
     if not bytes(sealed.state).startswith(b"{"):
         raise BrokenManifest("its state is no object")
     return sealed
