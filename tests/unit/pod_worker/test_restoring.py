@@ -74,6 +74,7 @@ class House:
         return self.answer or httpx.Response(200, text=json.dumps({"checkpoints": self.candidates}))
 
     def storage(self, request: httpx.Request) -> httpx.Response:
+        assert request.headers["Accept-Encoding"] == "identity"
         content = self.objects.get(request.url.path[1:])
         if self.storage_answer is not None:
             return self.storage_answer
@@ -195,6 +196,14 @@ def test_an_object_that_is_larger_than_it_was_registered_is_read_one_piece_too_f
     assert "holds other bytes than were registered" in second
     assert house.sent <= 2 * (1 + restoring.PIECE_BYTES // PIECE) * PIECE
     assert list(tmp_path.iterdir()) == [], "half a checkpoint is none"
+
+
+def test_an_object_that_is_smaller_than_it_was_registered_is_not_used(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    house.keep("Stage_1", 1, {"best": 1})["manifest"]["size"] += 1
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    assert "holds other bytes than were registered" in warning
 
 
 def test_an_object_is_never_in_memory_as_a_whole(

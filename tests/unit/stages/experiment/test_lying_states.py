@@ -17,10 +17,17 @@ from hypothesis import strategies as st
 from events.paths import BadPath, RunPath, SafeName
 from stages.bounds import Unreadable, read_state
 from stages.budget import Spent
-from stages.experiment.consistency import begun_problem, figures_problem, finished_problem, paper_problem
+from stages.experiment.consistency import (
+    begun_problem,
+    figures_problem,
+    finished_problem,
+    fresh_problem,
+    paper_problem,
+)
 from stages.experiment.ledger import (
     FigureState,
     FreshState,
+    Measured,
     PaperState,
     ReviewState,
     SearchState,
@@ -168,6 +175,88 @@ def test_a_stage_that_was_begun_can_be_gone_on_with(state: Any) -> None:
     assert len(set(names)) == len(names)
     next_one = f"Stage_1/{len(set(names) | {node.id for node in read.begun}) + 1}"
     assert next_one not in names
+
+
+def _node(number: int, **changes: Any) -> Callable[[Any], None]:
+    """Return a lie about a node, wherever a state tells of it."""
+
+    def tell(state: Any) -> None:
+        for node in (state["record"]["nodes"][number], state["tried"][number]["node"]):
+            node.update(changes)
+
+    return tell
+
+
+def _record(**changes: Any) -> Callable[[Any], None]:
+    return lambda state: state["record"].update(changes)
+
+
+def _begin(**changes: Any) -> Callable[[Any], None]:
+    """Return the lie that a node is begun which is not as a new one is."""
+
+    def tell(state: Any) -> None:
+        count = len(state["tried"])
+        fresh = {**state["tried"][0]["node"], "metric": None, "scores": {}, "error": None, "parent": None}
+        state["begun"] = [{**fresh, "id": f"Stage_2/{count + 1}", **changes}]
+
+    return tell
+
+
+def _finalist(**changes: Any) -> Callable[[Any], None]:
+    return lambda state: state["record"]["finalists"][0].update(changes)
+
+
+OF_ANOTHER = {"node": "Stage_2/99", "points": []}
+SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "no record": (lambda state: state.update(record=None), "without a record"),
+    "another claim": (lambda state: state["claim"].update(subject="luck"), "another claim"),
+    "no claim": (lambda state: state.update(claim=None), "another claim"),
+    "another stage's record": (_record(name="Stage_3"), "it is of Stage_3"),
+    "a node of another stage": (_node(1, id="Stage_3/2"), "another stage"),
+    "a node twice": (_node(1, id="Stage_2/1"), "stands twice"),
+    "a gap": (_node(4, id="Stage_2/9"), "gap"),
+    "a parent of its own": (_node(1, parent="Stage_2/2"), "no older"),
+    "a parent that is younger": (_node(1, parent="Stage_2/4"), "no older"),
+    "a parent of nowhere": (_node(1, parent="Stage_1/77"), "no older"),
+    "a metric of its own": (_node(0, metric=0.99), "than its scores say"),
+    "a path for an id": (_node(0, id="../../x"), "regex"),
+    "a line's end in an id": (_node(0, id="Stage_2/1\n"), "regex"),
+    "a choice of nowhere": (lambda state: state["record"]["best"].update(plan="another"), "none of its"),
+    "a curve of nowhere": (_record(curve=OF_ANOTHER), "none of its nodes"),
+    "a finalist of nowhere": (_finalist(node="Stage_2/99"), "none of its nodes"),
+    "a finalist without seeds": (_finalist(seeds=[]), "length >= 1"),
+    "more seeds than values": (_finalist(seeds=[1, 2, 3, 4, 5]), "values from 5 seeds"),
+    "a finalist twice": (_finalist(node=HONEST.stages[1].finalists[1].node), "a finalist stands twice"),
+    "begun with a result": (_begin(metric=0.5, scores={METRIC: 0.5}), "has a result already"),
+    "begun with an error": (_begin(error="x"), "has a result already"),
+    "a number without end": (_node(0, seconds=1e300), "Expected `float` <= 1000000000000000.0"),
+    "a text without end": (_node(0, code="x" * 100_001), "length <= 100000"),
+}
+
+
+@pytest.mark.parametrize("lie", SEARCH_LIES)
+def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
+    tell, words = SEARCH_LIES[lie]
+    state = search_state(1)
+    tell(state)
+    try:
+        read = read_state(state, SearchState)
+        said = finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM)
+    except Unreadable as error:
+        said = str(error)
+    assert words in (said or "")
+
+
+def test_a_node_that_is_begun_and_new_is_accepted() -> None:
+    state = search_state(1)
+    _begin()(state)
+    assert begun_problem(read_state(state, SearchState), "Stage_2", root_of(1), METRIC) is None
+
+
+def test_a_seed_that_was_measured_twice_is_refused() -> None:
+    twice = FreshState(("a", "b"), (Measured(0, 3, None), Measured(0, 3, {METRIC: 1.0})))
+    assert fresh_problem(twice) == "a seed stands twice"
+    assert fresh_problem(FreshState(("a", "b"), (Measured(0, 3, None), Measured(1, 3, None)))) is None
 
 
 def figure(name: str) -> FigureState:
