@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from events.checkpoints import PREFIX, manifest_artifact
+from control_plane.projection import artifact_prefix, artifact_problem
+from events.checkpoints import checkpoint_of, manifest_artifact
+from events.paths import SafeName
 from events.runs import STAGES
 
 
@@ -22,11 +24,16 @@ class Candidate:
 
 
 def candidates(artifacts: Sequence[Mapping[str, Any]]) -> list[Candidate]:
-    """Return the checkpoints of a run whose manifests are registered; of one name, the latest first."""
-    groups: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+    """Return the checkpoints of a run whose manifests are registered; of one name, the latest first.
+
+    An artifact whose name or key leads elsewhere, stored when that was not looked at, belongs to none.
+    """
+    groups: dict[tuple[int, SafeName], list[Mapping[str, Any]]] = {}
     for artifact in artifacts:
-        name = artifact["name"].removeprefix(PREFIX).partition("/")[0]
-        groups.setdefault((artifact["attempt"], name), []).append(artifact)
+        name = checkpoint_of(artifact["name"])
+        prefix = artifact_prefix(artifact["runId"], artifact["attempt"])
+        if name is not None and artifact_problem(artifact["name"], artifact["key"], prefix) is None:
+            groups.setdefault((artifact["attempt"], name), []).append(artifact)
     found = [
         Candidate(
             manifest["runId"], name, attempt, manifest, [each for each in group if each is not manifest]

@@ -17,6 +17,7 @@ from events import catalog as c
 from events.codec import moment
 from events.envelope import Event
 from events.lifecycle import Cause
+from events.paths import BadPath, RunPath
 from events.settlement import End
 
 MESSAGE_MAX: Final = 4_000
@@ -216,8 +217,8 @@ def _end(
 def _artifact(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Update | SetAside:
     assert event.sequence is not None
     prefix = artifact_prefix(event.run_id, event.attempt)
-    if not fact.key.startswith(prefix):
-        return SetAside("foreign_key", f"the key of {fact.name!r} is not below {prefix}")
+    if (problem := artifact_problem(fact.name, fact.key, prefix)) is not None:
+        return problem
     fields = {
         "runId": event.run_id,
         "attempt": event.attempt,
@@ -231,6 +232,18 @@ def _artifact(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Up
     }
     identity = artifact_id(event.run_id, event.attempt, fact.name)
     return Update(view, (Write("artifacts", identity, event.sequence, fields),))
+
+
+def artifact_problem(name: str, key: str, prefix: str) -> SetAside | None:
+    """Return why a file is not taken into the attempt whose keys begin with `prefix`; None where it is."""
+    try:
+        RunPath(name)
+        path = RunPath(key)
+    except BadPath as error:
+        return SetAside(error.code, f"the artifact {error.message}")
+    if not path.is_below(prefix):
+        return SetAside("foreign_key", f"the key of {name!r} is not below {prefix}")
+    return None
 
 
 def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted) -> Update:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from control_plane.evidence import Document, Evidence
-from control_plane.projection import artifact_prefix
+from control_plane.projection import artifact_prefix, artifact_problem
 from control_plane.store.events import Arrival, storable
 from events.catalog import ENDS
 from events.codec import RefusalCode, decode_ndjson
 from events.envelope import Event, content_hash, storage_id
 from events.errors import Rejected
+from events.paths import BAD_PATH
 
 ASIDE: Final = "aside/"
 LINE_KEPT_BYTES: Final = 16 * 1024  # a longer line was cut, and cannot be read again
@@ -82,8 +83,9 @@ def _set_aside(evidence: Evidence | None, letter: Document) -> str | None:
     if letter["code"] == "after_end":
         ends = [event for event in own if event.type in ENDS and (event.sequence or 0) < sequence]
         return None if ends else f"attempt {attempt} had not ended before event {sequence}"
-    if letter["code"] == "foreign_key":
+    if letter["code"] in (BAD_PATH, "foreign_key"):
         prefix = artifact_prefix(evidence.run_id, attempt)
-        keys = [str(event.data.get("key")) for event in own if event.sequence == sequence]
-        return None if any(not key.startswith(prefix) for key in keys) else "its key is the attempt's own"
+        said = [event.data for event in own if event.sequence == sequence]
+        found = [artifact_problem(str(each.get("name")), str(each.get("key")), prefix) for each in said]
+        return None if any(found) else "its name and its key are the attempt's own"
     return f"no event is set aside as {letter['code']!r}"

@@ -6,50 +6,98 @@ and only if its manifest is registered; a later one of the same name takes its p
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
+
+from events.paths import BadPath, RunPath, SafeName, from_text
 
 PREFIX: Final = "checkpoints/"
 MANIFEST: Final = "manifest.json"
 MANIFEST_BYTES_MAX: Final = 16 << 20
 FILES_MAX: Final = 200
 
-CheckpointName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+RunId = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
+
+T = TypeVar("T")
+
+
+class BrokenManifest(ValueError):
+    """What was read is no manifest, and where it is wrong."""
 
 
 class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a checkpoint: the pipeline's name for it, that of its artifact, and what it holds."""
 
-    name: CheckpointName
-    artifact: str
-    size: int
+    name: SafeName
+    artifact: RunPath
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     sha256: Sha256
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint: `state` is the pipeline's own, as JSON."""
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint consists of, without its state."""
 
     version: Literal[1]
-    name: CheckpointName
-    run_id: str
-    attempt: int
-    state: dict[str, Any]
+    name: SafeName
+    run_id: RunId
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
     files: Annotated[list[CheckpointFile], msgspec.Meta(max_length=FILES_MAX)]
 
 
-_decoder: Final = msgspec.json.Decoder(Manifest)
+class _Sealed(Contents, frozen=True, kw_only=True):
+    """A manifest whose state nobody looks into."""
+
+    state: msgspec.Raw
+
+
+class Manifest(Contents, frozen=True, kw_only=True):
+    """A checkpoint: `state` is the pipeline's own, as JSON."""
+
+    state: dict[str, Any]
+
+
+_sealed: Final = msgspec.json.Decoder(_Sealed, dec_hook=from_text)
+_manifests: Final = msgspec.json.Decoder(Manifest, dec_hook=from_text)
+
+
+def decode_contents(content: bytes) -> Contents:
+    """Read what a manifest lists; no objects are made of its state, which may be large.
+
+    Raises `BrokenManifest`.
+    """
+    sealed = _decoded(_sealed, content)
+    try:
+        content.decode()  # nobody has looked into the state's texts
+    except UnicodeDecodeError as error:
+        raise BrokenManifest(str(error)) from error
+    if not bytes(sealed.state).startswith(b"{"):
+        raise BrokenManifest("its state is no object")
+    return sealed
 
 
 def decode_manifest(content: bytes) -> Manifest:
-    """Read a manifest. Raises `msgspec.MsgspecError` on anything else."""
-    return _decoder.decode(content)
+    """Read a manifest. Raises `BrokenManifest`."""
+    return _decoded(_manifests, content)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
+    try:
+        return decoder.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenManifest(str(error)) from error
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as it is kept. Raises `TypeError` for a state that is no JSON."""
-    return msgspec.json.encode(manifest)
+    return msgspec.json.encode(manifest, enc_hook=_as_text)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):  # a name or a path
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def manifest_artifact(name: str) -> str:
@@ -60,3 +108,14 @@ def manifest_artifact(name: str) -> str:
 def file_artifact(name: str, number: int, file: str) -> str:
     """Return that of a file, which the next checkpoint of the same name (another `number`) leaves alone."""
     return f"{PREFIX}{name}/{number}/{file}"
+
+
+def checkpoint_of(artifact: str) -> SafeName | None:
+    """Return the checkpoint that an artifact belongs to by its name; None where it names none."""
+    try:
+        path = RunPath(artifact)
+        if not path.is_below(PREFIX) or len(path.parts) < 3:
+            return None
+        return SafeName(path.parts[1])
+    except BadPath:
+        return None

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from events.beneath import read_beneath
 from events.checkpoints import (
     MANIFEST,
+    BrokenManifest,
     CheckpointFile,
     Manifest,
     decode_manifest,
@@ -23,6 +25,7 @@ from events.checkpoints import (
     manifest_artifact,
 )
 from events.clock import Clock
+from events.paths import RunPath, SafeName
 from events.pipe import Checkpoint, Kept, Made
 from stages.checkpoints import Restored
 
@@ -57,7 +60,7 @@ class ChildCheckpoints:
         described = [_describe(name, number, each, path) for each, path in sorted(files.items())]
         manifest = Manifest(
             version=1,
-            name=name,
+            name=SafeName(name),
             run_id=self.run_id,
             attempt=self.attempt,
             state=dict(state),
@@ -66,7 +69,7 @@ class ChildCheckpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{number}.json"
         path.write_bytes(encode_manifest(manifest))
-        made = [_made(files[each.name], each.artifact) for each in described]
+        made = [_made(files[each.name], str(each.artifact)) for each in described]
         self.send(Checkpoint(number, name, [*made, _made(path, manifest_artifact(name))]))
         return self._wait(number)
 
@@ -80,11 +83,13 @@ class ChildCheckpoints:
 
     def restored(self, name: str) -> Restored | None:
         """Return what the parent fetched before the start; it has checked every byte."""
-        folder = self.found / name
-        if not (folder / MANIFEST).is_file():
+        folder = self.found / SafeName(name)
+        try:
+            with read_beneath(self.found, RunPath(f"{name}/{MANIFEST}")) as file:
+                manifest = decode_manifest(file.read())
+        except (FileNotFoundError, BrokenManifest):
             return None
-        manifest = decode_manifest((folder / MANIFEST).read_bytes())
-        files = {each.name: folder / each.name for each in manifest.files}
+        files = {str(each.name): folder / each.name for each in manifest.files}
         from_run = None if manifest.run_id == self.run_id else manifest.run_id
         return Restored(manifest.attempt, manifest.state, files, from_run)
 
@@ -102,13 +107,11 @@ class ChildCheckpoints:
 
 
 def _describe(name: str, number: int, file: str, path: Path) -> CheckpointFile:
-    content = path.read_bytes()
-    return CheckpointFile(
-        name=file,
-        artifact=file_artifact(name, number, file),
-        size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-    )
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+        size = content.tell()
+    artifact = RunPath(file_artifact(name, number, file))
+    return CheckpointFile(name=SafeName(file), artifact=artifact, size=size, sha256=digest)
 
 
 def _made(path: Path, artifact: str) -> Made:

@@ -1,25 +1,42 @@
 """Brings the checkpoints of earlier attempts into the workspace, before the pipeline starts.
 
-Law: what the pipeline finds is whole: every size and hash was checked. A checkpoint that is
-not gives way to an older one of its name, or to none, and the run's log says so.
+Law: what the pipeline finds is whole: every size and hash was checked, on the way, and no byte more
+than was registered is taken. A checkpoint that is not gives way to an older one of its name, or to
+none, and the run's log says so. Whatever it says of names, nothing is written outside its folder.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import httpx
 import msgspec
 
-from events.checkpoints import MANIFEST, MANIFEST_BYTES_MAX, CheckpointFile, decode_manifest
+from events.beneath import read_beneath, write_beneath
+from events.checkpoints import (
+    MANIFEST,
+    MANIFEST_BYTES_MAX,
+    BrokenManifest,
+    CheckpointFile,
+    Contents,
+    decode_contents,
+)
 from events.claims import Claim
 from events.errors import LeaseLost, Transient
 from events.ingest_client import bearer
+from events.paths import BadPath, RunPath, SafeName
 
+PIECE_BYTES: Final = 256 * 1024
+RESTORED_BYTES_MAX: Final = (
+    16 << 30
+)  # of all checkpoints together: a pod's disk is not filled by another's word
+SHOWN_CHARS_MAX: Final = 500
 CALL_S: Final = 10.0  # orders are heard between two calls
 
 
@@ -27,13 +44,16 @@ class _Stored(msgspec.Struct, frozen=True):
     """An artifact of an earlier attempt, and where it can be read for a while."""
 
     name: str
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=0)]
     sha256: str
     url: str
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """A checkpoint that an earlier attempt left, of this run or of one whose part it repeats."""
+    """A checkpoint that an earlier attempt left, of this run or of one whose part it repeats.
+
+    Its name is text: it was made of artifacts' names.
+    """
 
     name: str
     attempt: int
@@ -69,14 +89,16 @@ class HttpCheckpoints:
         """
         warnings: list[str] = []
         done: set[str] = set()
+        left = _Room(RESTORED_BYTES_MAX)
         for candidate in self._candidates(claim):  # the nearest and latest of each name first
             if candidate.name in done:
                 continue
             try:
-                self._fetch(candidate, folder / candidate.name)
-            except (_BrokenError, OSError) as error:
+                self._fetch(candidate, claim, folder, left)
+            except (_BrokenError, BadPath, BrokenManifest, OSError) as error:
                 left_by = candidate.origin(claim.run_id)
-                warnings.append(f"the checkpoint {candidate.name} of {left_by} is not used: {error}")
+                shown = f"the checkpoint {candidate.name} of {left_by} is not used: {error}"
+                warnings.append(shown[:SHOWN_CHARS_MAX])
             else:
                 done.add(candidate.name)
         return warnings
@@ -96,34 +118,75 @@ class HttpCheckpoints:
             case status:
                 raise Transient("CONTROL_PLANE_UNAVAILABLE", f"the control plane answers {status}")
 
-    def _fetch(self, candidate: _Candidate, folder: Path) -> None:
+    def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> None:
+        """Fill the folder of one checkpoint, or leave none."""
+        name = SafeName(candidate.name)
         if candidate.manifest.size > MANIFEST_BYTES_MAX:
             raise _BrokenError("its manifest is too large")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MANIFEST).unlink(missing_ok=True)  # without it nothing here counts
-        content = self._read(candidate.manifest)
         try:
-            manifest = decode_manifest(content)
-        except msgspec.MsgspecError as error:
-            raise _BrokenError(f"its manifest cannot be read: {error}") from error
-        stored = {each.name: each for each in candidate.files}
-        for file in manifest.files:
-            (folder / file.name).write_bytes(self._read(_wanted(file, stored)))
-        (folder / MANIFEST).write_bytes(content)
+            manifest = self._fetch_manifest(candidate, claim, folder, left)
+            stored = {each.name: each for each in candidate.files}
+            for file in manifest.files:
+                self._read(_wanted(file, stored), folder, RunPath(f"{name}/{file.name}"), left)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder / name)  # without its manifest nothing here counts
+            raise
 
-    def _read(self, stored: _Stored) -> bytes:
-        """Return an object whose bytes are those that were registered."""
+    def _fetch_manifest(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> Contents:
+        place = RunPath(f"{candidate.name}/{MANIFEST}")
+        self._read(candidate.manifest, folder, place, left)
+        with read_beneath(folder, place) as file:
+            manifest = decode_contents(file.read())
+        told = (manifest.name, manifest.run_id, manifest.attempt)
+        if told != (candidate.name, candidate.run_id or claim.run_id, candidate.attempt):
+            raise _BrokenError("its manifest is that of another one")
+        if len({file.name for file in manifest.files} | {MANIFEST}) != len(manifest.files) + 1:
+            raise _BrokenError("two of its files have one name")
+        return manifest
+
+    def _read(self, stored: _Stored, folder: Path, place: RunPath, left: _Room) -> None:
+        """Write an object to `place` in `folder`, if its bytes are those that were registered."""
+        left.take(stored.size)
+        digest, size = hashlib.sha256(), 0
+        headers = {"Accept-Encoding": "identity"}
         try:
-            response = self.storage.get(stored.url, timeout=CALL_S)
+            with (
+                self.storage.stream("GET", stored.url, headers=headers, timeout=CALL_S) as response,
+                write_beneath(folder, place) as file,
+            ):
+                _check(response, stored)
+                for piece in response.iter_raw(PIECE_BYTES):
+                    size += len(piece)
+                    if size > stored.size:
+                        break
+                    digest.update(piece)
+                    file.write(piece)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
-        if response.status_code == httpx.codes.NOT_FOUND:
-            raise _BrokenError(f"{stored.name} is not in the storage")
-        if not response.is_success:
-            raise Transient("STORAGE_UNAVAILABLE", f"object storage answers {response.status_code}")
-        if hashlib.sha256(response.content).hexdigest() != stored.sha256:
+        if size != stored.size or digest.hexdigest() != stored.sha256:
             raise _BrokenError(f"{stored.name} holds other bytes than were registered")
-        return response.content
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes may still be taken."""
+
+    left_bytes: int
+
+    def take(self, size: int) -> None:
+        """Take room for an object. Raises `_BrokenError` where there is none."""
+        if size > self.left_bytes:
+            raise _BrokenError(f"more than {RESTORED_BYTES_MAX} bytes of checkpoints are not taken")
+        self.left_bytes -= size
+
+
+def _check(response: httpx.Response, stored: _Stored) -> None:
+    """Raise `_BrokenError` for an object that is not there, `Transient` where storage has no answer."""
+    if response.status_code == httpx.codes.NOT_FOUND:
+        raise _BrokenError(f"{stored.name} is not in the storage")
+    if not response.is_success:
+        raise Transient("STORAGE_UNAVAILABLE", f"object storage answers {response.status_code}")
 
 
 def _wanted(file: CheckpointFile, stored: Mapping[str, _Stored]) -> _Stored:

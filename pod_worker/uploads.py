@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from io import BufferedReader
-from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
 import httpx
@@ -32,6 +31,7 @@ from events.clock import Clock, Ids
 from events.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
 from events.ingest_client import bearer, retry_after_s
 from events.outgoing import cut
+from events.paths import BadPath, RunPath
 from events.pipe import Checkpoint, Kept, Made
 from pod_worker.parts import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
 from pod_worker.storage import Reply
@@ -536,10 +536,12 @@ def registered(made: Made, key: str, content: Content) -> ArtifactRegistered:
 
 def checked_name(name: str) -> str:
     """Return `name` when it is a relative path that stays inside. Raises `Rejected`."""
-    parts = PurePosixPath(name).parts
-    is_plain = name.isprintable() and "\\" not in name and not name.startswith("/")
-    if not name or len(name) > NAME_MAX or not is_plain or ".." in parts or "/".join(parts) != name:
-        raise Rejected("BAD_NAME", f"{name!r} is no usable artifact name")
+    try:
+        path = RunPath(name)
+    except BadPath as error:
+        raise Rejected("BAD_NAME", f"no usable artifact name: {error}") from error
+    if len(path) > NAME_MAX:
+        raise Rejected("BAD_NAME", f"no usable artifact name: it has more than {NAME_MAX} characters")
     return name
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
+
+from msgspec import Meta
 
 from events.catalog import Price
 from events.clock import Clock
 from events.errors import PipelineError
+from stages.bounds import Amount, Count, read_state
 from stages.model import Usage
 from stages.prices import cost_usd
 
@@ -28,11 +31,11 @@ class Spent:
     tokens the server did not count, so that the length of the texts had to stand for them.
     """
 
-    tokens: int = 0
-    model_usd: float = 0.0
-    pod_usd: float = 0.0
-    unpriced: int = 0
-    estimated: int = 0
+    tokens: Annotated[int, Meta(ge=0, le=10**15)] = 0
+    model_usd: Amount = 0.0
+    pod_usd: Amount = 0.0
+    unpriced: Count = 0
+    estimated: Count = 0
 
     @property
     def cost_usd(self) -> float:
@@ -45,8 +48,8 @@ class Spent:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Return what `state` was made of."""
-        return cls(**state)
+        """Return what `state` was made of. Raises `Unreadable`."""
+        return read_state(state, cls)
 
 
 NOTHING: Final = Spent()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+from msgspec import Meta
+
+from stages.bounds import Address, Line, Text, Whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """One publication, as the index has it."""
 
-    title: str
-    authors: tuple[str, ...] = ()
-    year: int | None = None
-    venue: str = ""
-    url: str = ""
-    abstract: str = ""
+    title: Line
+    authors: Annotated[tuple[Line, ...], Meta(max_length=10_000)] = ()
+    year: Whole | None = None
+    venue: Line = ""
+    url: Address = ""
+    abstract: Text = ""
 
 
 class LookUpFailed(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends
@@ -14,6 +13,7 @@ from control_plane.deps import Deps
 from control_plane.multipart import PART_BYTES_MIN, Cutting
 from control_plane.projection import artifact_prefix
 from events.errors import Rejected
+from events.paths import BadPath, RunPath
 
 Json = dict[str, Any]
 
@@ -100,7 +100,7 @@ def cut(body: SoughtArtifact) -> Cutting | None:
 
 def artifact_key(run_id: str, attempt: int, name: str, content: str) -> str:
     """Return the only key under which this content may be kept. Raises `Rejected` for a bad name."""
-    parts = PurePosixPath(name).parts
-    if "\\" in name or not name.isprintable() or ".." in parts or "/".join(parts) != name:
-        raise Rejected("bad_name", f"{name!r} is no relative path")
-    return f"{artifact_prefix(run_id, attempt)}{content}/{name}"
+    try:
+        return f"{artifact_prefix(run_id, attempt)}{content}/{RunPath(name)}"
+    except BadPath as error:
+        raise Rejected("bad_name", error.message) from error

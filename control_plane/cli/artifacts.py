@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -22,6 +22,7 @@ from control_plane.cli.client import EXIT_FAILED, EXIT_WRONG_USE, Client, client
 from control_plane.cli.naming import RUN, RunName, find
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, ago, field, print_items, print_json, say, tell
+from events.paths import BadPath, RunPath
 
 app = noun("artifacts")
 
@@ -96,12 +97,13 @@ def get(
     known = kept(control_plane, run_id, attempt, checkpoints=checkpoints or has_asked)
     try:
         chosen = wanted(known, names or ())
-        targets = places(chosen, Path(output or run_id), is_file=_is_file(chosen, names or (), output))
     except Unkept as error:
         fail(f"{error}; `podfleet artifacts list {run_id}` shows what there is", EXIT_FAILED)
+    place, is_file = Path(output or run_id), _is_file(chosen, names or (), output)
     done, problems = [], []
-    for artifact, target in targets:
+    for artifact in chosen:
         try:
+            target = place if is_file else inside(place, artifact["name"])
             state = _fetch(control_plane, artifact, target, force=force)
         except Unkept as error:
             problems.append(str(error))
@@ -115,7 +117,7 @@ def get(
     if as_json:
         print_json(done)
     if problems:
-        fail(f"{len(problems)} of {len(targets)} files could not be kept", EXIT_FAILED)
+        fail(f"{len(problems)} of {len(chosen)} files could not be kept", EXIT_FAILED)
 
 
 def kept(control_plane: Client, run_id: str, attempt: int | None, *, checkpoints: bool) -> list[Json]:
@@ -145,25 +147,12 @@ def wanted(known: Sequence[Json], names: Iterable[str]) -> list[Json]:
     return list(chosen.values())
 
 
-def places(artifacts: Sequence[Json], output: Path, *, is_file: bool) -> list[tuple[Json, Path]]:
-    """Return where each file goes, all inside the folder `output`, or one to that very path."""
-    if is_file:
-        return [(artifacts[0], output)]
-    return [(artifact, inside(output, artifact["name"])) for artifact in artifacts]
-
-
 def inside(folder: Path, name: str) -> Path:
     """Return the path of `name` in `folder`. Raises `Unkept` for a name that leads anywhere else."""
-    parts = PurePosixPath(name).parts
-    if (
-        not parts
-        or not name.isprintable()
-        or "\\" in name
-        or PurePosixPath(name).is_absolute()
-        or any(part in ("..", ".") for part in parts)
-    ):
-        raise Unkept(f"{name!r} is no name of a file in a folder; it was not written")
-    path = folder.joinpath(*parts)
+    try:
+        path = folder / RunPath(name)
+    except BadPath as error:
+        raise Unkept(f"{error}; it was not written") from error
     # A link that lies in the folder may lead out of it.
     if not path.parent.resolve().is_relative_to(folder.resolve()):
         raise Unkept(f"{path} leads out of {folder}; it was not written")

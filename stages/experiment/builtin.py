@@ -228,8 +228,18 @@ class BuiltIn:
 
 
 def recipe_of(node: Node) -> Recipe:
-    """Return the recipe that `node` tried."""
-    return Recipe().changed(node.params)
+    """Return the recipe that `node` tried; choices that no recipe has, which others may name, are left out."""
+    usual = Recipe().params()
+    return Recipe().changed(
+        {name: value for name, value in node.params.items() if name in usual and _fits(value, usual[name])}
+    )
+
+
+def _fits(value: Value, usual: Value) -> bool:
+    """Return whether a choice is of the kind that a field has; a number is not below zero."""
+    if isinstance(usual, float) and type(value) in (int, float):
+        return float(value) >= 0
+    return type(value) is type(usual) and (not isinstance(value, int) or value >= 0)
 
 
 def _tried(tree: Tree, recipe: Recipe) -> bool:
@@ -279,7 +289,7 @@ def _moves(recipe: Recipe) -> list[Changes]:
 
 
 def _number(node: Node, knob: Knob) -> float | None:
-    value = node.params[knob.name]
+    value = recipe_of(node).params()[knob.name]
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -294,7 +304,7 @@ def _between(parent: Node, knob: Knob, tried: Iterable[float]) -> list[Changes]:
         (here * below) ** 0.5 if below is not None else here / 2,
         (here * above) ** 0.5 if above is not None else here * 2,
     )
-    whole = isinstance(parent.params[knob.name], int)
+    whole = isinstance(recipe_of(parent).params()[knob.name], int)
     values = [round(each) if whole else _round(each) for each in wanted if knob.low <= each <= knob.high]
     return [{knob.name: each} for each in values if all(abs(each / old - 1) > SAME for old in known if old)]
 

@@ -7,24 +7,42 @@ does not fit is measured again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from events.paths import RunPath, SafeName
+from stages.bounds import (
+    NODES_MAX,
+    SEEDS_MAX,
+    Count,
+    Line,
+    Notes,
+    Ordinal,
+    Scores,
+    Seed,
+    Text,
+    Unreadable,
+    Word,
+    read_state,
+)
 from stages.checkpoints import Restored
 from stages.context import Context
 from stages.experiment.record import Curve, Setting, StageRecord
+from stages.experiment.reviews import ENSEMBLE, Review
 from stages.experiment.tree import Node
-from stages.experiment.verdict import Verdict
 from stages.literature import Work
 from stages.space.claim import Direction
 from stages.space.data_sets import DataSet
 
-Scores = Mapping[str, float]
-
 COMPLETE: Final = "is_complete"
+FOUND: Final = "found"
+FIGURES_MAX: Final = 60
+FILES_MAX: Final = 50
+UNTRACED_MAX: Final = 100
 
 T = TypeVar("T")
 
@@ -35,19 +53,19 @@ class Tried:
 
     node: Node
     curve: Curve | None
-    attempt: int
+    attempt: Ordinal
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
     """What the first attempt chose to measure; the metric by its name."""
 
-    subject: str
-    metric: str
+    subject: Line
+    metric: Word
     direction: Direction
     data: DataSet
-    train_examples: int | None
-    notes: tuple[str, ...]
+    train_examples: Count | None
+    notes: Notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +75,19 @@ class SearchState:
     `begun` are the nodes of the round under way, in their order, whether they are tried by now or not.
     """
 
-    tried: tuple[Tried, ...] = ()
-    begun: tuple[Node, ...] = ()
+    tried: Annotated[tuple[Tried, ...], Meta(max_length=NODES_MAX)] = ()
+    begun: Annotated[tuple[Node, ...], Meta(max_length=NODES_MAX)] = ()
     record: StageRecord | None = None
     claim: ClaimState | None = None
-    root: str | None = None
+    root: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What a fresh seed gave for one arm, by its number in `FreshState.arms`; None where it failed."""
 
-    arm: int
-    seed: int
+    arm: Annotated[int, Meta(ge=0, le=1)]
+    seed: Seed
     scores: Scores | None
 
 
@@ -77,39 +95,41 @@ class Measured:
 class FreshState:
     """Validation so far: both programs, and what was measured for them."""
 
-    arms: tuple[str, str]
-    measured: tuple[Measured, ...] = ()
+    arms: tuple[Text, Text]
+    measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FigureState:
     """A finished figure: the names of its files, and the sentence below it."""
 
-    name: str
-    images: tuple[str, ...]
-    table: str
-    caption: str
+    name: RunPath
+    images: Annotated[tuple[RunPath, ...], Meta(max_length=10)]
+    table: RunPath
+    caption: Line
 
 
 @dataclass(frozen=True, slots=True)
 class PaperState:
     """A finished paper: what of the record only its own attempt knew, and what reviewers read."""
 
-    title: str
-    author: str
-    text: str
-    pages: int
-    level: str
+    title: Line
+    author: Line
+    text: Text
+    pages: Count
+    level: Word
     setting: Setting
-    works: tuple[Work, ...]
-    files: tuple[str, ...]
+    works: Annotated[tuple[Work, ...], Meta(max_length=100)]
+    files: Annotated[tuple[SafeName, ...], Meta(max_length=FILES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewState:
-    """The verdict of a review that is over."""
+    """What a review found; the verdict follows from it and from the measurement."""
 
-    verdict: Verdict
+    traced: Count
+    untraced: Annotated[tuple[Line, ...], Meta(max_length=UNTRACED_MAX)]
+    reviews: Annotated[tuple[Review, ...], Meta(max_length=ENSEMBLE)]
 
 
 @dataclass(slots=True)
@@ -134,23 +154,47 @@ class Past:
         """Return what a checkpoint holds, finished or not, without taking it for the run's next step."""
         found = self.context.restored(stage)
         try:
-            return None if found is None else msgspec.convert(found.state["found"], kind)
-        except (KeyError, msgspec.ValidationError):
+            return None if found is None else read_state(found.state.get(FOUND), kind)
+        except Unreadable:
             return None  # whoever takes the step reads it again, and says so
 
-    def read(self, found: Restored | None, kind: type[T]) -> T | None:
-        """Return a checkpoint's state in types; one that another version wrote is no checkpoint."""
+    def read(
+        self,
+        found: Restored | None,
+        kind: type[T],
+        problem_of: Callable[[T], str | None] = lambda state: None,
+    ) -> T | None:
+        """Return a checkpoint's state in types, judged by `problem_of`.
+
+        One that another version wrote, or that does not fit together, is no checkpoint: the log says so,
+        and the stage begins anew.
+        """
         if found is None:
             return None
+        left = f"a checkpoint of attempt {found.attempt}"
         try:
-            return msgspec.convert(found.state["found"], kind)
-        except (KeyError, msgspec.ValidationError) as error:
-            self.is_whole = False
-            self.context.log(f"a checkpoint of attempt {found.attempt} cannot be read: {error}", "warning")
+            state = read_state(found.state.get(FOUND), kind)
+        except Unreadable as error:
+            self._refuse(f"{left} cannot be read: {error}")
             return None
+        if (problem := problem_of(state)) is not None:
+            self._refuse(f"{left} is not used: {problem}")
+            return None
+        return state
+
+    def _refuse(self, why: str) -> None:
+        self.is_whole = False
+        self.context.log(why, "warning")
 
 
 def state_of(found: Any, *, is_complete: bool) -> dict[str, Any]:
     """Return the state of a checkpoint that keeps `found`: one of the states above, or a list of them."""
-    plain = [asdict(each) for each in found] if isinstance(found, Sequence) else asdict(found)
-    return {COMPLETE: is_complete, "found": plain}
+    return {COMPLETE: is_complete, FOUND: msgspec.to_builtins(found, enc_hook=str)}
+
+
+def flat(name: RunPath) -> SafeName:
+    """Return a figure's file by a name that a checkpoint can have: one part, no folders.
+
+    Raises `BadPath` for one that is too long, or begins with what no name begins with.
+    """
+    return SafeName(name.replace("/", "."))

@@ -9,30 +9,41 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Annotated, Final
 
+from msgspec import Meta
+
+from events.beneath import copy_beneath
 from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
+from events.paths import RunPath, SafeName
 from events.runs import STAGES, TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
-from stages.checkpoints import Restored
+from stages.bounds import Scores
 from stages.context import Context, Stage
+from stages.experiment.consistency import (
+    begun_problem,
+    figures_problem,
+    finished_problem,
+    fresh_problem,
+    paper_problem,
+)
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.data import Data, find_data_set, prepare
 from stages.experiment.forest import Forest
 from stages.experiment.ledger import (
+    FIGURES_MAX,
     FigureState,
     FreshState,
     Measured,
     PaperState,
     Past,
     ReviewState,
-    Scores,
     SearchState,
+    flat,
     state_of,
 )
 from stages.experiment.paper.numbers import Numbers, facts_to_say, numbers_of
@@ -41,8 +52,9 @@ from stages.experiment.paper.tracing import trace
 from stages.experiment.plots.drawing import draw_all, pictures_at_most
 from stages.experiment.plots.picture import Picture
 from stages.experiment.proposal import Proposal, Researcher
+from stages.experiment.prose import Prose
 from stages.experiment.record import Record, Setting, StageRecord, Verdicts, as_results
-from stages.experiment.renderer import Renderer, find_renderer
+from stages.experiment.renderer import Renderer, RenderingFailed, find_renderer
 from stages.experiment.reviews import ENSEMBLE
 from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
@@ -66,6 +78,18 @@ WORKS_MAX: Final = 8
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
 ARMS: Final = ("baseline", "intervention")
+SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
+
+
+Figures = Annotated[list[FigureState], Meta(max_length=FIGURES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The figures of a run that its paper shows; taken over where an earlier attempt drew them."""
+
+    pictures: tuple[Picture, ...]
+    is_taken_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +198,9 @@ class Experiment:
             stages=stages,
             verdicts=verdicts,
         )
-        pictures = self._draw(record, self.folder / "paper" / "plots")
-        paper = self._write(record, pictures, self.folder / "paper")
+        paper = self._write(
+            record, self._draw(record, self.folder / "paper" / "plots"), self.folder / "paper"
+        )
         verdict = self._review(record, paper)
         word = "supported" if verdict.verdict == "pass" else "refuted"
         return f"{word}: {claim.sentence} {verdict.summary}"
@@ -212,16 +237,31 @@ class Experiment:
         """Run the four stages; each starts from the best node of the one before."""
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
-            finished = self.past.finished(plan.name)
-            state = self.past.read(finished, SearchState)
-            if finished is not None and state is not None and state.record is not None:
-                search.take_over(state.record, finished.attempt)
-                records.append(state.record)
+            before = records[-1] if records else None
+            earlier = self._made_before(plan.name, before, search)
+            if isinstance(earlier, StageRecord):
+                records.append(earlier)
                 continue
-            begun = self.past.read(self.context.restored(plan.name), SearchState)
             with self.context.stage(plan.name, index=index, total=STAGES_TOTAL) as stage:
-                records.append(search.run(plan, stage, records[-1] if records else None, begun))
+                records.append(search.run(plan, stage, before, earlier))
         return tuple(records)
+
+    def _made_before(
+        self, stage: str, before: StageRecord | None, search: Search
+    ) -> StageRecord | SearchState | None:
+        """Return what earlier attempts made of a stage: its record where they finished it."""
+        root, metric = before.best if before else None, search.metric.name
+        finished = self.past.finished(stage)
+        if finished is None:
+            begun = self.context.restored(stage)
+            return self.past.read(begun, SearchState, lambda state: begun_problem(state, stage, root, metric))
+        state = self.past.read(
+            finished, SearchState, lambda state: finished_problem(state, stage, root, metric, search.claim)
+        )
+        if state is None or state.record is None:
+            return None
+        search.take_over(state.record, finished.attempt)
+        return state.record
 
     def _plans(self) -> tuple[StagePlan, ...]:
         researcher, limits = self.researcher, self.effort.limits
@@ -304,7 +344,7 @@ class Experiment:
 
     def _fresh(self, arms: tuple[Node, Node]) -> dict[tuple[int, int], Scores | None]:
         """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
-        found = self.past.read(self.context.restored("validation"), FreshState)
+        found = self.past.read(self.context.restored("validation"), FreshState, fresh_problem)
         if found is None or found.arms != (arms[0].code, arms[1].code):
             return {}
         return {(each.arm, each.seed): each.scores for each in found.measured}
@@ -370,15 +410,22 @@ class Experiment:
         self.context.log(f"the literature look-up found {len(found)} works")
         return tuple(found)
 
-    def _draw(self, record: Record, folder: Path) -> tuple[Picture, ...]:
+    def _draw(self, record: Record, folder: Path) -> Drawn:
         """Draw every figure, each kept with the data that drew it."""
         finished = self.past.finished("plots")
-        figures = self.past.read(finished, list[FigureState])
+        files = finished.files if finished is not None else {}
+        numbers = numbers_of(record) if finished is not None else Numbers()
+        figures = self.past.read(
+            finished, Figures, lambda figures: figures_problem(figures, files.keys(), numbers)
+        )
         if finished is not None and figures is not None:
-            taken = tuple(_taken_over(each, finished, folder) for each in figures)
+            taken = tuple(_taken_over(each, files, folder) for each in figures)
             if finished.from_run is not None:  # whose artifacts are not this run's
                 self._keep_files(taken, folder)
-            return taken
+            return Drawn(taken, is_taken_over=True)
+        return Drawn(self._draw_anew(record, folder))
+
+    def _draw_anew(self, record: Record, folder: Path) -> tuple[Picture, ...]:
         with self.context.stage("plots", index=6, total=STAGES_TOTAL) as stage:
             pictures: list[Picture] = []
             total = pictures_at_most(record)
@@ -388,12 +435,14 @@ class Experiment:
                 pictures.append(picture)
             # what the paper shows; the pictures of single nodes are artifacts, and nothing else needs them
             shown = [each for each in pictures if not each.name.startswith("nodes/")]
-            files = {_flat(path, folder): path for each in shown for path in each.files}
+            files: dict[str, Path] = {
+                flat(_path_in(folder, path)): path for each in shown for path in each.files
+            }
             states = [
                 FigureState(
-                    each.name,
-                    tuple(path.relative_to(folder).as_posix() for path in each.images),
-                    each.table.relative_to(folder).as_posix(),
+                    RunPath(each.name),
+                    tuple(_path_in(folder, path) for path in each.images),
+                    _path_in(folder, each.table),
                     each.caption,
                 )
                 for each in shown
@@ -405,15 +454,16 @@ class Experiment:
         for path in (path for picture in pictures for path in picture.files):
             self.context.keep(path, f"plots/{path.relative_to(folder).as_posix()}")
 
-    def _write(self, record: Record, pictures: Sequence[Picture], folder: Path) -> Paper:
+    def _write(self, record: Record, drawn: Drawn, folder: Path) -> Paper:
         """Write the paper; its source and every number are kept beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         finished = self.past.finished("paper")
-        state = self.past.read(finished, PaperState)
+        files = finished.files if finished is not None else {}
+        state = self.past.read(finished, PaperState, lambda state: paper_problem(state, files.keys()))
         if finished is not None and state is not None:
             record = replace(record, setting=state.setting, works=state.works)
             self._say_numbers(record)
-            paper = _paper_taken_over(state, numbers_of(record), finished, folder)
+            paper = _paper_taken_over(state, numbers_of(record), files, folder)
             if finished.from_run is not None:
                 self._keep_paper(record, paper, folder)
             self._tell_paper(paper)  # whoever wrote it may have been lost before saying so
@@ -425,18 +475,30 @@ class Experiment:
             stage.progress(0.0, f"{self.researcher.name} writes")
             prose = self.researcher.write(record)
             stage.progress(0.5, "setting the pages")
-            paper = write_paper(record, prose, numbers_of(record), pictures, folder, self.renderer)
+            paper = self._printed(record, prose, drawn, folder)
             for warning in paper.warnings:
                 self.context.log(warning, "warning")
             self._keep_paper(record, paper, folder)
             files = {path.name: path for path in paper.files}
             state = PaperState(
                 paper.title, paper.author, paper.text, paper.pages, paper.level, record.setting, record.works,
-                tuple(files),
+                tuple(SafeName(name) for name in files),
             )  # fmt: skip
             self.context.checkpoint("paper", state_of(state, is_complete=True), files)
             self._tell_paper(paper)
         return paper
+
+    def _printed(self, record: Record, prose: Prose, drawn: Drawn, folder: Path) -> Paper:
+        """Set the paper; figures of an earlier attempt that no renderer takes are drawn again."""
+        try:
+            return write_paper(record, prose, numbers_of(record), drawn.pictures, folder, self.renderer)
+        except RenderingFailed as failure:
+            if not drawn.is_taken_over:
+                raise
+            self.context.log(f"figures of an earlier attempt are drawn again: {failure.message}", "warning")
+        pictures = tuple(draw_all(record, folder / "plots"))
+        self._keep_files(pictures, folder / "plots")
+        return write_paper(record, prose, numbers_of(record), pictures, folder, self.renderer)
 
     def _keep_paper(self, record: Record, paper: Paper, folder: Path) -> None:
         """Keep the paper's files, and beside them everything that was measured."""
@@ -459,18 +521,20 @@ class Experiment:
         """Trace the paper's numbers, let it be reviewed where somebody can, and say the verdict."""
         state = self.past.read(self.past.finished("review"), ReviewState)
         if state is not None:
-            self._tell(state.verdict)
-            return state.verdict
+            verdict = weigh(record, state.untraced, state.traced, state.reviews)
+            self._tell(verdict)
+            return verdict
         with self.context.stage("review", index=8, total=STAGES_TOTAL) as stage:
             stage.progress(0.0, "tracing every number of the paper to its event")
-            traced = trace(paper.source.read_text(encoding="utf-8"), paper.numbers, self.witness)
+            traced = trace(_source_of(paper), paper.numbers, self.witness)
             stage.metric("numbers_traced", float(traced.count))
             for each in traced.untraced:
                 self.context.log(f"the paper states {each}, which no event says", "error")
             stage.progress(0.3, f"{self.researcher.name} reviews the paper")
-            reviews = self.researcher.review(paper.text, ENSEMBLE)
-            verdict = weigh(record, [str(each) for each in traced.untraced], traced.count, reviews)
-            self.context.checkpoint("review", state_of(ReviewState(verdict), is_complete=True))
+            reviews = tuple(self.researcher.review(paper.text, ENSEMBLE))
+            verdict = weigh(record, traced.untraced, traced.count, reviews)
+            state = ReviewState(traced.count, traced.untraced, reviews)
+            self.context.checkpoint("review", state_of(state, is_complete=True))
             self._tell(verdict)
         return verdict
 
@@ -492,27 +556,30 @@ def _batches(wanted: Sequence[tuple[int, int]]) -> list[tuple[int, tuple[int, ..
     return found
 
 
-def _flat(path: Path, folder: Path) -> str:
-    """Return a figure's file by a name that a checkpoint can have: one part, no folders."""
-    return path.relative_to(folder).as_posix().replace("/", ".")
+def _path_in(folder: Path, path: Path) -> RunPath:
+    return RunPath(path.relative_to(folder).as_posix())
 
 
-def _taken_over(figure: FigureState, finished: Restored, folder: Path) -> Picture:
+def _source_of(paper: Paper) -> str:
+    """Return the beginning of the paper's source, which may be an earlier attempt's."""
+    with paper.source.open("rb") as file:
+        return file.read(SOURCE_BYTES_MAX).decode("utf-8", "replace")
+
+
+def _taken_over(figure: FigureState, files: Mapping[str, Path], folder: Path) -> Picture:
     """Return a figure that an earlier attempt drew, its files where the paper looks for them."""
 
-    def placed(name: str) -> Path:
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy(finished.files[_flat(target, folder)], target))
+    def placed(name: RunPath) -> Path:
+        return copy_beneath(files[flat(name)], folder, name)
 
     images = tuple(placed(name) for name in figure.images)
     return Picture(figure.name, figure.caption, images, placed(figure.table))
 
 
-def _paper_taken_over(state: PaperState, numbers: Numbers, finished: Restored, folder: Path) -> Paper:
+def _paper_taken_over(state: PaperState, numbers: Numbers, left: Mapping[str, Path], folder: Path) -> Paper:
     """Return a paper that an earlier attempt wrote, with its files."""
     name_author(numbers, state.author)
-    files = {name: Path(shutil.copy(finished.files[name], folder / name)) for name in state.files}
+    files = {str(name): copy_beneath(left[name], folder, name) for name in state.files}
     return Paper(
         title=state.title,
         pdf=files["paper.pdf"],

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from events.runs import Idea
-from stages.experiment.tree import Node
+from stages.bounds import (
+    NODES_MAX,
+    POINTS_MAX,
+    SEEDS_MAX,
+    Count,
+    Key,
+    Line,
+    Notes,
+    Number,
+    Ordinal,
+    Seed,
+    Spread,
+    Whole,
+    Word,
+)
+from stages.experiment.tree import Node, NodeId, StageName
 from stages.experiment.validation import CONFIDENCE, Judgement
 from stages.literature import Work
 from stages.space.claim import Claim
@@ -17,17 +34,17 @@ from stages.space.claim import Claim
 class Point:
     """One epoch of a learning curve; losses are means."""
 
-    epoch: int
-    train_loss: float
-    watch_loss: float
+    epoch: Whole
+    train_loss: Number
+    watch_loss: Number
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """The learning curve of a node; empty where its program reported none."""
 
-    node: str
-    points: tuple[Point, ...] = ()
+    node: NodeId
+    points: Annotated[tuple[Point, ...], Meta(max_length=POINTS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +54,46 @@ class Finalist:
     `values` are the selection metric on validation data, one a seed; `standard_error` is None for one seed.
     """
 
-    node: str
-    seeds: tuple[int, ...]
-    values: tuple[float, ...]
-    mean: float
-    standard_error: float | None
+    node: NodeId
+    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=SEEDS_MAX)]
+    values: Annotated[tuple[Number, ...], Meta(min_length=1, max_length=SEEDS_MAX)]
+    mean: Number
+    standard_error: Spread | None
 
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
     """One finished stage of the search."""
 
-    name: str
-    limit: int
-    nodes: tuple[Node, ...]
+    name: StageName
+    limit: Count
+    nodes: Annotated[tuple[Node, ...], Meta(max_length=NODES_MAX)]
     best: Node
-    reason: str
-    ended: str
+    reason: Line
+    ended: Line
     curve: Curve
-    curves: tuple[Curve, ...] = ()
-    finalists: tuple[Finalist, ...] = ()
+    curves: Annotated[tuple[Curve, ...], Meta(max_length=NODES_MAX)] = ()
+    finalists: Annotated[tuple[Finalist, ...], Meta(max_length=NODES_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Under what conditions the run was made; `notes` say what the data lost or were given on the way."""
 
-    run_id: str
-    attempt: int
-    seed: int
-    preset: str
-    repeats: int
-    epochs: int
-    researcher: str
-    isolation: str
-    device: str
-    versions: Mapping[str, str]
-    split: Mapping[str, int]
-    features: int
-    outputs: int
-    notes: tuple[str, ...] = ()
+    run_id: Word
+    attempt: Ordinal
+    seed: Seed
+    preset: Word
+    repeats: Count
+    epochs: Count
+    researcher: Line
+    isolation: Word
+    device: Word
+    versions: Annotated[Mapping[Word, Word], Meta(max_length=50)]
+    split: Annotated[Mapping[Key, Count], Meta(max_length=20)]
+    features: Count
+    outputs: Count
+    notes: Notes = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
+from events.beneath import place_beneath
 from events.catalog import (
     NodeCodeGenerated,
     NodeCompleted,
@@ -25,6 +26,7 @@ from events.catalog import (
     NodeSelectedBest,
 )
 from events.errors import PipelineError
+from events.paths import RunPath
 from stages.context import Context, Stage
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.forest import Forest
@@ -277,7 +279,7 @@ class Search:
         return execute
 
     def _run(self, node: Node, seeds: Sequence[int], purpose: str, gpu: int | None) -> Trials:
-        folder = self.folder / node.id / purpose
+        folder = place_beneath(self.folder, RunPath(f"{node.id}/{purpose}"))
         trials = self.bench.run(node.code, seeds=seeds, judges=self.judges, folder=folder, gpu=gpu)
         tidy(folder)
         return trials

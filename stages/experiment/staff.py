@@ -7,10 +7,11 @@ chose, and counts what that one spent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from events.runs import ExperimentSpec, idea_of
+from stages.bounds import Unreadable
 from stages.budget import NOTHING, Budget, Spent
 from stages.context import Context
 from stages.experiment.builtin import BuiltIn
@@ -21,7 +22,7 @@ from stages.metered import Metered
 from stages.model import Model
 from stages.prices import Prices
 from stages.space.claim import Claim
-from stages.space.data_sets import DataSet
+from stages.space.data_sets import SHIPPED, DataSet
 from stages.space.metrics import METRICS
 from stages.space.understanding import understand
 
@@ -64,17 +65,19 @@ def hire(context: Context, spec: ExperimentSpec, data_set: DataSet | None, epoch
     Raises `PipelineError` with the code CONFIG for an idea that cannot be measured.
     """
     tools, idea = context.tools, idea_of(spec.idea)
-    earlier = context.restored(SPENDING)
     budget = Budget(
         clock=context.clock,
         max_cost_usd=spec.max_cost_usd,
         max_tokens=spec.max_tokens,
         pod_usd_per_hour=tools.pod_usd_per_hour,
-        spent=Spent.of(earlier.state) if earlier else NOTHING,
+        spent=_spent(context),
     )
     purse = Purse(context, budget)
     begun = past.peek("Stage_1", SearchState)
-    claim = claim_of(begun.claim) if begun is not None and begun.claim is not None else None
+    chosen = begun.claim if begun is not None else None
+    claim = claim_of(chosen, data_set) if chosen is not None else None
+    if chosen is not None and claim is None:
+        context.log("the claim of an earlier attempt is not used: this run cannot have it", "warning")
     if tools.model is None:
         understood = understand(idea, data_set)
         built_in = BuiltIn(understood, spec.seed, epochs, context.notes, context.log)
@@ -93,13 +96,40 @@ def state_of_claim(claim: Claim) -> ClaimState:
     )
 
 
-def claim_of(state: ClaimState) -> Claim:
-    """Return the claim that an earlier attempt chose."""
+def _spent(context: Context) -> Spent:
+    """Return what earlier attempts have spent, as far as it can be read."""
+    earlier = context.restored(SPENDING)
+    if earlier is None:
+        return NOTHING
+    try:
+        return Spent.of(earlier.state)
+    except Unreadable as error:
+        context.log(
+            f"what attempt {earlier.attempt} spent cannot be read, and counts as nothing: {error}", "warning"
+        )
+        return NOTHING
+
+
+def claim_of(state: ClaimState, data_set: DataSet | None) -> Claim | None:
+    """Return the claim that an earlier attempt chose; None where it is none that this run may have.
+
+    The data are this pod's own: those that the run names, else some that ship.
+    """
+    data = data_set or SHIPPED.get(state.data.name)
+    metric = METRICS.get(state.metric)
+    if data is None or replace(data, location="") != replace(state.data, location=""):
+        return None
+    if (
+        metric is None
+        or data.task not in metric.tasks
+        or state.train_examples not in (None, *range(1, data.rows))
+    ):
+        return None
     return Claim(
         subject=state.subject,
-        metric=METRICS[state.metric],
+        metric=metric,
         direction=state.direction,
-        data=state.data,
+        data=data,
         train_examples=state.train_examples,
         notes=state.notes,
     )

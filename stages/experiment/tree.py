@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from stages.space.recipe import Value
+from msgspec import Meta
+
+from stages.bounds import Amount, Count, Line, Number, Scores, Text, Whole, Word
 
 Arm = Literal["baseline", "intervention"]
+NodeId = Annotated[str, Meta(pattern=r"\AStage_[1-4]/[1-9][0-9]{0,5}\Z")]
+StageName = Annotated[str, Meta(pattern=r"\AStage_[1-4]\Z")]
+Params = Annotated[Mapping[Word, Line | bool | Whole | Number], Meta(max_length=200)]
 
 ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
 
@@ -25,21 +30,21 @@ class Node:
     the repairs that led to it; `condition` names what an ablation varies.
     """
 
-    id: str
-    stage: str
-    plan: str
-    code: str
+    id: NodeId
+    stage: StageName
+    plan: Line
+    code: Text
     arm: Arm = "baseline"
-    params: Mapping[str, Value] = field(default_factory=dict)
-    parent: str | None = None
-    metric: float | None = None
-    error: str | None = None
-    log_tail: str = ""
+    params: Params = field(default_factory=dict)
+    parent: NodeId | None = None
+    metric: Number | None = None
+    error: Line | None = None
+    log_tail: Line = ""
     works: bool = False
-    seconds: float = 0.0
-    debugs: int = 0
-    condition: str = ""
-    scores: Mapping[str, float] = field(default_factory=dict)
+    seconds: Amount = 0.0
+    debugs: Count = 0
+    condition: Line = ""
+    scores: Scores = field(default_factory=dict)
 
     @property
     def buggy(self) -> bool:

@@ -6,25 +6,26 @@ Law: an idea that was begun ends here, finalised or unfinished, and is safe befo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from events.catalog import IdeationGenerated
 from events.runs import Idea
+from stages.bounds import Line, Ordinal, Unreadable, read_state
 from stages.budget import NOTHING, Spent
 from stages.context import Context
 from stages.ideation.form import bounded, cut, printable, public
-from stages.ideation.look_ups import LookUps
+from stages.ideation.look_ups import LOOK_UPS_MAX, WORKS_EACH, WORKS_MAX, LookUps
 from stages.literature import Work
 
 CHECKPOINT: Final = "ideation"
 ARTIFACT: Final = "ideas.json"
 UNFINISHED: Final = "unfinished_ideas.json"
 WHY_BYTES_MAX: Final = 400
+IDEAS_MAX: Final = 20  # of one request
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,19 @@ class Unfinished:
     def public(self) -> dict[str, Any]:
         """Return this as the event says it."""
         return {"number": self.number, "why": self.why, "idea": public(self.idea) if self.idea else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a checkpoint keeps; `asked` names the works of each look-up by their numbers, from 1."""
+
+    ideas: Annotated[list[Idea], msgspec.Meta(max_length=IDEAS_MAX)]
+    works: Annotated[list[Work], msgspec.Meta(max_length=WORKS_MAX)]
+    asked: Annotated[
+        dict[Line, Annotated[list[Ordinal], msgspec.Meta(max_length=WORKS_EACH)]],
+        msgspec.Meta(max_length=LOOK_UPS_MAX),
+    ]
+    spent: Spent
 
 
 @dataclass(slots=True)
@@ -60,8 +74,15 @@ class Harvest:
 
         harvest = cls(context, wanted, LookUps(context.tools.literature, warn))
         restored = context.restored(CHECKPOINT)
-        if restored is not None:
-            harvest._restore(restored.state)
+        if restored is None:
+            return harvest
+        try:
+            harvest._restore(read_state(restored.state, Kept))
+        except Unreadable as error:
+            warn(
+                f"the checkpoint of attempt {restored.attempt} cannot be read, ideation begins anew: {error}"
+            )
+        else:
             count = len(harvest.ideas)
             context.log(f"{count} of {wanted} ideas are there from attempt {restored.attempt}")
         return harvest
@@ -118,16 +139,14 @@ class Harvest:
 
     def _save(self, spent: Spent) -> None:
         self.spent = spent
-        state = {
-            "ideas": [public(each) for each in self.ideas],
-            "works": msgspec.to_builtins(self.look_ups.works),
-            "asked": self.look_ups.asked,
-            "spent": spent.state(),
-        }
-        self.context.checkpoint(CHECKPOINT, state)
+        state = Kept(list(self.ideas), self.look_ups.works, self.look_ups.asked, spent)
+        self.context.checkpoint(CHECKPOINT, msgspec.to_builtins(state))
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.ideas = msgspec.convert(state["ideas"], list[Idea])[: self.wanted]
-        self.look_ups.works = msgspec.convert(state["works"], list[Work])
-        self.look_ups.asked = msgspec.convert(state["asked"], dict[str, list[int]])
-        self.spent = Spent.of(state["spent"])
+    def _restore(self, state: Kept) -> None:
+        """Go on from what an earlier attempt kept. Raises `Unreadable` where it does not fit together."""
+        if any(number > len(state.works) for numbers in state.asked.values() for number in numbers):
+            raise Unreadable("a look-up found a work that is not there")
+        for idea in state.ideas[: self.wanted]:
+            self.ideas.append(bounded(idea, {each.name for each in self.ideas}))
+        self.look_ups.works, self.look_ups.asked = state.works, state.asked
+        self.spent = state.spent

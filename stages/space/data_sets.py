@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from stages.bounds import Count, Line, Word
 from stages.space.metrics import Task
 
 
@@ -18,15 +19,15 @@ class DataSet:
     pixels.
     """
 
-    name: str
+    name: Line
     task: Task
-    rows: int
-    features: int
-    outputs: int
-    image_side: int | None = None
-    location: str = ""
-    target: str = ""
-    digest: str = ""
+    rows: Count
+    features: Count
+    outputs: Count
+    image_side: Count | None = None
+    location: Line = ""
+    target: Line = ""
+    digest: Word = ""
 
     @property
     def title(self) -> str:

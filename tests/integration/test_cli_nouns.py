@@ -55,9 +55,13 @@ def test_files_are_fetched_whole_with_their_digest_and_only_into_the_folder(
     broken = within(fleet.url, "artifacts", "get", run_id, "-o", "out", cwd=tmp_path)
     assert (broken.returncode, "other bytes than were registered" in broken.stderr) == (1, True)
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written stays"
-    database.artifacts.update_one({"runId": run_id}, {"$set": {"name": "../escaped"}})
+    stored = database.artifacts.find_one({"runId": run_id})
+    database.artifacts.update_one({"runId": run_id}, {"$set": {"sha256": artifact["sha256"]}})
+    database.artifacts.insert_one({**stored, "_id": f"{run_id}/a1/x", "name": "../escaped"})
     hostile = within(fleet.url, "artifacts", "get", run_id, "-o", "out", cwd=tmp_path)
-    assert (hostile.returncode, hostile.stdout) == (1, "")
+    assert (hostile.returncode, hostile.stdout) == (1, "out/probe.bin\n"), hostile.stderr
+    assert "'../escaped' is no relative path" in hostile.stderr
+    assert "1 of 2 files could not be kept" in hostile.stderr
     assert not (tmp_path / "escaped").exists()
 
 

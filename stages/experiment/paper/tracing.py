@@ -27,7 +27,7 @@ _UNPRINTED: Final = {
 }  # fmt: skip
 _WITH_COLUMNS: Final = frozenset({"tabular", "longtable", "thebibliography", "minipage"})
 _COMMAND: Final = re.compile(r"\\([A-Za-z]+)\*?")
-_LISTING: Final = re.compile(r"\\begin\{verbatim\}.*?\\end\{verbatim\}", re.DOTALL)
+_LISTING: Final = (r"\begin{verbatim}", r"\end{verbatim}")
 _NUMERAL: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
@@ -66,7 +66,18 @@ def _short(text: str) -> str:
 def _body(source_tex: str) -> str:
     """Return what is printed of the source: from its title on, without its listings."""
     body = source_tex.partition(r"\begin{document}")[2].rpartition(r"\end{document}")[0] or source_tex
-    return _LISTING.sub(" ", body)
+    return _without_listings(body)
+
+
+def _without_listings(text: str) -> str:
+    """Return `text` without what is printed as it is; in one pass, as the source may be another pod's."""
+    begins, ends = _LISTING
+    parts: list[str] = []
+    at = 0
+    while (begin := text.find(begins, at)) >= 0 and (end := text.find(ends, begin)) >= 0:
+        parts += (text[at:begin], " ")
+        at = end + len(ends)
+    return "".join((*parts, text[at:]))
 
 
 class _Reading:

@@ -6,6 +6,7 @@ Law: no figure is written that shows nothing, and none without the rows that dre
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +20,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from events.beneath import place_beneath, write_beneath
 from events.harmless import for_spreadsheet
+from events.paths import RunPath
 from stages.experiment.glyphs import LABELS, has_glyph
-from stages.experiment.plots.picture import Picture
+from stages.experiment.plots.picture import FORMS, TABLE, Picture
 
 DPI: Final = 144
 BASELINE: Final = "#4477aa"
@@ -59,22 +62,20 @@ def kept(figure: Figure, folder: Path, name: str, table: tuple[Row, Iterable[Row
     assert rows, f"{name} has no data"
     for axes in figure.axes:
         assert _shows_something(axes), f"{name} has empty axes"
-    base = folder / name
-    base.parent.mkdir(parents=True, exist_ok=True)
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)  # once, so that all forms look the same
         figure.set_layout_engine(None)  # with a placeholder each form is drawn twice
     images = []
-    for form, metadata in NO_DATES.items():
-        image = base.with_name(f"{base.name}.{form}")
-        figure.savefig(image, dpi=DPI, format=form, metadata=dict(metadata))
+    for form in FORMS:
+        image = place_beneath(folder, RunPath(f"{name}.{form}"))
+        figure.savefig(image, dpi=DPI, format=form, metadata=dict(NO_DATES[form]))
         images.append(image)
-    data = base.with_name(f"{base.name}.csv")
-    with data.open("w", newline="", encoding="utf-8") as file:
+    data = RunPath(f"{name}.{TABLE}")
+    with write_beneath(folder, data) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         for row in (header, *rows):
             writer.writerow([for_spreadsheet(cell) if isinstance(cell, str) else cell for cell in row])
-    return Picture(name, caption, tuple(images), data)
+    return Picture(name, caption, tuple(images), folder / data)
 
 
 def _shows_something(axes: Axes) -> bool:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+FORMS: Final = ("png", "svg", "pdf")
+TABLE: Final = "csv"
 
 
 @dataclass(frozen=True, slots=True)

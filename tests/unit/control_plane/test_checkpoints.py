@@ -14,7 +14,7 @@ KIND = "experiment"
 
 
 def artifact(name: str, attempt: int = 1) -> dict[str, Any]:
-    return {"runId": "r", "attempt": attempt, "name": name}
+    return {"runId": "r", "attempt": attempt, "name": name, "key": f"runs/r/a{attempt}/0/{name}"}
 
 
 def stage(name: str, status: str) -> dict[str, Any]:
@@ -38,6 +38,17 @@ def test_a_checkpoint_is_a_manifest_with_the_files_of_its_attempt() -> None:
         ("r", "Stage_1", 2, 1),
         ("r", "Stage_1", 1, 0),
     ]
+
+
+def test_what_was_stored_with_a_name_or_a_key_that_leads_away_belongs_to_no_checkpoint() -> None:
+    good = artifact(manifest_artifact("Stage_1"))
+    names = ("checkpoints/../manifest.json", "checkpoints//manifest.json", "checkpoints/a b/manifest.json")
+    keys = ("runs/r/a1/../../victim/a1/x", "runs/other/a1/x", "")
+    bad = [artifact(name) for name in (*names, "checkpoints/", "checkpoints/manifest.json")]
+    bad += [{**artifact(manifest_artifact("Stage_2")), "key": key} for key in keys]
+    bad += [{**artifact(file_artifact("Stage_1", 1, "f")), "key": keys[0]}]
+    (found,) = candidates([*bad, good])
+    assert (found.name, found.manifest, list(found.files)) == ("Stage_1", good, [])
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,6 @@ def test_a_file_that_is_registered_again_under_its_name_replaces_what_was_known_
         "runs/r/a2",
         "runs/r2/a2/probe.bin",
         "runs/other/a2/probe.bin",
-        "/runs/r/a2/probe.bin",
         "probe.bin",
     ],
 )
@@ -346,6 +345,38 @@ def test_a_file_that_lies_where_another_attempt_writes_is_set_aside(key: str) ->
     fact = histories.artifact("probe.bin", key=key)
     expected = SetAside("foreign_key", "the key of 'probe.bin' is not below runs/r/a2/")
     assert project(FULL, said(fact)) == expected
+
+
+OWN = "runs/r/a2/x"
+LEADING_AWAY = (
+    "runs/r/a2/../../victim/a1/x", "runs/r/a2/..", "runs/r/a2/./x", "runs/r/a2//x", "runs/r/a2/",
+    "/runs/r/a2/x", "runs/r/a2/x\\..\\y", "runs/r/a2/x\n", "runs/r/a2/x\x1b[2J", "runs/r/a2/" + "x" * 256,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        *(("probe.bin", key) for key in LEADING_AWAY),
+        *(
+            (name, OWN)
+            for name in ("../x", "..", "checkpoints/../manifest.json", "a//b", "/etc/passwd", "a\rb")
+        ),
+    ],
+)
+def test_a_file_whose_name_or_key_is_no_path_is_set_aside_in_words(name: str, key: str) -> None:
+    aside = project(FULL, said(histories.artifact(name, key=key)))
+    assert isinstance(aside, SetAside)
+    assert aside.code == "bad_path"
+    assert "is no" in aside.reason
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpoints/plots/state.json", "checkpoints/plots/3/nodes.png", "plots/nodes/Stage_1-1.svg"]
+)
+def test_a_name_that_pipelines_use_is_taken(name: str) -> None:
+    key = f"runs/r/a2/0123456789abcdef/{name}"
+    assert isinstance(project(FULL, said(histories.artifact(name, key=key))), Update)
 
 
 def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt() -> None:

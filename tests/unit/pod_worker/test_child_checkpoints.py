@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from events.checkpoints import decode_manifest
-from events.pipe import Checkpoint, Kept
+from events.pipe import Checkpoint, Kept, encode
 from events.testing import ManualClock
 from pod_worker.child_checkpoints import SAFE_WAIT_S, ChildCheckpoints
 
@@ -23,6 +23,7 @@ class Parent:
         self.child: ChildCheckpoints | None = None
 
     def send(self, checkpoint: Checkpoint) -> None:
+        encode(checkpoint)  # what goes through a pipe
         self.taken.append(checkpoint)
         word = self.answer(checkpoint)
         if word is not None and self.child is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from events.checkpoints import CheckpointFile, Manifest, decode_manifest, encode
 from events.claims import Claim
 from events.errors import LeaseLost, Transient
 from events.testing import RUN_ID
+from pod_worker import restoring
 from pod_worker.restoring import HttpCheckpoints
 
+PIECE = 64 * 1024
 CLAIM = Claim("runs", RUN_ID, 3, "the-token", "experiment", {}, None)
 
 
@@ -28,6 +31,17 @@ class House:
         self.candidates: list[dict[str, Any]] = []
         self.answer: httpx.Response | Exception | None = None
         self.storage_answer: httpx.Response | None = None
+        self.headers: dict[str, str] = {}
+        self.sent = 0
+        self.is_endless = False
+
+    def keep_text(self, name: str, attempt: int, content: bytes) -> dict[str, Any]:
+        """Keep a manifest of any bytes."""
+        artifact = f"{name}/{attempt}/manifest.json"
+        self.candidates.append(
+            {"name": name, "attempt": attempt, "manifest": self._store(artifact, content), "files": []}
+        )
+        return self.candidates[-1]
 
     def keep(self, name: str, attempt: int, state: dict[str, Any], **files: bytes) -> dict[str, Any]:
         described = [
@@ -60,10 +74,22 @@ class House:
         return self.answer or httpx.Response(200, text=json.dumps({"checkpoints": self.candidates}))
 
     def storage(self, request: httpx.Request) -> httpx.Response:
+        assert request.headers["Accept-Encoding"] == "identity"
         content = self.objects.get(request.url.path[1:])
         if self.storage_answer is not None:
             return self.storage_answer
-        return httpx.Response(404) if content is None else httpx.Response(200, content=content)
+        if content is None:
+            return httpx.Response(404)
+        return httpx.Response(200, content=self._pieces(content), headers=self.headers)
+
+    def _pieces(self, content: bytes) -> Iterator[bytes]:
+        for start in range(0, len(content), PIECE):
+            self.sent += len(content[start : start + PIECE])
+            yield content[start : start + PIECE]
+        while self.is_endless:
+            self.sent += PIECE
+            assert self.sent < 64 * PIECE, "it reads on and on"
+            yield bytes(PIECE)
 
 
 def _hash(content: bytes) -> str:
@@ -157,3 +183,137 @@ def test_a_lease_that_is_anothers_ends_the_attempt(
     house.answer = httpx.Response(409)
     with pytest.raises(LeaseLost):
         checkpoints.fetch(CLAIM, tmp_path)
+
+
+def test_an_object_that_is_larger_than_it_was_registered_is_read_one_piece_too_far_at_most(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    house.keep("Stage_1", 2, {"best": 2}, file=b"content")
+    house.keep("Stage_1", 1, {"best": 1})
+    house.is_endless = True
+    first, second = checkpoints.fetch(CLAIM, tmp_path)
+    assert "holds other bytes than were registered" in first
+    assert "holds other bytes than were registered" in second
+    assert house.sent <= 2 * (1 + restoring.PIECE_BYTES // PIECE) * PIECE
+    assert list(tmp_path.iterdir()) == [], "half a checkpoint is none"
+
+
+def test_an_object_that_is_smaller_than_it_was_registered_is_not_used(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    house.keep("Stage_1", 1, {"best": 1})["manifest"]["size"] += 1
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    assert "holds other bytes than were registered" in warning
+
+
+def test_an_object_is_never_in_memory_as_a_whole(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    house.keep("Stage_1", 1, {}, weights=bytes(32 << 20))
+    tracemalloc.start()
+    try:
+        assert checkpoints.fetch(CLAIM, tmp_path) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+    assert (tmp_path / "Stage_1" / "weights").stat().st_size == 32 << 20
+
+
+def test_content_that_says_it_is_packed_is_not_unpacked(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    house.keep("Stage_1", 1, {"best": 1})
+    house.headers = {"Content-Encoding": "gzip"}
+    assert checkpoints.fetch(CLAIM, tmp_path) == []
+    assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
+
+
+def test_all_checkpoints_together_are_bounded(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "RESTORED_BYTES_MAX", 1_000)
+    house.keep("Stage_1", 1, {"best": 1})
+    house.keep("Stage_2", 1, {}, file=bytes(1_000))
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    assert "more than 1000 bytes of checkpoints are not taken" in warning
+    assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
+
+
+LYING: dict[str, dict[str, Any] | bytes] = {
+    "no JSON": b"{",
+    "not UTF-8": b'{"name": "\xff"}',
+    "too deep": b"[" * 200_000,
+    "a state too deep": b'{"state": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+    "a state that is no text": b'{"state": {"a": "\xff"}}',
+    "no object": b"[]",
+    "a state that is no object": {"state": [1]},
+    "another name": {"name": "Stage_2"},
+    "another run": {"run_id": "01KOTHER"},
+    "another attempt": {"attempt": 1},
+    "an attempt without end": {"attempt": 10**40},
+    "a name that leads away": {"files": [("../../x", "f")]},
+    "a name of two parts": {"files": [("a/b", "f")]},
+    "a name with a line's end": {"files": [("a\n", "f")]},
+    "an absolute name": {"files": [("/etc/passwd", "f")]},
+    "the manifest's own name": {"files": [("manifest.json", "f")]},
+    "one name twice": {"files": [("a", "f"), ("a", "f")]},
+    "an artifact that leads away": {"files": [("a", "../f")]},
+    "too many files": {"files": [(f"a{number}", "f") for number in range(201)]},
+}
+
+
+@pytest.mark.parametrize("lie", LYING)
+def test_a_manifest_that_lies_gives_way_to_an_older_one_and_writes_nothing_else(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, lie: str
+) -> None:
+    said = LYING[lie]
+    if isinstance(said, bytes) and b"state" in said:  # all else is as it should be
+        plain = {"version": 1, "name": "Stage_1", "run_id": RUN_ID, "attempt": 2, "files": []}
+        said = json.dumps(plain).encode()[:-1] + b", " + said[1:]
+    if isinstance(said, dict):
+        plain = {"version": 1, "name": "Stage_1", "run_id": RUN_ID, "attempt": 2, "state": {}, "files": []}
+        files = [
+            {"name": name, "artifact": artifact, "size": 1, "sha256": _hash(b"x")}
+            for name, artifact in said.get("files", [])
+        ]
+        said = json.dumps({**plain, **said, "files": files}).encode()
+    candidate = house.keep_text("Stage_1", 2, said)
+    candidate["files"] = [
+        {**house._store("o", b"x"), "name": "f"},
+        {**house._store("o", b"x"), "name": "../f"},
+    ]
+    house.keep("Stage_1", 1, {"best": 1})
+    folder = tmp_path / "work" / "restored"
+    (warning,) = checkpoints.fetch(CLAIM, folder)
+    assert "Stage_1 of attempt 2 is not used" in warning
+    assert len(warning) <= restoring.SHOWN_CHARS_MAX
+    assert found(folder) == {"Stage_1": (1, {"best": 1})}
+    assert [
+        each.relative_to(tmp_path).as_posix() for each in sorted(tmp_path.rglob("*")) if each.is_file()
+    ] == ["work/restored/Stage_1/manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../x", "/etc", "a\x00b", "x" * 300])
+def test_a_checkpoint_whose_name_is_none_is_told_and_not_fetched(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, name: str
+) -> None:
+    house.keep_text(name, 1, b"{}")
+    house.keep("Stage_1", 1, {"best": 1})
+    folder = tmp_path / "work" / "restored"
+    (warning,) = checkpoints.fetch(CLAIM, folder)
+    assert "is no name" in warning
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [folder / "Stage_1" / "manifest.json"]
+
+
+def test_what_lies_in_the_folder_already_is_not_followed(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    folder, outside = tmp_path / "restored", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (folder / "Stage_1").symlink_to(outside)
+    house.keep("Stage_1", 1, {})
+    (warning,) = checkpoints.fetch(CLAIM, folder)
+    assert "is not used" in warning
+    assert list(outside.iterdir()) == []

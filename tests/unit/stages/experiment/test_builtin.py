@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -10,6 +10,7 @@ from events.runs import Idea
 from stages.experiment.builtin import BuiltIn
 from stages.experiment.proposal import Proposal
 from stages.experiment.tree import Node, Tree
+from stages.space.recipe import Value
 from stages.space.understanding import understand
 from stages.testing import MemoryNotes
 
@@ -28,6 +29,25 @@ class Desk:
 
     def answers(self) -> list[str]:
         return [each.partition("the built-in researcher ")[2] for each in self.log]
+
+
+ODD = [
+    {"lr": "fast"}, {"width": True}, {"lr": -1.0}, {"unknown": 3}, {"dropout": 1e100}, {"dropout": -0.5}, {},
+    {"network": 5, "depth": 2**53},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("params", ODD)
+def test_a_node_with_odd_choices_is_gone_on_from(params: dict[str, Value]) -> None:
+    researcher = Desk().researcher
+    root = Node(id="Stage_1/1", stage="Stage_1", plan="p", code="c", params=params, metric=0.5, works=True)
+    applied = replace(root, id="Stage_3/1", stage="Stage_3", arm="intervention")
+    tree = Tree(True, root, (applied,))
+    for proposal in (
+        researcher.draft(tree), researcher.tune(root, tree), researcher.improve(root, tree),
+        researcher.improve(applied, tree), researcher.ablate(root, tree), researcher.debug(root, tree),
+    ):  # fmt: skip
+        assert proposal is None or proposal.code
 
 
 EMPTY = Tree(higher_is_better=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -201,3 +201,68 @@ def test_a_checkpoint_that_cannot_be_read_is_told_and_not_used(
     assert any("cannot be read" in each.message for each in reporter.of(c.RunLog))
     assert {each.stage for each in reporter.of(c.StageStarted)} == set(ORDER)
     assert results(reporter) == results(whole.reporter)
+
+
+def _leading_out(kept: dict[str, Restored], folder: Path) -> None:
+    """Let a figure's image be named by a path that leads out, its file by what that path is when flat."""
+    name = "a/../../../../stolen"
+    file = folder / name.replace("/", ".")
+    file.write_text("mine")
+    state = json.loads(json.dumps(kept["plots"].state))
+    state["found"][0]["images"][0] = name
+    files = {**kept["plots"].files, file.name: file}
+    kept["plots"] = replace(kept["plots"], state=state, files=files)
+
+
+def _broken_figures(kept: dict[str, Restored], folder: Path) -> None:
+    """Let every picture be something else."""
+    files = {name: folder / name for name in kept["plots"].files}
+    for file in files.values():
+        file.write_bytes(b"%PDF-1.4 and no picture")
+    kept["plots"] = replace(kept["plots"], files=files)
+    del kept["paper"]
+
+
+def _no_text(kept: dict[str, Restored], folder: Path) -> None:
+    """Let the paper's source be bytes without end, and no text."""
+    source = folder / "paper.tex"
+    source.write_bytes(b"\\begin{verbatim}\xff\\val{x}{9}" * 40_000)
+    kept["paper"] = replace(kept["paper"], files={**kept["paper"].files, "paper.tex": source})
+    del kept["review"]
+
+
+def _without_pdf(kept: dict[str, Restored], folder: Path) -> None:
+    files = {name: path for name, path in kept["paper"].files.items() if name != "paper.pdf"}
+    kept["paper"] = replace(kept["paper"], files=files)
+
+
+def _odd_spending(kept: dict[str, Restored], folder: Path) -> None:
+    kept["spending"] = Restored(1, {"tokens": -5, "everything": 1})
+
+
+LIES: dict[str, tuple[Callable[[dict[str, Restored], Path], None], set[str], str]] = {
+    "a path that leads out": (_leading_out, {"plots", "paper", "review"}, "is no relative path"),
+    "figures that are none": (_broken_figures, {"paper", "review"}, "are drawn again"),
+    "a source that is no text": (_no_text, {"review"}, "which was not measured"),
+    "a paper without its PDF": (_without_pdf, {"paper", "review"}, "is not among its files"),
+    "spending below nothing": (_odd_spending, set(), "counts as nothing"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_checkpoint_that_lies_is_told_and_begun_anew_and_nothing_is_written_outside(
+    whole: Diary, tools: Tools, tmp_path: Path, lie: str
+) -> None:
+    tell, anew, words = LIES[lie]
+    left, workspace = tmp_path / "left", tmp_path / "deep" / "er" / "workspace"
+    left.mkdir()
+    kept = dict(whole.kept)
+    tell(kept, left)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    reporter = RecordingReporter()
+    attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
+    assert {each.stage for each in reporter.of(c.StageStarted)} == anew
+    assert any(words in each.message for each in reporter.of(c.RunLog))
+    after = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path for path in after - before if not path.is_relative_to(workspace / "experiment")} == set()

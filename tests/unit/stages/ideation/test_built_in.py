@@ -11,6 +11,7 @@ import pytest
 
 from events import catalog as c
 from events.runs import ExperimentSpec, Idea, read_spec
+from stages.checkpoints import Restored
 from stages.ideation import pipeline
 from stages.literature import LookUpFailed, Work
 from stages.pipeline import run_pipeline
@@ -216,6 +217,33 @@ def test_a_checkpoint_with_every_idea_asks_for_none(tmp_path: Path) -> None:
     again = ideation(tmp_path, checkpoints=MemoryCheckpoints(2, found=first.kept))
     assert generated(again) == whole
     assert len(again.of(c.StageProgress)) == 1
+
+
+IDEAS = [{"Short Hypothesis": "x" * 50_000, "Name": "../../x", "Title": "y" * 9_000}]
+NOTHING = {"ideas": [], "works": [], "asked": {}, "spent": {}}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {}, {**NOTHING, "ideas": "none"}, {**NOTHING, "ideas": [{"Title": 3}]}, {**NOTHING, "works": [1]},
+        {**NOTHING, "asked": {"x": [1]}}, {**NOTHING, "asked": {"x": [-1]}}, {**NOTHING, "ideas": IDEAS * 21},
+        {**NOTHING, "spent": {"tokens": -1}}, {**NOTHING, "spent": {"model_usd": 1e300}},
+        {**NOTHING, "spent": 3},
+    ],
+)  # fmt: skip
+def test_a_checkpoint_that_lies_is_told_and_ideation_begins_anew(tmp_path: Path, lie: dict[str, Any]) -> None:
+    whole = generated(ideation(tmp_path))
+    reporter = ideation(tmp_path, checkpoints=MemoryCheckpoints(2, found={"ideation": Restored(1, lie)}))
+    assert generated(reporter) == whole
+    assert "cannot be read, ideation begins anew" in logged(reporter, "warning")[0]
+
+
+def test_an_idea_of_an_earlier_attempt_is_kept_within_bounds(tmp_path: Path) -> None:
+    kept = {"ideation": Restored(1, {**NOTHING, "ideas": IDEAS})}
+    first, *_ = generated(ideation(tmp_path, checkpoints=MemoryCheckpoints(2, found=kept))).ideas
+    assert len(first["Short Hypothesis"]) < 2_000
+    assert "/" not in first["Name"]
 
 
 class Index:

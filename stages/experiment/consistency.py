@@ -1,0 +1,125 @@
+"""Does what a checkpoint says fit together, and what this run is? pure.
+
+Types and bounds were read before; here is what only several fields together can say. Each function
+returns why a state is not used, in words for the run's log; None where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from stages.experiment.ledger import ClaimState, FigureState, FreshState, PaperState, SearchState
+from stages.experiment.paper.digits import typed_numbers
+from stages.experiment.paper.numbers import REFERENCE, Numbers
+from stages.experiment.plots.picture import FORMS, TABLE
+from stages.experiment.record import StageRecord
+from stages.experiment.tree import Node
+
+
+def finished_problem(
+    state: SearchState, stage: str, root: Node | None, metric: str, claim: ClaimState
+) -> str | None:
+    """Judge a finished stage of the search, which starts from `root` and is ranked by the score `metric`."""
+    if state.record is None:
+        return "it is finished without a record"
+    if state.claim is None or _anywhere(state.claim) != _anywhere(claim):
+        return "it was made for another claim"
+    return begun_problem(state, stage, root, metric) or _record_problem(state.record, stage, root, metric)
+
+
+def _anywhere(claim: ClaimState) -> ClaimState:
+    """Return a claim without the place of its data, which each pod has elsewhere; the digest tells them."""
+    return replace(claim, data=replace(claim.data, location=""))
+
+
+def begun_problem(state: SearchState, stage: str, root: Node | None, metric: str) -> str | None:
+    """Judge what a stage of the search has tried so far."""
+    tried = [each.node for each in state.tried]
+    problem = _tree_problem(tried, stage, root, metric) or _tree_problem(state.begun, stage, root, metric)
+    if problem is not None:
+        return problem
+    if known := [node for node in state.begun if node.metric is not None or node.error or node.scores]:
+        return f"{known[0].id} is begun, and has a result already"
+    return _gap_in({node.id for node in (*tried, *state.begun)})
+
+
+def _gap_in(names: Collection[str]) -> str | None:
+    """Nodes are numbered from 1, and the next one gets the next number."""
+    numbers = sorted(int(name.partition("/")[2]) for name in names)
+    return None if numbers == list(range(1, len(numbers) + 1)) else "the numbers of its nodes have a gap"
+
+
+def _record_problem(record: StageRecord, stage: str, root: Node | None, metric: str) -> str | None:
+    if record.name != stage:
+        return f"it is of {record.name}"
+    known = {node.id: node for node in record.nodes}
+    if root is not None:
+        known[root.id] = root
+    problem = _tree_problem(record.nodes, stage, root, metric) or _gap_in({each.id for each in record.nodes})
+    if problem is not None:
+        return problem
+    if known.get(record.best.id) != record.best or record.best.buggy:
+        return f"{record.best.id} was chosen, and is none of its good nodes"
+    curves = {record.best.id, *known}
+    told = [each.node for each in record.finalists]
+    told += [each.node for each in (*record.curves, record.curve)]
+    if unknown := set(told) - curves:
+        return f"{min(unknown)} is none of its nodes"
+    for finalist in record.finalists:
+        if len(finalist.seeds) != len(finalist.values):
+            return f"{finalist.node} has {len(finalist.values)} values from {len(finalist.seeds)} seeds"
+    names = [each.node for each in record.finalists]
+    return "a finalist stands twice" if len(set(names)) != len(names) else None
+
+
+def _tree_problem(nodes: Sequence[Node], stage: str, root: Node | None, metric: str) -> str | None:
+    """Judge nodes that stand in the order of their numbers or of their results."""
+    known: set[str] = set()
+    for node in nodes:
+        if node.stage != stage or not node.id.startswith(f"{stage}/"):
+            return f"{node.id} is of another stage"
+        if node.id in known:
+            return f"{node.id} stands twice"
+        known.add(node.id)
+        if node.parent is not None and not _is_older(node.parent, node, root):
+            return f"{node.id} was made from {node.parent}, which is no older"
+        if node.metric != node.scores.get(metric):
+            return f"{node.id} has another {metric} than its scores say"
+    return None
+
+
+def _is_older(parent: str, node: Node, root: Node | None) -> bool:
+    if root is not None and parent == root.id:
+        return True
+    stage, _, number = parent.partition("/")
+    return stage == node.stage and int(number) < int(node.id.partition("/")[2])
+
+
+def fresh_problem(state: FreshState) -> str | None:
+    """Judge what fresh seeds measured."""
+    pairs = [(each.arm, each.seed) for each in state.measured]
+    return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
+
+
+def figures_problem(figures: Sequence[FigureState], files: Collection[str], numbers: Numbers) -> str | None:
+    """Judge figures by their files, and by what their captions refer to."""
+    for figure in figures:
+        if [*figure.images, figure.table] != [f"{figure.name}.{form}" for form in (*FORMS, TABLE)]:
+            return f"the figure {figure.name} has other files than its forms"
+        names = (each.replace("/", ".") for each in (*figure.images, figure.table))
+        if missing := [name for name in names if name not in files]:
+            return f"{missing[0]} is not among its files"
+        if unknown := [key for key in REFERENCE.findall(figure.caption) if key not in numbers]:
+            return f"the caption of {figure.name} refers to {unknown[0]}, which was not measured"
+        if typed_numbers(REFERENCE.sub(" ", figure.caption)):
+            return f"the caption of {figure.name} types a number"
+    return "a figure stands twice" if len({each.name for each in figures}) != len(figures) else None
+
+
+def paper_problem(state: PaperState, files: Collection[str]) -> str | None:
+    """Judge a paper by its files."""
+    if missing := [name for name in state.files if name not in files]:
+        return f"{missing[0]} is not among its files"
+    lacks = {"paper.pdf", "paper.tex"} - set(state.files)
+    return f"it lacks {min(lacks)}" if lacks else None

@@ -1,0 +1,397 @@
+"""A checkpoint's state may say anything: what is accepted of it fits the run, and breaks nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from events.paths import BadPath, RunPath, SafeName
+from stages.bounds import Unreadable, read_state
+from stages.budget import Spent
+from stages.experiment.consistency import (
+    begun_problem,
+    figures_problem,
+    finished_problem,
+    fresh_problem,
+    paper_problem,
+)
+from stages.experiment.ledger import (
+    FigureState,
+    FreshState,
+    Measured,
+    PaperState,
+    ReviewState,
+    SearchState,
+    Tried,
+    flat,
+    state_of,
+)
+from stages.experiment.paper.numbers import Numbers, facts_to_say, numbers_of
+from stages.experiment.pipeline import _taken_over
+from stages.experiment.plots.search_tree import layout
+from stages.experiment.record import Record, as_results
+from stages.experiment.staff import claim_of, state_of_claim
+from stages.experiment.testing import make_record
+from stages.space.data_sets import SHIPPED
+
+RECORD = make_record(works=2, buggy_share=0.3)
+CLAIM = state_of_claim(RECORD.claim)
+METRIC = RECORD.claim.selection.name
+
+
+def _fitted(record: Record) -> Record:
+    """Return a record as the search makes them: a node's metric is one of its scores."""
+    stages = []
+    for stage in record.stages:
+        nodes = tuple(
+            replace(node, scores={METRIC: node.metric} if node.metric is not None else {})
+            for node in stage.nodes
+        )
+        known = {node.id: node for each in stages for node in each.nodes} | {node.id: node for node in nodes}
+        stages.append(replace(stage, nodes=nodes, best=known[stage.best.id]))
+    return replace(record, stages=tuple(stages))
+
+
+HONEST = _fitted(RECORD)
+
+
+def plain(found: Any) -> Any:
+    return json.loads(json.dumps(state_of(found, is_complete=True)["found"]))
+
+
+def search_state(number: int) -> Any:
+    record = HONEST.stages[number]
+    tried = tuple(Tried(node, None, 1) for node in record.nodes)
+    return plain(SearchState(tried, (), record, CLAIM, None))
+
+
+def root_of(number: int) -> Any:
+    return HONEST.stages[number - 1].best if number else None
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return where each value of a state stands."""
+    found = [at] if at else []
+    if isinstance(value, dict):
+        return found + [each for name, inner in value.items() for each in places(inner, (*at, name))]
+    if isinstance(value, list):
+        return found + [each for place, inner in enumerate(value) for each in places(inner, (*at, place))]
+    return found
+
+
+LIES: list[Any] = [
+    None, True, 0, -1, 1, 3, 2**31, 2**63, 10**30, 1e99, 1e159, -1e300, "", "x", "..", "../../x",
+    "/etc/passwd", "a/../../x", "Stage_1/1", "Stage_2/1", "Stage_3/2", "Stage_9/1", "Stage_1/../../x",
+    "Stage_1/1\n", "Stage_1", "root", "\x00", "{effect.mean}", "javascript:alert(1)", "W" * 20_000,
+    [], {}, [[]], {"a b": 1, "a_b": 2},
+]  # fmt: skip
+
+
+@st.composite
+def lies(draw: st.DrawFn, honest: Any) -> Any:
+    """Draw an honest state in which one to four values are others, missing, or there twice."""
+    state = copy.deepcopy(honest)
+    for _ in range(draw(st.integers(1, 4))):
+        spots = places(state)
+        if not spots:
+            break
+        *way, last = draw(st.sampled_from(spots))
+        holder = state
+        for step in way:
+            holder = holder[step]
+        match draw(st.sampled_from(["put", "put", "swap", "drop", "double"])):
+            case "put":
+                holder[last] = copy.deepcopy(draw(st.sampled_from(LIES)))
+            case "swap":
+                other = state
+                for step in draw(st.sampled_from(spots)):
+                    if not isinstance(other, dict | list):
+                        break
+                    try:
+                        other = other[step]
+                    except (KeyError, IndexError, TypeError):
+                        break
+                holder[last] = copy.deepcopy(other)
+            case "drop":
+                del holder[last]
+            case "double" if isinstance(holder, list):
+                holder.append(copy.deepcopy(holder[last]))
+    return state
+
+
+quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_an_honest_state_is_accepted(number: int) -> None:
+    state = read_state(search_state(number), SearchState)
+    stage = HONEST.stages[number].name
+    assert finished_problem(state, stage, root_of(number), METRIC, CLAIM) is None
+    assert state.record == HONEST.stages[number]
+
+
+@quick
+@given(state=lies(search_state(1)))
+def test_a_stage_that_is_accepted_breaks_nothing_behind_it(state: Any) -> None:
+    try:
+        read = read_state(state, SearchState)
+    except Unreadable:
+        return
+    if finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM) is not None or read.record is None:
+        return
+    first, _, third, fourth = HONEST.stages
+    record = replace(HONEST, stages=(first, read.record, third, fourth))
+    assert layout(read.record.nodes).keys() == {node.id for node in read.record.nodes}
+    for finalist in read.record.finalists:
+        assert len(list(zip(finalist.seeds, finalist.values, strict=True))) > 0
+    numbers_of(record)
+    msgspec.json.encode(facts_to_say(record))
+    json.dumps(as_results(record), allow_nan=False)
+    assert all(node.id.startswith("Stage_2/") and ".." not in node.id for node in read.record.nodes)
+
+
+BEGUN = SearchState(tuple(Tried(node, None, 1) for node in HONEST.stages[0].nodes[:2]), (), None, CLAIM)
+
+
+@quick
+@given(state=lies(plain(BEGUN)))
+def test_a_stage_that_was_begun_can_be_gone_on_with(state: Any) -> None:
+    try:
+        read = read_state(state, SearchState)
+    except Unreadable:
+        return
+    if begun_problem(read, "Stage_1", None, METRIC) is not None:
+        return
+    names = [each.node.id for each in read.tried]
+    assert len(set(names)) == len(names)
+    next_one = f"Stage_1/{len(set(names) | {node.id for node in read.begun}) + 1}"
+    assert next_one not in names
+
+
+def _node(number: int, **changes: Any) -> Callable[[Any], None]:
+    """Return a lie about a node, wherever a state tells of it."""
+
+    def tell(state: Any) -> None:
+        for node in (state["record"]["nodes"][number], state["tried"][number]["node"]):
+            node.update(changes)
+
+    return tell
+
+
+def _record(**changes: Any) -> Callable[[Any], None]:
+    return lambda state: state["record"].update(changes)
+
+
+def _begin(**changes: Any) -> Callable[[Any], None]:
+    """Return the lie that a node is begun which is not as a new one is."""
+
+    def tell(state: Any) -> None:
+        count = len(state["tried"])
+        fresh = {**state["tried"][0]["node"], "metric": None, "scores": {}, "error": None, "parent": None}
+        state["begun"] = [{**fresh, "id": f"Stage_2/{count + 1}", **changes}]
+
+    return tell
+
+
+def _finalist(**changes: Any) -> Callable[[Any], None]:
+    return lambda state: state["record"]["finalists"][0].update(changes)
+
+
+OF_ANOTHER = {"node": "Stage_2/99", "points": []}
+SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "no record": (lambda state: state.update(record=None), "without a record"),
+    "another claim": (lambda state: state["claim"].update(subject="luck"), "another claim"),
+    "no claim": (lambda state: state.update(claim=None), "another claim"),
+    "another stage's record": (_record(name="Stage_3"), "it is of Stage_3"),
+    "a node of another stage": (_node(1, id="Stage_3/2"), "another stage"),
+    "a node twice": (_node(1, id="Stage_2/1"), "stands twice"),
+    "a gap": (_node(4, id="Stage_2/9"), "gap"),
+    "a parent of its own": (_node(1, parent="Stage_2/2"), "no older"),
+    "a parent that is younger": (_node(1, parent="Stage_2/4"), "no older"),
+    "a parent of nowhere": (_node(1, parent="Stage_1/77"), "no older"),
+    "a metric of its own": (_node(0, metric=0.99), "than its scores say"),
+    "a path for an id": (_node(0, id="../../x"), "regex"),
+    "a line's end in an id": (_node(0, id="Stage_2/1\n"), "regex"),
+    "a choice of nowhere": (lambda state: state["record"]["best"].update(plan="another"), "none of its"),
+    "a curve of nowhere": (_record(curve=OF_ANOTHER), "none of its nodes"),
+    "a finalist of nowhere": (_finalist(node="Stage_2/99"), "none of its nodes"),
+    "a finalist without seeds": (_finalist(seeds=[]), "length >= 1"),
+    "more seeds than values": (_finalist(seeds=[1, 2, 3, 4, 5]), "values from 5 seeds"),
+    "a finalist twice": (_finalist(node=HONEST.stages[1].finalists[1].node), "a finalist stands twice"),
+    "begun with a result": (_begin(metric=0.5, scores={METRIC: 0.5}), "has a result already"),
+    "begun with an error": (_begin(error="x"), "has a result already"),
+    "a number without end": (_node(0, seconds=1e300), "Expected `float` <= 1000000000000000.0"),
+    "a text without end": (_node(0, code="x" * 100_001), "length <= 100000"),
+}
+
+
+@pytest.mark.parametrize("lie", SEARCH_LIES)
+def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
+    tell, words = SEARCH_LIES[lie]
+    state = search_state(1)
+    tell(state)
+    try:
+        read = read_state(state, SearchState)
+        said = finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM)
+    except Unreadable as error:
+        said = str(error)
+    assert words in (said or "")
+
+
+def test_a_node_that_is_begun_and_new_is_accepted() -> None:
+    state = search_state(1)
+    _begin()(state)
+    assert begun_problem(read_state(state, SearchState), "Stage_2", root_of(1), METRIC) is None
+
+
+def test_a_seed_that_was_measured_twice_is_refused() -> None:
+    twice = FreshState(("a", "b"), (Measured(0, 3, None), Measured(0, 3, {METRIC: 1.0})))
+    assert fresh_problem(twice) == "a seed stands twice"
+    assert fresh_problem(FreshState(("a", "b"), (Measured(0, 3, None), Measured(1, 3, None)))) is None
+
+
+def figure(name: str) -> FigureState:
+    images = tuple(RunPath(f"{name}.{form}") for form in ("png", "svg", "pdf"))
+    return FigureState(RunPath(name), images, RunPath(f"{name}.csv"), "The {selection}.")
+
+
+FIGURES = [figure("nodes"), figure("stages/Stage_1")]
+FILES = [f"{name}.{form}" for name in ("nodes", "stages.Stage_1") for form in ("png", "svg", "pdf", "csv")]
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a checkpoint, and beside them those of flattened names that lead away."""
+    folder = tmp_path_factory.mktemp("restored")
+    for name in (*FILES, "a.......x", "a........x", "......x", ".etc.passwd"):
+        (folder / name).write_text(name)
+    return folder
+
+
+@quick
+@given(state=lies(plain(FIGURES)))
+def test_figures_are_placed_inside_their_folder_whatever_the_state_names(
+    left: Path, tmp_path_factory: pytest.TempPathFactory, state: Any
+) -> None:
+    files = {path.name: path for path in left.iterdir()}
+    try:
+        figures = read_state(state, list[FigureState])
+    except Unreadable:
+        return
+    if figures_problem(figures, files.keys(), numbers_of(HONEST)) is not None:
+        return
+    outside = tmp_path_factory.mktemp("outside")
+    folder = outside / "paper" / "plots"
+    for each in figures:
+        _taken_over(each, files, folder)
+    made = {path.relative_to(folder).as_posix() for path in outside.rglob("*") if path.is_file()}
+    assert made <= {name.replace("stages.", "stages/") for name in FILES}
+
+
+B1 = {
+    "a path that leads out": lambda state: state[0].update(images=["a/../../../x", "nodes.svg", "nodes.pdf"]),
+    "a table that leads out": lambda state: state[0].update(table="../../../../x"),
+    "a name that leads out": lambda state: state[0].update(name="../../x"),
+    "an absolute path": lambda state: state[0].update(images=["/etc/passwd"]),
+    "a file of another form": lambda state: state[0].update(images=["a.......x", "nodes.svg", "nodes.pdf"]),
+    "a caption with an unknown key": lambda state: state[0].update(caption="{effect.none}"),
+    "a caption with a number": lambda state: state[0].update(caption="It reaches 99.9."),
+    "one figure twice": lambda state: state.append(state[0]),
+    "a file that is missing": lambda state: state[0].update(
+        name="x", images=["x.png", "x.svg", "x.pdf"], table="x.csv"
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", B1)
+def test_a_figure_that_lies_is_refused_in_words(left: Path, lie: str) -> None:
+    state = plain(FIGURES)
+    change: Callable[[Any], object] = B1[lie]
+    change(state)
+    files = [path.name for path in left.iterdir()]
+    try:
+        problem = figures_problem(read_state(state, list[FigureState]), files, numbers_of(HONEST))
+    except Unreadable as error:
+        problem = str(error)
+    assert problem
+
+
+def test_honest_figures_are_accepted() -> None:
+    figures = read_state(plain(FIGURES), list[FigureState])
+    assert figures_problem(figures, FILES, numbers_of(HONEST)) is None
+    assert figures_problem(figures, FILES, Numbers()) is not None
+
+
+def test_a_name_that_no_checkpoint_can_have_is_no_files_name() -> None:
+    assert flat(RunPath("stages/Stage_1.png")) == "stages.Stage_1.png"
+    for name in ("x" * 80, "é/x"):
+        with pytest.raises(BadPath):
+            flat(RunPath(name))
+
+
+PAPER = PaperState(
+    "Title", "author", "text", 3, "everything", HONEST.setting, HONEST.works,
+    (SafeName("paper.pdf"), SafeName("paper.tex")),
+)  # fmt: skip
+
+
+@quick
+@given(state=lies(plain(PAPER)))
+def test_a_paper_that_is_accepted_has_its_files_and_breaks_no_number(state: Any) -> None:
+    try:
+        read = read_state(state, PaperState)
+    except Unreadable:
+        return
+    if paper_problem(read, {"paper.pdf", "paper.tex", "numbers.json"}) is not None:
+        return
+    assert {"paper.pdf", "paper.tex"} <= set(read.files) <= {"paper.pdf", "paper.tex", "numbers.json"}
+    record = replace(HONEST, setting=read.setting, works=read.works)
+    numbers_of(record)
+    msgspec.json.encode(facts_to_say(record))
+    assert all(work.url == "" or work.url.lower().startswith("http") for work in read.works)
+
+
+@quick
+@given(
+    fresh=lies({"arms": ["a", "b"], "measured": [{"arm": 0, "seed": 3, "scores": {"accuracy": 0.5}}]}),
+    review=lies({"traced": 3, "untraced": ["x"], "reviews": []}),
+    spent=lies(Spent(tokens=5, model_usd=0.1).state()),
+)
+def test_other_states_are_read_in_bounds_or_not_at_all(fresh: Any, review: Any, spent: Any) -> None:
+    for state, kind in ((fresh, FreshState), (review, ReviewState), (spent, Spent)):
+        try:
+            read = read_state(state, kind)
+        except Unreadable:
+            continue
+        json.dumps(msgspec.to_builtins(read), allow_nan=False)
+        if isinstance(read, Spent):
+            assert 0 <= read.cost_usd <= 2e15
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metric": "none"}, {"metric": "rmse"}, {"train_examples": 0}, {"train_examples": 10**8},
+        {"data": replace(CLAIM.data, location="/etc/passwd", digest="x")},
+        {"data": replace(CLAIM.data, name="own")},
+    ],
+)  # fmt: skip
+def test_a_claim_that_this_run_cannot_have_is_none(change: dict[str, Any]) -> None:
+    assert claim_of(CLAIM, None) == RECORD.claim
+    assert claim_of(replace(CLAIM, **change), None) is None
+
+
+def test_the_data_of_a_claim_are_the_pods_own() -> None:
+    foreign = replace(CLAIM, data=replace(CLAIM.data, location="/another/place.csv"))
+    own = claim_of(foreign, None)
+    assert own is not None
+    assert own.data == SHIPPED[CLAIM.data.name]
