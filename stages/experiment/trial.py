@@ -9,48 +9,26 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.experiment.data import Facts, Part, Visible
+from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
 from stages.sandbox import Ended, Job, JobLimits, Sandbox
 
-ANSWER_BYTES_MAX: Final = 1 << 30
-REPORT_BYTES_MAX: Final = 2 << 20
-SUM_TOLERANCE: Final = 1e-3  # how far a row of probabilities may be from one
-POINTS_MAX: Final = 5_000
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
-
-
-class Mistake(ValueError):
-    """What a program did wrong, in words for people."""
-
-
-class _Point(msgspec.Struct, frozen=True):
-    epoch: int
-    train_loss: float
-    watch_loss: float
-
-
-class _Report(msgspec.Struct, frozen=True):
-    """What a program says of one seed."""
-
-    error: str | None = None
-    training_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    parameters: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    curve: Annotated[list[_Point], msgspec.Meta(max_length=POINTS_MAX)] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +110,12 @@ class Bench:
 
     def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended) -> Trial:
         try:
-            report = _read_report(folder / f"report-{seed}.json", ended)
+            report = _report(folder / f"report-{seed}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
-            answers = self._answers(folder / f"answers-{seed}.npy", len(judges.targets))
+            answers = read_answers(
+                folder / f"answers-{seed}.npy", self.facts.task, len(judges.targets), self.facts.outputs
+            )
             scores = _scores(self.facts, answers, judges.targets)
             scores |= _reported(report, ended)
             if missing := self.measured - scores.keys():
@@ -143,24 +123,6 @@ class Bench:
         except Mistake as mistake:
             return Trial(seed, error=_shown(str(mistake)))
         return Trial(seed, scores, _curve(report))
-
-    def _answers(self, file: Path, rows: int) -> Floats:
-        """Return a program's answers, checked. Raises `Mistake`."""
-        shape = (rows, self.facts.outputs) if self.facts.task == "classification" else (rows,)
-        answers = _read_array(file)
-        if answers.shape == (rows, 1) and shape == (rows,):
-            answers = answers[:, 0]
-        if answers.shape != shape:
-            raise Mistake(f"the answers have shape {answers.shape}; {shape} is wanted")
-        if not np.isfinite(answers).all():
-            raise Mistake("the program answers with numbers that are not finite")
-        if self.facts.task == "regression":
-            return answers
-        sums = answers.sum(axis=1)
-        if answers.min() < 0 or np.abs(sums - 1.0).max() > SUM_TOLERANCE:
-            raise Mistake("class probabilities must be 0 or more and add up to 1 in each row")
-        probabilities: Floats = answers / sums[:, None]
-        return probabilities
 
 
 def write_data(folder: Path, visible: Visible) -> Path:
@@ -190,13 +152,10 @@ def tidy(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read_report(file: Path, ended: Ended) -> _Report:
-    if ended.how != "finished" and not _is_plain(file):
+def _report(file: Path, ended: Ended) -> Report:
+    if ended.how != "finished" and not os.path.lexists(file):
         raise Mistake(_how(ended))
-    try:
-        return msgspec.json.decode(_read(file, REPORT_BYTES_MAX), type=_Report)
-    except msgspec.MsgspecError as error:
-        raise Mistake(f"the program's report cannot be read: {error}") from error
+    return read_report(file)
 
 
 def _how(ended: Ended) -> str:
@@ -206,37 +165,6 @@ def _how(ended: Ended) -> str:
     return f"{words}: {last}" if ended.how == "exited" and last else words
 
 
-def _read_array(file: Path) -> Floats:
-    if not _is_plain(file):
-        raise Mistake("the program left no answers")
-    if file.stat().st_size > ANSWER_BYTES_MAX:
-        raise Mistake(f"the answers are larger than {ANSWER_BYTES_MAX} bytes")
-    try:
-        # mapped, not loaded: what the header promises is looked at before any memory is taken
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError, SyntaxError) as error:
-        raise Mistake(f"the answers cannot be read: {error}") from error
-    if found.dtype.kind not in "fiub":
-        raise Mistake(f"the answers are no numbers but {found.dtype}")
-    answers: Floats = np.array(found, dtype=np.float64)
-    return answers
-
-
-def _read(file: Path, bytes_max: int) -> bytes:
-    if not _is_plain(file):
-        raise Mistake("the program left no report")
-    with file.open("rb") as stream:
-        content = stream.read(bytes_max + 1)
-    if len(content) > bytes_max:
-        raise Mistake(f"{file.name} is larger than {bytes_max} bytes")
-    return content
-
-
-def _is_plain(file: Path) -> bool:
-    """Return whether a plain file is there: a link could lead out of the job's folder."""
-    return file.is_file() and not file.is_symlink()
-
-
 def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, float]:
     scores = value_scores(answers, targets) if facts.task == "regression" else class_scores(answers, targets)
     if not all(math.isfinite(score) for score in scores.values()):
@@ -244,7 +172,7 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     return scores
 
 
-def _reported(report: _Report, ended: Ended) -> dict[str, float]:
+def _reported(report: Report, ended: Ended) -> dict[str, float]:
     """Return what only the program can know, as far as it is possible."""
     scores: dict[str, float] = {}
     if report.training_seconds is not None:
@@ -256,7 +184,7 @@ def _reported(report: _Report, ended: Ended) -> dict[str, float]:
     return scores
 
 
-def _curve(report: _Report) -> tuple[Point, ...]:
+def _curve(report: Report) -> tuple[Point, ...]:
     """Return the learning curve that a program told, thinned evenly where it is long."""
     points = [
         Point(each.epoch, each.train_loss, each.watch_loss)
@@ -268,5 +196,5 @@ def _curve(report: _Report) -> tuple[Point, ...]:
 
 
 def _shown(text: str) -> str:
-    clean = "".join(letter if letter.isprintable() else " " for letter in text)
-    return clean[:ERROR_CHARS] or "no reason given"
+    clean = "".join(letter if letter.isprintable() else " " for letter in text[:ERROR_CHARS])
+    return clean or "no reason given"
