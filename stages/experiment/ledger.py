@@ -75,10 +75,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class FreshState:
-    """Validation so far: both programs, and what was measured for them."""
+    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it."""
 
     arms: tuple[str, str]
     measured: tuple[Measured, ...] = ()
+    judge: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """One trial: a program is run in the sandbox from several seeds, and what it answers is scored here.
 
 Law: a program is told the targets of the rows it learns from and watches, never of those that
-judge it. Every answer is checked before it counts, and what a program says of itself (seconds,
-parameters, curve) is bounded by what was seen from outside.
+judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage.
+Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
+(parameters, curve) is bounded, and marked as its word.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.experiment.data import Facts, Part, Visible
+from stages.experiment.data import Facts, Visible
+from stages.experiment.judging.exam import Judges
 from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
@@ -55,14 +58,6 @@ class Trials:
         return next((each.error for each in self.trials if each.error is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Judges:
-    """The rows that judge: a file with their features, and their targets, which stay outside."""
-
-    features: Path
-    targets: NDArray[Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """Where programs are tried: the data that they see, the sandbox, and the limits of one seed."""
@@ -74,13 +69,22 @@ class Bench:
     measured: frozenset[str]  # the scores without which a trial is worth nothing
     epochs: int
     device: str
+    places: Path  # where programs run, each in a folder of a name that says nothing
 
     def run(
         self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
     ) -> Trials:
-        """Run `code` in `folder`, which must be new, once a seed; the folder's results are kept there."""
+        """Run `code` once a seed. `folder`, which must be new, names the execution to us, and to nobody else."""
         assert seeds
-        folder.mkdir(parents=True)  # fails where anything lies there: no stale result is ever read
+        folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
+        place = self.places / token_hex(8)
+        place.mkdir(parents=True)
+        try:
+            return self._run(place, code, seeds, judges, gpu)
+        finally:
+            tidy(place)
+
+    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         self._lay_out(folder, code, seeds, judges)
         limits = replace(
             self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
@@ -88,7 +92,8 @@ class Bench:
         ended = self.sandbox.run(
             Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
         )
-        trials = tuple(self._trial(folder, seed, judges, ended) for seed in seeds)
+        seconds = ended.seconds / len(seeds)
+        trials = tuple(self._trial(folder, seed, judges, ended, seconds) for seed in seeds)
         return Trials(trials, ended.seconds, ended.log_tail)
 
     def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
@@ -108,16 +113,18 @@ class Bench:
         runner = files("stages.experiment").joinpath(SCRIPT).read_text(encoding="utf-8")
         (folder / SCRIPT).write_text(runner, encoding="utf-8")
 
-    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended) -> Trial:
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seconds: float) -> Trial:
         try:
             report = _report(folder / f"report-{seed}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
             answers = read_answers(
-                folder / f"answers-{seed}.npy", self.facts.task, len(judges.targets), self.facts.outputs
+                folder / f"answers-{seed}.npy", self.facts.task, judges.total, self.facts.outputs
             )
-            scores = _scores(self.facts, answers, judges.targets)
-            scores |= _reported(report, ended)
+            scores = _scores(self.facts, judges.judged(answers), judges.targets)
+            scores["training_seconds"] = seconds
+            if report.parameters is not None:
+                scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
@@ -137,14 +144,6 @@ def write_data(folder: Path, visible: Visible) -> Path:
         watch_targets=visible.watch.targets,
     )
     return file
-
-
-def write_judges(folder: Path, name: str, part: Part) -> Judges:
-    """Write the features of the rows that judge; their targets stay in this process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.npy"
-    np.save(file, part.features, allow_pickle=False)
-    return Judges(file, part.targets)
 
 
 def tidy(folder: Path) -> None:
@@ -169,18 +168,6 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     scores = value_scores(answers, targets) if facts.task == "regression" else class_scores(answers, targets)
     if not all(math.isfinite(score) for score in scores.values()):
         raise Mistake("a score is not a finite number")
-    return scores
-
-
-def _reported(report: Report, ended: Ended) -> dict[str, float]:
-    """Return what only the program can know, as far as it is possible."""
-    scores: dict[str, float] = {}
-    if report.training_seconds is not None:
-        if report.training_seconds > ended.seconds:
-            raise Mistake("the program says that it trained for longer than it ran")
-        scores["training_seconds"] = report.training_seconds
-    if report.parameters is not None:
-        scores["parameters"] = float(report.parameters)
     return scores
 
 

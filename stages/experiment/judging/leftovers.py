@@ -44,7 +44,6 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a program says of one seed; `error` is why it failed."""
 
     error: str | None = None
-    training_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
     parameters: Count | None = None
     curve: Annotated[list[ReportedPoint], msgspec.Meta(max_length=POINTS_MAX)] = []
 
