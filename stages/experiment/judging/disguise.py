@@ -19,6 +19,10 @@ from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.smoothing import class_law, value_law
 from stages.experiment.scores import Floats
 
+DRAWN: Final = (
+    "The data set is public: its rows are blurred and its targets drawn anew, from what the neighbours of each row "
+    "say of it, so that nobody can look them up. Both arms get the same rows; other publications had others."
+)
 NOISE: Final = 0.05  # added to each feature of a public data set, in its standard deviations
 
 
@@ -79,7 +83,13 @@ def disguised(data: Data, secret: Secret, *, is_public: bool) -> Disguised:
         facts = replace(facts, classes=tuple(facts.classes[old] for old in np.argsort(names)))
     train, watch, validation, test = (Part(features[place], targets[place]) for place in places)
     return Disguised(
-        replace(data, facts=facts, visible=Visible(train, watch, validation), sealed=Sealed(test)),
+        replace(
+            data,
+            facts=facts,
+            visible=Visible(train, watch, validation),
+            sealed=Sealed(test),
+            notes=(*data.notes, DRAWN) if is_public else data.notes,
+        ),
         None if law is None else law.of(places[2]),
         None if law is None else law.of(places[3]),
     )
