@@ -12,7 +12,7 @@ from typing import Final
 
 from control_plane.checkpoints import Candidate, candidates, finished
 from control_plane.store.reads import RunReads
-from events.runs import stages_before
+from events.runs import BESIDE_STAGES, stages_before
 
 LINE_MAX: Final = 20  # runs that are looked at, one behind the other
 _BY_ATTEMPT: Final = (("attempt", 1),)
@@ -59,7 +59,7 @@ class Lineage:
             stage = None if spec is None else spec.get("fromStage")
             if spec is None or run is None or stage is None:
                 return
-            before = frozenset(stages_before(spec["kind"], stage))
+            before = frozenset(stages_before(spec["kind"], stage)) | BESIDE_STAGES
             names = before if names is None else names & before
             run_id = run["parentRunId"]
             yield Ancestor(run_id, names)

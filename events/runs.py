@@ -126,6 +126,10 @@ STAGES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+# Checkpoints that belong to no stage and go with those of all: what hides the data from programs.
+BESIDE_STAGES: Final = frozenset({"judge"})
+
+
 def stages_before(kind: str, stage: str) -> tuple[str, ...]:
     """Return the stages of a kind that come before one of them."""
     stages = STAGES[kind]

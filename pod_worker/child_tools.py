@@ -59,6 +59,7 @@ def tools(environ: Mapping[str, str]) -> Tools:
         slots=min(SLOTS_MAX, gpus or len(os.sched_getaffinity(0))),
         gpus=gpus,
         pod_usd_per_hour=float(price) if price else None,
+        judge_secret=environ.get("PODFLEET_JUDGE_SECRET", ""),
     )
 
 

@@ -46,6 +46,10 @@ class Machine:
     landlock_abi: int  # 0: none
     python: str
     visible: tuple[str, ...]  # what the interpreter and its packages are made of
+    masked: tuple[str, ...] = ()  # folders and files below these: data sets that packages bring along
+    masked_files: frozenset[str] = frozenset()  # those of them that are no folders
+    unmasked: tuple[str, ...] = ()  # what is visible, in pieces that hold nothing masked
+    listed: tuple[str, ...] = ()  # the folders around these pieces
     links: tuple[tuple[str, str], ...] = ()  # at the root of the file system: name and target
     gpu_devices: tuple[str, ...] = ()
     gpu_facts: tuple[str, ...] = ()  # read by CUDA
@@ -81,6 +85,7 @@ class Plan:
     namespaces: bool
     landlock_abi: int
     readable: tuple[str, ...]  # by Landlock, as `writable`: what is beneath these
+    listed: tuple[str, ...]  # folders of which only the names may be read
     writable: tuple[str, ...]
     own: tuple[str, ...]  # what of its own /proc it may read
     filter_hex: str
@@ -96,7 +101,7 @@ class Plan:
     def decode(cls, line: bytes) -> Plan:
         """Return the plan of such a line."""
         fields = json.loads(line)
-        for name in ("command", "readable", "writable", "own"):
+        for name in ("command", "readable", "listed", "writable", "own"):
             fields[name] = tuple(fields[name])
         return cls(**{**fields, "limits": JobLimits(**fields["limits"])})
 
@@ -141,7 +146,14 @@ def plan(candidate: Candidate, machine: Machine, job: Job) -> Plan:
         folder=folder,
         namespaces=candidate.namespaces,
         landlock_abi=abi,
-        readable=(*machine.visible, *map(str, job.readable), *PIECES, *DEVICES, *gpu_paths),
+        readable=(
+            *(machine.unmasked if machine.masked else machine.visible),
+            *map(str, job.readable),
+            *PIECES,
+            *DEVICES,
+            *gpu_paths,
+        ),
+        listed=machine.listed,
         writable=(folder, *DEVICES, *(machine.gpu_devices if job.gpu is not None else ())),
         own=OF_ITSELF if job.gpu is None else ("",),
         filter_hex=(compiled_filter or b"").hex(),
@@ -208,10 +220,16 @@ def _bubblewrap(candidate: Candidate, machine: Machine, job: Job) -> list[str]:
         line += [word for path in facts for word in ("--ro-bind-try", path, path)]
     line += ["--remount-ro", "/dev"]
     binds = dict.fromkeys(machine.visible, "--ro-bind-try")
+    binds |= dict.fromkeys(machine.masked, "mask")
     binds |= {str(path): "--ro-bind" for path in job.readable}
     binds[str(job.folder)] = "--bind"
     for path in sorted(binds, key=lambda path: len(PurePath(path).parts)):  # what is inside comes later
-        line += [binds[path], path, path]
+        if binds[path] != "mask":
+            line += [binds[path], path, path]
+        elif path in machine.masked_files:
+            line += ["--ro-bind", "/dev/null", path]
+        else:
+            line += ["--tmpfs", path, "--remount-ro", path]
     line += ["--remount-ro", "/", "--chdir", str(job.folder)]
     return [*line, "--seccomp", str(FILTER_FD), "--json-status-fd", str(STATUS_FD), "--"]
 
@@ -228,6 +246,7 @@ GAPS: Final[Mapping[str, str]] = {
     "planted": "write files outside its folder",
     "canary": "change, cut or remove files outside its folder",
     "given": "change the files that it was given to read",
+    "known": "read the data sets that installed packages bring along",
     "tcp": "open TCP connections",
     "udp": "send UDP",
     "unix": "reach programs of this machine by socket files",

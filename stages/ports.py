@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,7 @@ class Notes(Protocol):
 class Tools:
     """What the pod offers to its pipelines; None is what it does not have.
 
+    `judge_secret` is the fleet's: by it equal seeds hide data in the same way (empty: each run has its own).
     `data_sets` are the folders in which a run may name data files (empty: any folder), and
     `pod_usd_per_hour` is what the pod costs while it works.
     """
@@ -50,3 +51,4 @@ class Tools:
     slots: int = 1
     gpus: int = 0
     pod_usd_per_hour: float | None = None
+    judge_secret: str = field(default="", repr=False)

@@ -187,7 +187,7 @@ def make_context(
 
 def make_tools(sandbox: Sandbox | None = None, **values: Any) -> Tools:
     """Return tools of a pod with two slots and no device."""
-    return Tools(**{"sandbox": sandbox or NoSandbox(), "slots": 2, **values})
+    return Tools(**{"sandbox": sandbox or NoSandbox(), "slots": 2, "judge_secret": "of tests", **values})
 
 
 def _serve(slots: int) -> None:

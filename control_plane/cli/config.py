@@ -41,6 +41,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_PRICES": None,
     "PODFLEET_ISOLATION": "best",
     "PODFLEET_DATASETS": None,
+    "PODFLEET_JUDGE_SECRET": None,
     "PODFLEET_LITERATURE_URL": None,
     "PODFLEET_PRIVATE_HOSTS": None,
     "OPENAI_API_KEY": None,

@@ -34,7 +34,7 @@ KILL_S: Final = 20.0
 KILL_PAUSE_S: Final = 0.005
 CHUNK_BYTES: Final = 1 << 16
 TAIL_BYTES: Final = 4 * LOG_TAIL_CHARS  # a character has four bytes at most
-PLAN_BYTES_MAX: Final = 1 << 20
+PLAN_BYTES_MAX: Final = 8 << 20
 
 FILES_OPEN: Final = 1_024
 FILE_MARGIN_BYTES: Final = 1 << 20  # so that a file at its limit is seen to be beyond the folder's
@@ -346,7 +346,7 @@ def _become(plan: Plan, group: ControlGroup, ends: Ends) -> NoReturn:
             _put_behind_gate(plan, ends.gates)
             if plan.landlock_abi:
                 own = (f"/proc/{os.getpid()}/{name}" for name in plan.own)
-                kernel.restrict_files((*plan.readable, *own), plan.writable, plan.landlock_abi)
+                kernel.restrict_files((*plan.readable, *own), plan.listed, plan.writable, plan.landlock_abi)
             if compiled:
                 kernel.filter_calls(compiled)
         os.execve(plan.command[0], list(plan.command), dict(plan.environment))  # noqa: S606

@@ -46,6 +46,7 @@ class Questions:
     udp_port: int
     socket_file: str
     abstract: str
+    masked: tuple[str, ...]  # folders and files of known data
     modules: tuple[str, ...]
 
     def encode(self) -> str:
@@ -56,7 +57,7 @@ class Questions:
     def decode(cls, text: str) -> Questions:
         """Return the questions of such a text."""
         fields = json.loads(text)
-        return cls(**{**fields, "plant": tuple(fields["plant"]), "modules": tuple(fields["modules"])})
+        return cls(**{**fields, **{name: tuple(fields[name]) for name in ("plant", "masked", "modules")}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,20 @@ def _holds(path: str, secret: str) -> bool:
 
 def _listing(asked: Questions) -> bool:
     return Path(asked.canary).name in os.listdir(Path(asked.canary).parent)
+
+
+def _known(asked: Questions) -> bool:
+    return any(_reads(path) or any(map(_reads, _files_in(path))) for path in asked.masked)
+
+
+def _files_in(folder: str) -> list[str]:
+    return [os.path.join(inner, name) for inner, _, names in os.walk(folder) for name in names]
+
+
+def _reads(path: str) -> bool:
+    with suppress(OSError), open(path, "rb") as file:
+        return bool(file.read(1))
+    return False
 
 
 def _kernel(_: Questions) -> bool:
@@ -178,6 +193,7 @@ SEEN_INSIDE: Final[dict[str, Callable[[Questions], bool]]] = {
     "environment": _environment,
     "outside": _outside,
     "listing": _listing,
+    "known": _known,
     "vsock": _vsock,
     "kernel": _kernel,
     "namespaces": _namespaces,

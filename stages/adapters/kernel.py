@@ -86,8 +86,10 @@ def landlock_abi() -> int:
         return 0
 
 
-def restrict_files(readable: Iterable[str], writable: Iterable[str], abi: int) -> None:
+def restrict_files(readable: Iterable[str], listed: Iterable[str], writable: Iterable[str], abi: int) -> None:
     """Leave only what is beneath these paths; what does not exist grants nothing.
+
+    Beneath what is `listed` folders may be looked into, and no file may be read.
 
     Where the kernel can it also ends TCP, abstract sockets and signals to the outside.
     """
@@ -103,7 +105,7 @@ def restrict_files(readable: Iterable[str], writable: Iterable[str], abi: int) -
         attribute += struct.pack("=Q", _SCOPES)
     ruleset = _call(_CREATE_RULESET, attribute, len(attribute), 0)
     reading = _EXECUTE | _READ_FILE | _READ_DIR
-    for paths, rights in ((readable, reading), (writable, handled & ~_MAKES_DEVICES)):
+    for paths, rights in ((readable, reading), (listed, _READ_DIR), (writable, handled & ~_MAKES_DEVICES)):
         for path in paths:
             _allow(ruleset, path, rights)
     _call(_RESTRICT_SELF, ruleset, 0)

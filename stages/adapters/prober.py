@@ -37,6 +37,7 @@ class Decoys:
     stream: socket.socket
     datagrams: socket.socket
     abstract: socket.socket
+    masked: tuple[str, ...]
 
     @property
     def work(self) -> Path:
@@ -77,13 +78,14 @@ class Decoys:
             udp_port=self.udp.getsockname()[1],
             socket_file=self.stream.getsockname(),
             abstract=self.abstract.getsockname()[1:].decode(),
+            masked=self.masked,
             modules=tuple(name for name in MODULES if importlib.util.find_spec(name)),
         )
 
 
-def probe(candidate: Candidate, run: Runner) -> Trial:
-    """Return what a program that is held by this candidate can do."""
-    with _decoys() as decoys:
+def probe(candidate: Candidate, run: Runner, masked: tuple[str, ...] = ()) -> Trial:
+    """Return what a program that is held by this candidate can do; `masked` is what it must not read."""
+    with _decoys(masked) as decoys:
         before = [_state(path) for path in (decoys.canary, decoys.given)]
         job = Job(folder=decoys.work, script=SCRIPT, readable=(decoys.given,), limits=LIMITS)
 
@@ -117,7 +119,7 @@ def probe(candidate: Candidate, run: Runner) -> Trial:
 
 
 @contextmanager
-def _decoys() -> Iterator[Decoys]:
+def _decoys(masked: tuple[str, ...]) -> Iterator[Decoys]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="podfleet-probe-"))).resolve()
 
@@ -139,6 +141,7 @@ def _decoys() -> Iterator[Decoys]:
             stream=listening(socket.AF_UNIX, socket.SOCK_STREAM, unix),
             datagrams=listening(socket.AF_UNIX, socket.SOCK_DGRAM, f"{unix}.datagrams"),
             abstract=listening(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{folder.name}"),
+            masked=masked,
         )
         decoys.canary.write_text(decoys.secret)
         decoys.given.write_text("may be read")

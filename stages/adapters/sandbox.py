@@ -26,6 +26,7 @@ from events.clock import Clock
 from events.errors import Canceled, PipelineError
 from stages import isolation
 from stages.adapters import footprint, kernel
+from stages.adapters.known_data import around, known_data
 from stages.adapters.prober import probe
 from stages.isolation import CANDIDATES, Candidate, Machine, Plan, Report, Trial
 from stages.sandbox import Ended, Isolation, Job, Policy
@@ -110,7 +111,7 @@ class LocalSandbox:
         trials: list[Trial] = []
         for candidate in self.candidates:
             obstacle = isolation.obstacle(candidate, machine)
-            trials.append(Trial(candidate, obstacle) if obstacle else probe(candidate, run))
+            trials.append(Trial(candidate, obstacle) if obstacle else probe(candidate, run, machine.masked))
             if not trials[-1].obstacle and not trials[-1].gaps:
                 break
         return trials
@@ -197,12 +198,19 @@ def found_machine(gpus: tuple[str, ...] = ()) -> Machine:
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     ours = {*prefixes, *_hops(sys.executable), *(name for name in AT_ROOT if not os.path.islink(name))}
     visible = {path for each in (*SYSTEM, *ours) for path in (each, os.path.realpath(each))}
+    shown = tuple(sorted(path for path in _outermost(visible - {"/"}) if os.path.exists(path)))
+    masked = known_data(shown)
+    pieces = [around(path, masked) for path in shown] if masked else []
     return Machine(
         architecture=os.uname().machine,
         bubblewrap=shutil.which("bwrap"),
         landlock_abi=kernel.landlock_abi(),
         python=sys.executable,
-        visible=tuple(sorted(path for path in _outermost(visible - {"/"}) if os.path.exists(path))),
+        visible=shown,
+        masked=masked,
+        masked_files=frozenset(path for path in masked if not os.path.isdir(path)),
+        unmasked=tuple(path for allowed, _ in pieces for path in allowed),
+        listed=tuple(path for _, listed in pieces for path in listed),
         links=tuple((name, os.readlink(name)) for name in AT_ROOT if os.path.islink(name)),
         gpu_devices=tuple(sorted(path for pattern in GPU_DEVICES for path in glob.glob(pattern))),
         gpu_facts=GPU_FACTS,

@@ -81,8 +81,13 @@ class Sealed:
 
     _test: Part
 
+    @property
+    def features(self) -> NDArray[np.float32]:
+        """Return the test rows without their targets."""
+        return self._test.features
+
     def open(self) -> Part:
-        """Hand over the test data; only the validation does this."""
+        """Hand over the test rows with their targets; only who judges does this."""
         return self._test
 
 

@@ -93,10 +93,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class FreshState:
-    """Validation so far: both programs, and what was measured for them."""
+    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it."""
 
     arms: tuple[Text, Text]
     measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
+    judge: Word = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ from stages.experiment.consistency import (
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.data import Data, find_data_set, prepare
 from stages.experiment.forest import Forest
+from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.exam import Exam, Judges, write_exam
+from stages.experiment.judging.keeping import secret_of
 from stages.experiment.ledger import (
     FIGURES_MAX,
     FigureState,
@@ -60,8 +63,8 @@ from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.staff import Staff, hire, state_of_claim
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trial import Bench, Judges, Trials, tidy, write_data, write_judges
-from stages.experiment.validation import Pair, judge
+from stages.experiment.trial import Bench, Trials, write_data
+from stages.experiment.validation import Pair, doubted, judge
 from stages.experiment.verdict import Verdict, weigh
 from stages.experiment.witness import Witness
 from stages.literature import LookUpFailed, Work
@@ -73,7 +76,6 @@ from stages.space.understanding import file_named_in
 SEARCH_STAGES: Final = STAGES["experiment"][:4]
 STAGES_TOTAL: Final = len(STAGES["experiment"])
 DRAFTS: Final = 3
-SEEDS_AT_ONCE: Final = 4  # fresh seeds of one execution: what a pod that dies may lose
 WORKS_MAX: Final = 8
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
@@ -174,7 +176,11 @@ class Experiment:
         isolation = tools.sandbox.isolation()
         gaps = f", which leaves open: {'; '.join(isolation.gaps)}" if isolation.gaps else ""
         self.context.log(f"programs run isolated by {isolation.name}{gaps}")
-        data = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
+        secret = secret_of(self.context, self.spec.seed)
+        plain = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
+        hidden = disguised(plain, secret, is_public=not claim.data.location)
+        data = hidden.data
+        exam = write_exam(self.folder / "data", hidden, secret)
         self._announce(data)
         limit_s = self.spec.program_limit_s
         bench = Bench(
@@ -185,12 +191,13 @@ class Experiment:
             measured=frozenset({claim.metric.name, claim.selection.name, QUALITY[claim.task].name}),
             epochs=self.effort.epochs,
             device="cuda" if tools.gpus else "cpu",
+            places=self.folder / "programs",
         )
         crew = Crew(tools.slots, tools.gpus)
-        search = self._searcher(bench, data, crew)
+        search = self._searcher(bench, data, exam, crew)
         with search.forest.kept(self.context, self.folder):
             stages = self._search(search)
-        verdicts = self._validate(bench, crew, data, stages, search.used_seeds)
+        verdicts = self._validate(bench, crew, exam, stages, search.used_seeds)
         record = Record(
             idea=idea_of(self.spec.idea),
             claim=claim,
@@ -213,8 +220,8 @@ class Experiment:
 
     # --- search -----------------------------------------------------------------------------
 
-    def _searcher(self, bench: Bench, data: Data, crew: Crew) -> Search:
-        judges = write_judges(self.folder / "data", "validation", data.visible.validation)
+    def _searcher(self, bench: Bench, data: Data, exam: Exam, crew: Crew) -> Search:
+        judges = exam.validation
         return Search(
             context=self.context,
             bench=bench,
@@ -294,22 +301,22 @@ class Experiment:
     # --- validation -------------------------------------------------------------------------
 
     def _validate(
-        self, bench: Bench, crew: Crew, data: Data, stages: Sequence[StageRecord], used: set[int]
+        self, bench: Bench, crew: Crew, exam: Exam, stages: Sequence[StageRecord], used: set[int]
     ) -> Verdicts:
         """Run both arms from fresh seeds, judged by the sealed test data."""
         arms = (stages[1].best, stages[2].best)
         seeds = fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used)
-        fresh = self._fresh(arms)
+        fresh = self._fresh(arms, exam)
         wanted = [(arm, seed) for arm in range(len(arms)) for seed in seeds if (arm, seed) not in fresh]
         if self.past.finished("validation") is not None and not wanted:
             self.context.emit(ValidationAutoStarted())
             return self._judged(Stage("validation", self.context), seeds, fresh)
         with self.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
             self.context.emit(ValidationAutoStarted())
-            judges = write_judges(self.folder / "data", "test", data.sealed.open())
+            judges = exam.test()
             total = len(arms) * len(seeds)
             with Shift[Trials](crew) as shift:
-                for number, (arm, batch) in enumerate(_batches(wanted)):
+                for number, (arm, batch) in enumerate(_batches(wanted, self._seeds_at_once)):
                     work = self._measurement(bench, judges, arms[arm], batch, number)
                     shift.start(f"{arm}/{number}", work)
                 say = f"running both arms from {len(seeds)} fresh seeds, judged by test data"
@@ -318,11 +325,11 @@ class Experiment:
                     arm = int(name.partition("/")[0])
                     fresh.update({(arm, trial.seed): trial.scores for trial in trials.trials})
                     self._tell_failures(arms[arm], trials)
-                    self._keep_fresh(arms, fresh, is_complete=False)
+                    self._keep_fresh(arms, exam, fresh, is_complete=False)
                     stage.progress(len(fresh) / total, say)
             verdicts = self._judged(stage, seeds, fresh)
             stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
-            self._keep_fresh(arms, fresh, is_complete=True)
+            self._keep_fresh(arms, exam, fresh, is_complete=True)
         return verdicts
 
     def _measurement(
@@ -331,33 +338,38 @@ class Experiment:
         def measure(gpu: int | None) -> Trials:
             self.staff.check()
             folder = self.folder / "validation" / str(number)
-            trials = bench.run(node.code, seeds=seeds, judges=judges, folder=folder, gpu=gpu)
-            tidy(folder)
-            return trials
+            return bench.run(node.code, seeds=seeds, judges=judges, folder=folder, gpu=gpu)
 
         return measure
+
+    @property
+    def _seeds_at_once(self) -> int:
+        """Return how many fresh seeds one execution has: as many as in the search, so that no program can
+        tell the one from the other; one where their time is measured, which is that of an execution."""
+        return 1 if self.claim.metric.name == "training_seconds" else self.effort.repeats
 
     def _tell_failures(self, node: Node, trials: Trials) -> None:
         for trial in trials.trials:
             if trial.error is not None:
                 self.context.log(f"fresh seed {trial.seed}, {node.id}: {trial.error}", "warning")
 
-    def _fresh(self, arms: tuple[Node, Node]) -> dict[tuple[int, int], Scores | None]:
+    def _fresh(self, arms: tuple[Node, Node], exam: Exam) -> dict[tuple[int, int], Scores | None]:
         """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
         found = self.past.read(self.context.restored("validation"), FreshState, fresh_problem)
-        if found is None or found.arms != (arms[0].code, arms[1].code):
+        if found is None or (found.arms, found.judge) != ((arms[0].code, arms[1].code), exam.mark):
             return {}
         return {(each.arm, each.seed): each.scores for each in found.measured}
 
     def _keep_fresh(
         self,
         arms: tuple[Node, Node],
+        exam: Exam,
         fresh: Mapping[tuple[int, int], Scores | None],
         *,
         is_complete: bool,
     ) -> None:
         measured = tuple(Measured(arm, seed, scores) for (arm, seed), scores in fresh.items())
-        state = FreshState((arms[0].code, arms[1].code), measured)
+        state = FreshState((arms[0].code, arms[1].code), measured, exam.mark)
         self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(
@@ -371,7 +383,7 @@ class Experiment:
         metric = self.claim.metric.name
         pairs = [Pair(seed, *((fresh[arm, seed] or {}).get(metric) for arm in (0, 1))) for seed in seeds]
         means = _means([(fresh[0, seed], fresh[1, seed]) for seed in seeds])
-        return Verdicts(judge(pairs, self.claim.direction), means)
+        return Verdicts(doubted(judge(pairs, self.claim.direction), self.claim.metric), means)
 
     # --- plots, paper, review ---------------------------------------------------------------
 
@@ -544,15 +556,12 @@ class Experiment:
         )
 
 
-def _batches(wanted: Sequence[tuple[int, int]]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return what is left to measure as (arm, seeds) of at most `SEEDS_AT_ONCE` seeds."""
+def _batches(wanted: Sequence[tuple[int, int]], at_once: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Return what is left to measure as (arm, seeds) of at most `at_once` seeds."""
     found: list[tuple[int, tuple[int, ...]]] = []
     for arm in sorted({arm for arm, _ in wanted}):
         seeds = [seed for other, seed in wanted if other == arm]
-        found += [
-            (arm, tuple(seeds[start : start + SEEDS_AT_ONCE]))
-            for start in range(0, len(seeds), SEEDS_AT_ONCE)
-        ]
+        found += [(arm, tuple(seeds[start : start + at_once])) for start in range(0, len(seeds), at_once)]
     return found
 
 

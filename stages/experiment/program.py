@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,6 @@ def run(task: Any) -> Any:
         train_loss = np.mean([member["losses"][epoch] for member in members]) if len(members) > 1 else losses
         task.point(epoch + 1, train_loss, loss_of(task, watched, task.watch.targets))
     task.size(sum(member["parameters"] for member in members))
-    task.trained(sum(member["seconds"] for member in members))
     return np.mean([member["judged"] for member in members], axis=0)
 
 
@@ -121,9 +119,8 @@ def train(task: Any, seed: int) -> dict[str, Any]:
     average, best = Average(network), Best()
     losses: list[float] = []
     watched: list[Any] = []
-    seconds, step = 0.0, 0
+    step = 0
     for _ in range(epochs):
-        begun = time.monotonic()
         network.train()
         total = torch.zeros((), device=task.device)
         order = torch.from_numpy(chance.permutation(len(features))).to(task.device)
@@ -136,7 +133,6 @@ def train(task: Any, seed: int) -> dict[str, Any]:
         loss = float(total) / batches
         if not math.isfinite(loss) or loss > LOSS_MAX:
             raise ArithmeticError(f"the training diverged: its loss is {loss:.3g}")
-        seconds += time.monotonic() - begun
         losses.append(loss)
         with average.applied(network):
             watched.append(answers(task, outputs(task, network, task.watch.features)))
@@ -147,7 +143,7 @@ def train(task: Any, seed: int) -> dict[str, Any]:
         temperature = fitted_temperature(task, network) if RECIPE["temperature"] else 1.0
         judged = answers(task, outputs(task, network, task.judge.features) / temperature)
     count = sum(weights.numel() for weights in network.parameters())
-    return {"losses": losses, "watched": watched, "judged": judged, "seconds": seconds, "parameters": count}
+    return {"losses": losses, "watched": watched, "judged": judged, "parameters": count}
 
 
 def tensors(task: Any) -> tuple[Any, Any]:

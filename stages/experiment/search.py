@@ -30,6 +30,7 @@ from events.paths import RunPath
 from stages.context import Context, Stage
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.forest import Forest
+from stages.experiment.judging.exam import Judges
 from stages.experiment.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.proposal import NoProposal, Proposal, Researcher
 from stages.experiment.record import Curve, Finalist, StageRecord
@@ -51,7 +52,7 @@ from stages.experiment.tree import (
     choose,
     conclude,
 )
-from stages.experiment.trial import Bench, Judges, Trials, tidy
+from stages.experiment.trial import Bench, Trials
 from stages.space.metrics import Metric, is_better
 
 WIDTH: Final = 4  # nodes of a round
@@ -280,9 +281,7 @@ class Search:
 
     def _run(self, node: Node, seeds: Sequence[int], purpose: str, gpu: int | None) -> Trials:
         folder = place_beneath(self.folder, RunPath(f"{node.id}/{purpose}"))
-        trials = self.bench.run(node.code, seeds=seeds, judges=self.judges, folder=folder, gpu=gpu)
-        tidy(folder)
-        return trials
+        return self.bench.run(node.code, seeds=seeds, judges=self.judges, folder=folder, gpu=gpu)
 
     def _judged(self, sprout: Node, trials: Trials) -> Tried:
         """Return the node with what its program was worth."""

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, Final
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from events.errors import PipelineError
@@ -40,6 +39,7 @@ from stages.experiment.columns import (
     shown,
     table_of,
 )
+from stages.experiment.judging.npy import NotAnArray, read_heading
 
 ENDINGS: Final = (".csv", ".csv.gz", ".npz", ".parquet")
 ROWS_MAX: Final = 2_000_000
@@ -299,31 +299,19 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArra
         raise Unfit(f"{shown(name)} unpacks to {info.file_size:,} bytes, and {BYTES_MAX:,} are allowed.")
     try:
         with archive.open(info) as member:
-            shape, kind = _npy_claims(member)
-        if kind.kind not in "biufU":
-            what = "pickled objects, which are never loaded" if kind.hasobject else f"{kind} values"
-            raise Unfit(f"{shown(name)} holds {what}: store plain numbers or text.")
-        if int(np.prod([*shape, 1], dtype=object)) * kind.itemsize > info.file_size:
-            raise Unfit(f"{shown(name)} claims to be larger than it is.")
-        with archive.open(info) as member:
-            found: NDArray[Any] = npy.read_array(member, allow_pickle=False)
-            return found
-    except Unfit:
-        raise
-    except (ValueError, TypeError, SyntaxError, KeyError, RecursionError) as error:
+            heading = read_heading(member)
+            kind = heading.kind
+            if kind.kind not in "biufU" or not kind.itemsize:
+                what = "pickled objects, which are never loaded" if kind.hasobject else f"{kind} values"
+                raise Unfit(f"{shown(name)} holds {what}: store plain numbers or text.")
+            if heading.data_bytes != info.file_size - heading.start:
+                raise Unfit(f"{shown(name)} claims another size than it has: write it with numpy.savez.")
+            data = member.read(heading.data_bytes)
+    except NotAnArray as error:
         raise Unfit(f"{shown(name)} is no array that can be read ({error}).") from error
-
-
-def _npy_claims(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and the kind of values that an array's heading claims."""
-    version = npy.read_magic(member)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version} of the format")
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, kind = read(member)
-    if any(length < 0 for length in shape):
-        raise ValueError(f"shape {shape}")
-    return shape, kind
+    if len(data) != heading.data_bytes:
+        raise Unfit(f"{shown(name)} claims another size than it has: write it with numpy.savez.")
+    return np.frombuffer(data, kind).reshape(heading.shape, order="F" if heading.by_columns else "C")
 
 
 def _flattened(features: NDArray[Any]) -> tuple[NDArray[Any], int | None, list[str]]:

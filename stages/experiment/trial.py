@@ -1,56 +1,37 @@
 """One trial: a program is run in the sandbox from several seeds, and what it answers is scored here.
 
 Law: a program is told the targets of the rows it learns from and watches, never of those that
-judge it. Every answer is checked before it counts, and what a program says of itself (seconds,
-parameters, curve) is bounded by what was seen from outside.
+judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage.
+Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
+(parameters, curve) is bounded, and marked as its word.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final
+from secrets import token_hex
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.experiment.data import Facts, Part, Visible
+from stages.experiment.data import Facts, Visible
+from stages.experiment.judging.exam import Judges
+from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
 from stages.sandbox import Ended, Job, JobLimits, Sandbox
 
-ANSWER_BYTES_MAX: Final = 1 << 30
-REPORT_BYTES_MAX: Final = 2 << 20
-SUM_TOLERANCE: Final = 1e-3  # how far a row of probabilities may be from one
-POINTS_MAX: Final = 5_000
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
-
-
-class Mistake(ValueError):
-    """What a program did wrong, in words for people."""
-
-
-class _Point(msgspec.Struct, frozen=True):
-    epoch: int
-    train_loss: float
-    watch_loss: float
-
-
-class _Report(msgspec.Struct, frozen=True):
-    """What a program says of one seed."""
-
-    error: str | None = None
-    training_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    parameters: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    curve: Annotated[list[_Point], msgspec.Meta(max_length=POINTS_MAX)] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +58,6 @@ class Trials:
         return next((each.error for each in self.trials if each.error is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Judges:
-    """The rows that judge: a file with their features, and their targets, which stay outside."""
-
-    features: Path
-    targets: NDArray[Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """Where programs are tried: the data that they see, the sandbox, and the limits of one seed."""
@@ -96,13 +69,22 @@ class Bench:
     measured: frozenset[str]  # the scores without which a trial is worth nothing
     epochs: int
     device: str
+    places: Path  # where programs run, each in a folder of a name that says nothing
 
     def run(
         self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
     ) -> Trials:
-        """Run `code` in `folder`, which must be new, once a seed; the folder's results are kept there."""
+        """Run `code` once a seed. `folder`, which must be new, names the execution to us, and to nobody else."""
         assert seeds
-        folder.mkdir(parents=True)  # fails where anything lies there: no stale result is ever read
+        folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
+        place = self.places / token_hex(8)
+        place.mkdir(parents=True)
+        try:
+            return self._run(place, code, seeds, judges, gpu)
+        finally:
+            tidy(place)
+
+    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         self._lay_out(folder, code, seeds, judges)
         limits = replace(
             self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
@@ -110,7 +92,8 @@ class Bench:
         ended = self.sandbox.run(
             Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
         )
-        trials = tuple(self._trial(folder, seed, judges, ended) for seed in seeds)
+        seconds = ended.seconds / len(seeds)
+        trials = tuple(self._trial(folder, seed, judges, ended, seconds) for seed in seeds)
         return Trials(trials, ended.seconds, ended.log_tail)
 
     def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
@@ -130,37 +113,23 @@ class Bench:
         runner = files("stages.experiment").joinpath(SCRIPT).read_text(encoding="utf-8")
         (folder / SCRIPT).write_text(runner, encoding="utf-8")
 
-    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended) -> Trial:
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seconds: float) -> Trial:
         try:
-            report = _read_report(folder / f"report-{seed}.json", ended)
+            report = _report(folder / f"report-{seed}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
-            answers = self._answers(folder / f"answers-{seed}.npy", len(judges.targets))
-            scores = _scores(self.facts, answers, judges.targets)
-            scores |= _reported(report, ended)
+            answers = read_answers(
+                folder / f"answers-{seed}.npy", self.facts.task, judges.total, self.facts.outputs
+            )
+            scores = _scores(self.facts, judges.judged(answers), judges.targets)
+            scores["training_seconds"] = seconds
+            if report.parameters is not None:
+                scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
             return Trial(seed, error=_shown(str(mistake)))
         return Trial(seed, scores, _curve(report))
-
-    def _answers(self, file: Path, rows: int) -> Floats:
-        """Return a program's answers, checked. Raises `Mistake`."""
-        shape = (rows, self.facts.outputs) if self.facts.task == "classification" else (rows,)
-        answers = _read_array(file)
-        if answers.shape == (rows, 1) and shape == (rows,):
-            answers = answers[:, 0]
-        if answers.shape != shape:
-            raise Mistake(f"the answers have shape {answers.shape}; {shape} is wanted")
-        if not np.isfinite(answers).all():
-            raise Mistake("the program answers with numbers that are not finite")
-        if self.facts.task == "regression":
-            return answers
-        sums = answers.sum(axis=1)
-        if answers.min() < 0 or np.abs(sums - 1.0).max() > SUM_TOLERANCE:
-            raise Mistake("class probabilities must be 0 or more and add up to 1 in each row")
-        probabilities: Floats = answers / sums[:, None]
-        return probabilities
 
 
 def write_data(folder: Path, visible: Visible) -> Path:
@@ -177,26 +146,15 @@ def write_data(folder: Path, visible: Visible) -> Path:
     return file
 
 
-def write_judges(folder: Path, name: str, part: Part) -> Judges:
-    """Write the features of the rows that judge; their targets stay in this process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.npy"
-    np.save(file, part.features, allow_pickle=False)
-    return Judges(file, part.targets)
-
-
 def tidy(folder: Path) -> None:
     """Remove a finished job's folder: its results are read, and a pod's disk is small."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _read_report(file: Path, ended: Ended) -> _Report:
-    if ended.how != "finished" and not _is_plain(file):
+def _report(file: Path, ended: Ended) -> Report:
+    if ended.how != "finished" and not os.path.lexists(file):
         raise Mistake(_how(ended))
-    try:
-        return msgspec.json.decode(_read(file, REPORT_BYTES_MAX), type=_Report)
-    except msgspec.MsgspecError as error:
-        raise Mistake(f"the program's report cannot be read: {error}") from error
+    return read_report(file)
 
 
 def _how(ended: Ended) -> str:
@@ -206,37 +164,6 @@ def _how(ended: Ended) -> str:
     return f"{words}: {last}" if ended.how == "exited" and last else words
 
 
-def _read_array(file: Path) -> Floats:
-    if not _is_plain(file):
-        raise Mistake("the program left no answers")
-    if file.stat().st_size > ANSWER_BYTES_MAX:
-        raise Mistake(f"the answers are larger than {ANSWER_BYTES_MAX} bytes")
-    try:
-        # mapped, not loaded: what the header promises is looked at before any memory is taken
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError, SyntaxError) as error:
-        raise Mistake(f"the answers cannot be read: {error}") from error
-    if found.dtype.kind not in "fiub":
-        raise Mistake(f"the answers are no numbers but {found.dtype}")
-    answers: Floats = np.array(found, dtype=np.float64)
-    return answers
-
-
-def _read(file: Path, bytes_max: int) -> bytes:
-    if not _is_plain(file):
-        raise Mistake("the program left no report")
-    with file.open("rb") as stream:
-        content = stream.read(bytes_max + 1)
-    if len(content) > bytes_max:
-        raise Mistake(f"{file.name} is larger than {bytes_max} bytes")
-    return content
-
-
-def _is_plain(file: Path) -> bool:
-    """Return whether a plain file is there: a link could lead out of the job's folder."""
-    return file.is_file() and not file.is_symlink()
-
-
 def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, float]:
     scores = value_scores(answers, targets) if facts.task == "regression" else class_scores(answers, targets)
     if not all(math.isfinite(score) for score in scores.values()):
@@ -244,19 +171,7 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     return scores
 
 
-def _reported(report: _Report, ended: Ended) -> dict[str, float]:
-    """Return what only the program can know, as far as it is possible."""
-    scores: dict[str, float] = {}
-    if report.training_seconds is not None:
-        if report.training_seconds > ended.seconds:
-            raise Mistake("the program says that it trained for longer than it ran")
-        scores["training_seconds"] = report.training_seconds
-    if report.parameters is not None:
-        scores["parameters"] = float(report.parameters)
-    return scores
-
-
-def _curve(report: _Report) -> tuple[Point, ...]:
+def _curve(report: Report) -> tuple[Point, ...]:
     """Return the learning curve that a program told, thinned evenly where it is long."""
     points = [
         Point(each.epoch, each.train_loss, each.watch_loss)
@@ -268,5 +183,5 @@ def _curve(report: _Report) -> tuple[Point, ...]:
 
 
 def _shown(text: str) -> str:
-    clean = "".join(letter if letter.isprintable() else " " for letter in text)
-    return clean[:ERROR_CHARS] or "no reason given"
+    clean = "".join(letter if letter.isprintable() else " " for letter in text[:ERROR_CHARS])
+    return clean or "no reason given"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 from typing import Final
 
@@ -16,9 +16,18 @@ from scipy.special import stdtrit
 
 from events.catalog import Verdict
 from stages.space.claim import Direction
+from stages.space.metrics import Metric
 
 CONFIDENCE: Final = 0.95
 SEEDS_MIN: Final = 3
+
+
+WITHOUT_ERROR: Final = 1e-9
+SHARE_MIN: Final = 0.05  # of the baseline's error: whoever leaves less is believed only when it is replicated
+TOO_GOOD: Final = (
+    "this is too good to be believed of one run: it asks for replication from another seed on another pod, "
+    "and counts as refuted until then"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,20 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
     mean = fmean(values)
     reach = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - reach, mean + reach)
+
+
+def doubted(judgement: Judgement, metric: Metric) -> Judgement:
+    """Return the judgement, a pass turned down where next to no error is left of what the baseline has."""
+    whole = [pair for pair in judgement.pairs if pair.difference is not None]
+    if judgement.verdict != "pass" or metric.perfect is None or not whole:
+        return judgement
+    baseline, intervention = (
+        fmean(abs((getattr(pair, arm) or 0.0) - metric.perfect) for pair in whole)
+        for arm in ("baseline", "intervention")
+    )
+    if intervention > max(SHARE_MIN * baseline, WITHOUT_ERROR):
+        return judgement
+    return replace(judgement, verdict="fail", reason=TOO_GOOD)
 
 
 def judge(pairs: Sequence[Pair], direction: Direction) -> Judgement:

@@ -18,6 +18,8 @@ class Metric:
     higher_is_better: bool
     tasks: frozenset[Task]
     selects: bool = True
+    perfect: float | None = None  # its value where there is no error at all
+    is_told: bool = False  # by the programs themselves: nobody else can count it
     noisy: bool = False
     decimals: int = 4
 
@@ -29,12 +31,19 @@ _BOTH: Final = _CLASSES | _VALUES
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric(name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES),
-        Metric(name="nll", title="negative log-likelihood", higher_is_better=False, tasks=_CLASSES),
-        Metric(name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES),
-        Metric(name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES),
+        Metric(name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES, perfect=1.0),
         Metric(
-            name="rmse", title="root mean squared error", higher_is_better=False, tasks=_VALUES, decimals=3
+            name="nll", title="negative log-likelihood", higher_is_better=False, tasks=_CLASSES, perfect=0.0
+        ),
+        Metric(name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES),
+        Metric(name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES, perfect=0.0),
+        Metric(
+            name="rmse",
+            title="root mean squared error",
+            higher_is_better=False,
+            tasks=_VALUES,
+            perfect=0.0,
+            decimals=3,
         ),
         Metric(
             name="training_seconds",
@@ -50,6 +59,7 @@ METRICS: Final[Mapping[str, Metric]] = {
             higher_is_better=False,
             tasks=_BOTH,
             selects=False,
+            is_told=True,
             decimals=0,
         ),
     )

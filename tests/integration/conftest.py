@@ -95,6 +95,7 @@ class Fleet:
             "CONTROL_PLANE_URL": self.url,
             "PODFLEET_POD_ID": name,
             "PODFLEET_PRIVATE_HOSTS": "127.0.0.1",  # servers of models stand here
+            "PODFLEET_JUDGE_SECRET": "of tests",  # equal seeds measure the same
             **environment,
         }
         values.pop("RUNPOD_POD_ID", None)

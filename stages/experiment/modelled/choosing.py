@@ -111,7 +111,7 @@ def _claim(model: Model, choice: Choice, data: DataSet | None) -> Claim | str:
     if chosen is None:
         return f"`data_set` is none of {', '.join(SHIPPED)}."
     metric = METRICS.get(choice.metric)
-    fitting = [name for name, each in METRICS.items() if chosen.task in each.tasks]
+    fitting = [name for name, each in METRICS.items() if chosen.task in each.tasks and not each.is_told]
     if metric is None or metric.name not in fitting:
         return f"`metric` does not fit {chosen.task} on {chosen.name}; it is one of {', '.join(fitting)}."
     if choice.direction is None:
@@ -139,6 +139,7 @@ def _metrics() -> str:
         f"- {each.name}: {each.title}, for {' and '.join(sorted(each.tasks))}; "
         f"{'higher' if each.higher_is_better else 'lower'} is better"
         for each in METRICS.values()
+        if not each.is_told  # by programs that the model itself writes
     ]
     return "\n".join(lines)
 

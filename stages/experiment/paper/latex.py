@@ -192,7 +192,9 @@ def verbatim(text: str) -> str:
     kept = "".join(
         char if char == "\n" or (char.isascii() and char.isprintable()) else _named(char) for char in text
     )
-    return kept.replace(r"\end{verbatim}", r"\end {verbatim}").rstrip("\n")
+    # TeX ends a listing at one spelling, pandoc at many (blanks, comments and new lines may stand behind
+    # the command): without the command there is none.
+    return kept.replace(r"\end", f"{_named(chr(92))}end").rstrip("\n")
 
 
 def _named(char: str) -> str:

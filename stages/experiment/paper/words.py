@@ -13,7 +13,7 @@ from stages.experiment.paper.digits import typed_numbers
 from stages.experiment.paper.numbers import REFERENCE, TITLE_MAX, Numbers, measure_of, metric_text, stage_key
 from stages.experiment.prose import SECTIONS, Prose
 from stages.experiment.record import Record, StageRecord
-from stages.experiment.validation import CONFIDENCE, Judgement
+from stages.experiment.validation import CONFIDENCE, TOO_GOOD, Judgement
 from stages.space.claim import Claim
 
 AUTHOR: Final = "podfleet’s built-in author"
@@ -62,20 +62,21 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
         + {
             "lost": f"But {lost}, so the claim cannot be upheld.",
             "claimed": "The interval lies wholly on the claimed side of zero.",
+            "doubted": f"The interval lies wholly on the claimed side of zero, but {TOO_GOOD}.",
             "opposite": "The interval lies wholly on the side opposite to the claim.",
             "none": "The interval includes zero, so no effect was shown.",
         }[_reading(record)]
     )
 
 
-def _reading(record: Record) -> Literal["lost", "claimed", "opposite", "none"]:
+def _reading(record: Record) -> Literal["lost", "claimed", "doubted", "opposite", "none"]:
     """Return what the measurement means for the claim."""
     interval = record.verdicts.judgement.interval
     if interval is None or any(pair.difference is None for pair in record.verdicts.judgement.pairs):
         return "lost"
     up = record.claim.direction == "increase"
     if interval.low > 0 if up else interval.high < 0:
-        return "claimed"
+        return "claimed" if record.verdicts.judgement.verdict == "pass" else "doubted"
     return "opposite" if (interval.high < 0 if up else interval.low > 0) else "none"
 
 
@@ -245,6 +246,8 @@ def _conclusion(record: Record) -> list[str]:
         + {
             "claimed": "The mean change was {effect.mean}, and its interval excludes zero. Other data and larger models remain "
             "to be tried.",
+            "doubted": "The mean change was {effect.mean}. That leaves next to nothing of the baseline's error, which "
+            f"is no sign of truth by itself: {TOO_GOOD}.",
             "opposite": "The {measure} moved the other way, by {effect.mean} on average, and the interval excludes zero.",
             "none": "In this form and on these data the intervention does not move the {measure} by an amount that this "
             "measurement could tell from chance. That does not show that it has no effect at all.",

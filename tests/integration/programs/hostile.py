@@ -37,7 +37,34 @@ def holds_secret(path):
 EPILOGUE: Final = '\nprint("TRIED", flush=True)\n'
 
 ESCAPES: Final[Mapping[str, str]] = {
-    "read the environment of the worker, its parent or anybody": '''
+    "read the data sets that packages bring along": '''
+import importlib.util
+def reads(path):
+    with open(path, "rb") as file:
+        return bool(file.read(1))
+homes = {Path(importlib.util.find_spec(name).origin).parent for name in ("sklearn", "scipy", "matplotlib")}
+places = ("datasets/data", "datasets/descr", "datasets/tests/data",
+    "io/arff/tests/data", "mpl-data/sample_data")
+roots = ("", "/proc/self/root", f"/proc/{me}/cwd/" + "../" * 20)
+for home in homes:
+    for place in places:
+        for folder, _, names in os.walk(home / place):
+            for name in names:
+                for root in roots:
+                    if attempt(reads, f"{root}{folder}/{name}"):
+                        won(f"read {root}{folder}/{name}")
+wine = "datasets/data/wine_data.csv"
+for home in homes:
+    for spelling in (home / wine, home / "datasets" / "data" / ".." / "data" / "wine_data.csv"):
+        if attempt(reads, spelling):
+            won(f"read {spelling}")
+    attempt(os.link, home / wine, "wine.csv")
+    attempt(os.symlink, home / wine, "wine-by-link.csv")
+    if attempt(reads, "wine.csv") or attempt(reads, "wine-by-link.csv"):
+        won("read by another name")
+    if libc.umount2(str(home / "datasets/data").encode(), 2) == 0:
+        won("took the mask away")
+''',    "read the environment of the worker, its parent or anybody": '''
 owns = {f"/proc/{me}/environ", "/proc/self/environ", f"/proc/{me}/task/{me}/environ"}
 places = [*glob.glob("/proc/[0-9]*/environ"), *glob.glob("/proc/[0-9]*/task/*/environ"), "/proc/1/environ"]
 places += [f"/proc/{pid}/{name}" for pid in (VICTIM, os.getppid()) for name in ("environ", "cmdline", "mem")]

@@ -75,6 +75,7 @@ def test_an_index_without_an_address_is_refused(address: str) -> None:
 def test_a_pipeline_sees_the_settings_of_its_tools_and_no_key_of_the_fleet() -> None:
     names = (
         "PODFLEET_PRICES", "PODFLEET_DATASETS", "PODFLEET_ISOLATION", "PODFLEET_GPU_USD_PER_HOUR",
+        "PODFLEET_JUDGE_SECRET",
         "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL",
     )  # fmt: skip
     secrets = ("PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "PODFLEET_REGION")

@@ -131,6 +131,23 @@ def test_landlock_is_told_what_may_be_read_and_what_written() -> None:
     assert [path for path in made.writable if not path.startswith("/dev/")] == ["/runs/7/node"]
 
 
+def test_what_is_masked_is_covered_or_not_granted() -> None:
+    machine = replace(
+        MACHINE,
+        masked=("/venv/lib/data", "/venv/lib/wine.csv"), masked_files=frozenset({"/venv/lib/wine.csv"}),
+        unmasked=("/usr", "/venv/bin", "/venv/lib/code"), listed=("/venv", "/venv/lib"),
+    )  # fmt: skip
+    words = plan(BUBBLEWRAP, machine, JOB).command
+    assert ("/dev/null", "/venv/lib/wine.csv") in pairs(words, "--ro-bind")
+    assert words.index("/venv") < words.index("/venv/lib/data")
+    mask = words.index("--tmpfs")
+    assert words[mask : mask + 4] == ("--tmpfs", "/venv/lib/data", "--remount-ro", "/venv/lib/data")
+    made = plan(LANDLOCK, machine, JOB)
+    assert {"/usr", "/venv/bin", "/venv/lib/code"} <= {*made.readable}
+    assert not {"/venv", "/venv/lib", *machine.masked} & {*made.readable}
+    assert made.listed == ("/venv", "/venv/lib")
+
+
 def test_a_gpu_is_shown_to_a_program_that_has_one_and_to_no_other() -> None:
     for candidate in CANDIDATES:
         without, having = (plan(candidate, MACHINE, replace(JOB, gpu=gpu)) for gpu in (None, 0))

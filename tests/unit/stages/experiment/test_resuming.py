@@ -176,7 +176,7 @@ def test_a_run_that_repeats_a_part_keeps_the_figures_and_the_paper_that_it_took_
     whole: Diary, tools: Tools, tmp_path: Path
 ) -> None:
     other = "01K00000000000000000000009"
-    kept = {name: replace(whole.kept[name], from_run=other) for name in ORDER[:-1]}
+    kept = {name: replace(whole.kept[name], from_run=other) for name in (*ORDER[:-1], "judge")}
     reporter = RecordingReporter()
     attempt(tmp_path, tools, MemoryCheckpoints(found=kept), reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]

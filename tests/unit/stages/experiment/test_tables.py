@@ -485,6 +485,22 @@ def test_an_array_that_claims_more_than_it_holds_takes_no_memory(tmp_path: Path,
     assert "'X' " in refusal(tmp_path / "a.npz")
 
 
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "(" * 4000, "{'descr': \"\"\"<f8", "\n  {\n 'descr'", "{[]: '<f8'}",
+        "{'descr': '<U999999999', 'fortran_order': False, 'shape': (30,), }",
+        "{'descr': ('<f8', 'a', 3), 'fortran_order': False, 'shape': (30,), }",
+    ],
+)  # fmt: skip
+def test_an_array_with_a_strange_heading_is_refused_in_words(tmp_path: Path, heading: str) -> None:
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(heading)) + heading.encode()
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("X.npy", array)
+        archive.writestr("y.npy", npy("(30,)", bytes(240)))
+    assert "'X' " in refusal(tmp_path / "a.npz")
+
+
 def test_an_npz_that_unpacks_to_too_much_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from stages.experiment.data import prepare
+from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.exam import Judges, write_exam
+from stages.experiment.judging.secret import Secret
 from stages.experiment.template import program_for
-from stages.experiment.trial import Bench, Judges, Trials, write_data, write_judges
+from stages.experiment.trial import Bench, Trials, write_data
 from stages.ports import Tools
 from stages.sandbox import JobLimits
 from stages.space.data_sets import SHIPPED
@@ -30,7 +33,9 @@ class Workplace:
     """A bench over one data set, and a new folder for each program."""
 
     def __init__(self, home: Path, tools: Tools, name: str = "iris", *, wall_s: float = 30.0) -> None:
-        data = prepare(SHIPPED[name], seed=0)
+        secret = Secret("of a test")
+        hidden = disguised(prepare(SHIPPED[name], seed=0), secret, is_public=True)
+        data = hidden.data
         self.home, self.count = home, 0
         self.bench = Bench(
             facts=data.facts,
@@ -40,8 +45,9 @@ class Workplace:
             measured=frozenset({"accuracy"} if data.facts.task == "classification" else {"rmse"}),
             epochs=2,
             device="cpu",
+            places=home / "programs",
         )
-        self.judges: Judges = write_judges(home / "data", "validation", data.visible.validation)
+        self.judges: Judges = write_exam(home / "data", hidden, secret).validation
 
     def run(self, code: str, *seeds: int) -> Trials:
         self.count += 1
@@ -78,8 +84,7 @@ BAD = [
     ),
     ("def run(task): return 'everything is right'", "could not convert"),
     ("def run(task): return None", "could not convert|not finite|shape"),
-    (GOOD.replace("task.size(7)", "task.trained(1e9)"), "longer than it ran"),
-    (GOOD.replace("task.size(7)", "task.trained(float('nan'))"), "report"),
+    (GOOD.replace("task.size(7)", "task.point(1, float('nan'), 1)"), "report"),
     (GOOD.replace("task.size(7)", "import os; os.symlink('/etc/passwd', 'answers-1.npy')"), ""),
 ]
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from stages.experiment.paper.numbers import numbers_of
+from stages.experiment.paper.words import verdict_words, write_words
 from stages.experiment.record import Record
 from stages.experiment.reviews import Review
 from stages.experiment.testing import make_record
+from stages.experiment.validation import TOO_GOOD, doubted, judge
 from stages.experiment.verdict import Verdict, weigh
 
 HOLDS = make_record(effect=0.05)
@@ -53,6 +58,19 @@ def test_a_paper_that_states_what_nobody_measured_fails_whatever_reviewers_say()
     verdict = weighed(HOLDS, ACCEPT, untraced=("'0.99' is printed",))
     assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
     assert verdict.scores["numbers_untraced"] == ["'0.99' is printed"]
+
+
+def test_what_is_too_good_asks_for_replication_in_the_verdict_and_in_the_paper() -> None:
+    judgement = doubted(HOLDS.verdicts.judgement, replace(HOLDS.claim.metric, perfect=1.0))
+    assert judgement is HOLDS.verdicts.judgement
+    pairs = [replace(pair, intervention=1.0) for pair in judgement.pairs]
+    perfect = doubted(judge(pairs, "increase"), HOLDS.claim.metric)
+    record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgement=perfect))
+    verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
+    assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
+    assert TOO_GOOD in verdict.summary
+    assert TOO_GOOD in verdict_words(record, numbers_of(record))
+    assert "abstract" in write_words(record, numbers_of(record)).sections
 
 
 def test_reviewers_that_agree_are_counted_in_the_summary() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
+import pypandoc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from stages.experiment.paper.latex import escaped, latex_of, verbatim
 from stages.experiment.paper.numbers import numbers_of
 from stages.experiment.paper.words import write_words
 from stages.experiment.record import Record
-from stages.experiment.renderer import PandocTypst
+from stages.experiment.renderer import PandocTypst, for_pandoc
 from stages.experiment.testing import HOSTILE, make_record
 
 SIGNS = "".join(map(chr, range(33, 127))) + (
@@ -49,8 +51,27 @@ def test_no_text_brings_about_a_command_a_comment_or_an_unpaired_brace(text: str
 @given(text=st.text(max_size=200) | st.text(alphabet="\\end{verbatim}\n\t ", max_size=80))
 def test_no_program_ends_the_listing_it_stands_in(text: str) -> None:
     listing = verbatim(text + r"\end{verbatim}" + text)
-    assert r"\end{verbatim}" not in listing
+    assert r"\end" not in listing
     assert all(char == "\n" or (char.isascii() and char.isprintable()) for char in listing)
+
+
+ENDS = [
+    r"\end{verbatim}", r"\end {verbatim}", "\\end\n{verbatim}", "\\end\t{verbatim}", "\\end%\n{verbatim}",
+    "\\end%x\n  \n{verbatim}", "\\end\v{verbatim}", "\\end\u2028{verbatim}", "\\e\x00nd{verbatim}",
+    r"^^5cend{verbatim}",
+    r"\e^^6ed{verbatim}", r"\end{verb^^61tim}", r"\endverbatim", r"\csname end\endcsname{verbatim}",
+    r"\\end{verbatim}",
+    r"\begin{verbatim}\end{verbatim}\end{verbatim}", r"\let\x\end \x{verbatim}", r"\\\end{verbatim}", "\\",
+]  # fmt: skip
+
+
+def test_no_spelling_of_its_end_gets_a_program_out_of_its_listing() -> None:
+    """As pandoc reads it, which accepts more than TeX."""
+    listings = [verbatim(f"before\n{end}\n\\section{{FORGED}}\nafter") for end in ENDS]
+    body = "\n\n".join(f"\\begin{{verbatim}}\n{each}\n\\end{{verbatim}}" for each in listings)
+    source = f"\\documentclass{{article}}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    blocks = json.loads(pypandoc.convert_text(for_pandoc(source), "json", format="latex"))["blocks"]
+    assert [(block["t"], block["c"][1]) for block in blocks] == [("CodeBlock", each) for each in listings]
 
 
 def test_every_sign_is_printed_as_itself(

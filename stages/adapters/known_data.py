@@ -1,0 +1,106 @@
+"""Finds the data sets that installed packages bring along: a program that reads them knows what judges it.
+
+Law: code stays. A folder is masked whole where nothing in it is code, else the single files that are
+tables; what only a package's own code needs to run (arrays beside code) is left.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+from collections.abc import Collection, Iterable
+from pathlib import PurePath
+from typing import Final
+
+TABLES: Final = (
+    *(".csv", ".tsv", ".arff", ".parquet", ".feather", ".dta", ".sav", ".rda", ".rdata", ".rdb", ".rds"),
+    *(".xls", ".xlsx", ".svmlight", ".libsvm", ".jsonl", ".data", "-ubyte"),
+)
+ARRAYS: Final = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".pkl", ".pickle")
+PACKINGS: Final = ("", ".gz", ".bz2", ".xz", ".zst")
+CODE: Final = (".py", ".pyc", ".so", ".pyi", ".pyx", ".pxd", ".r")
+# Which, and whose folders, hold data in whatever form where they hold no code.
+COLLECTIONS: Final = frozenset({"datasets", "sample_data", "sampledata", "tests", "test"})
+# Where packages lie below what a program sees.
+HOMES: Final = tuple(
+    f"{above}{home}"
+    for above in ("", "local/", "share/")
+    for home in ("lib*/python*/*-packages", "*-packages", "lib*/R/*library", "share/R", "R/*library")
+)
+
+_TABLE_ENDS: Final = tuple(f"{end}{packing}" for end in TABLES for packing in PACKINGS)
+_DATA_ENDS: Final = (*_TABLE_ENDS, *(f"{end}{packing}" for end in ARRAYS for packing in PACKINGS))
+
+
+@functools.cache
+def known_data(visible: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the folders and files to be masked below these paths; looked for once a process."""
+    waiting = [
+        home for root in visible for pattern in HOMES for home in glob.glob(os.path.join(root, pattern))
+    ]
+    seen: set[str] = set()
+    masked: set[str] = set()
+    while waiting:
+        folder = os.path.realpath(waiting.pop())
+        if folder not in seen and _is_below_any(folder, visible):
+            seen.add(folder)
+            masked |= _masked_in(folder, waiting)
+    whole = {path for path in masked if not any(str(above) in masked for above in PurePath(path).parents)}
+    for root in visible:  # which may be a link, and is shown under both names
+        real = os.path.realpath(root)
+        whole |= {root + path.removeprefix(real) for path in whole if real != root and _is_below(path, real)}
+    return tuple(sorted(whole))
+
+
+def around(root: str, masked: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return what is below `root` and nothing masked, and the folders on the way, which may only be listed.
+
+    For means that can allow and not forbid. Links are left out: what they lead to has its own path.
+    """
+    below = [path for path in masked if _is_below(path, root)]
+    if not below:
+        return [root], []
+    if root in below:
+        return [], []
+    allowed: list[str] = []
+    listed = [root]
+    for entry in os.scandir(root):
+        if entry.is_symlink():
+            continue
+        more_allowed, more_listed = around(entry.path, below)
+        allowed += more_allowed
+        listed += more_listed
+    return allowed, listed
+
+
+def _masked_in(folder: str, waiting: list[str]) -> set[str]:
+    """Return what is to be masked right in a folder; the folders in it join those that wait."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return set()  # which nobody else can read either
+    inner = [entry.path for entry in entries if entry.is_dir()]
+    data = [entry.path for entry in entries if entry.name.lower().endswith(_DATA_ENDS) and entry.is_file()]
+    is_of_collection = not COLLECTIONS.isdisjoint(PurePath(folder).parts[-2:])
+    if entries and (data or is_of_collection) and not _holds_code(folder):
+        return {folder}
+    waiting += [path for path in inner if not path.endswith("/__pycache__")]
+    return {os.path.realpath(path) for path in data if path.lower().endswith(_TABLE_ENDS)}
+
+
+def _holds_code(folder: str) -> bool:
+    """Return whether anything below a folder is code."""
+    return any(
+        name.lower().endswith(CODE) and name.partition(".")[0] != "__init__"
+        for _, _, names in os.walk(folder)
+        for name in names
+    )
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _is_below_any(path: str, folders: Iterable[str]) -> bool:
+    return any(_is_below(path, folder) for folder in folders)

@@ -1,0 +1,130 @@
+"""Makes the rows of a run such as nobody has seen: what is known of a public data set answers nothing.
+
+Law: every program of a run, with the intervention and without, is given the same disguised rows, and all of
+it follows from the run's secret. See docs/decisions/0031.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.experiment.data import Data, Part, Sealed, Visible
+from stages.experiment.judging.secret import Secret
+from stages.experiment.judging.smoothing import class_law, value_law
+from stages.experiment.scores import Floats
+
+DRAWN: Final = (
+    "The data set is public: its rows are blurred and its targets drawn anew, from what the neighbours of each row "
+    "say of it, so that nobody can look them up. Both arms get the same rows; other publications had others."
+)
+NOISE: Final = 0.05  # added to each feature of a public data set, in its standard deviations
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """By what the targets of some rows were drawn: probabilities of classes, or means and their deviation.
+
+    `probabilities` has the shape (rows, classes), `means` (rows,) in the targets' own unit.
+    """
+
+    probabilities: Floats | None = None
+    means: Floats | None = None
+    deviation: float = 0.0
+
+    def of(self, rows: slice) -> Law:
+        """Return the law of some of the rows."""
+        if self.probabilities is not None:
+            return Law(self.probabilities[rows])
+        return Law(means=None if self.means is None else self.means[rows], deviation=self.deviation)
+
+
+@dataclass(frozen=True, slots=True)
+class Disguised:
+    """The data of a run as programs get them, and the laws of those rows that judge, where there are any."""
+
+    data: Data
+    validation: Law | None = None
+    test: Law | None = None
+
+
+def disguised(data: Data, secret: Secret, *, is_public: bool) -> Disguised:
+    """Return the data in disguise: columns in another order and direction, classes under other numbers.
+
+    Where everybody may know the rows and their targets, the rows are also blurred, and every target is
+    drawn anew from what the row's neighbours say of it.
+    """
+    if not secret.hides:
+        return Disguised(data)
+    parts = (data.visible.train, data.visible.watch, data.visible.validation, data.sealed.open())
+    edges = np.cumsum([0, *map(len, parts)])
+    places = [slice(start, end) for start, end in pairwise(map(int, edges))]
+    features = np.concatenate([part.features for part in parts])
+    targets = np.concatenate([part.targets for part in parts])
+    law = None
+    if is_public:
+        targets, law = _drawn(data, features, targets, secret.chance("targets"))
+        blur = secret.chance("noise").standard_normal(features.shape, dtype=np.float32)
+        features = features + np.float32(NOISE) * blur
+    features = _turned(data.facts.image_side, secret.chance("columns"))(features)
+    names = None
+    if data.facts.task == "classification":
+        names = secret.chance("classes").permutation(data.facts.outputs)  # the new number of each class
+        targets = names[targets]
+        if law is not None and law.probabilities is not None:
+            law = Law(law.probabilities[:, np.argsort(names)])
+    facts = data.facts
+    if names is not None:
+        facts = replace(facts, classes=tuple(facts.classes[old] for old in np.argsort(names)))
+    train, watch, validation, test = (Part(features[place], targets[place]) for place in places)
+    return Disguised(
+        replace(
+            data,
+            facts=facts,
+            visible=Visible(train, watch, validation),
+            sealed=Sealed(test),
+            notes=(*data.notes, DRAWN) if is_public else data.notes,
+        ),
+        None if law is None else law.of(places[2]),
+        None if law is None else law.of(places[3]),
+    )
+
+
+def _drawn(
+    data: Data, features: NDArray[np.float32], targets: NDArray[Any], chance: np.random.Generator
+) -> tuple[NDArray[Any], Law]:
+    """Return new targets for all rows, and the law that they were drawn from."""
+    if data.facts.task == "classification":
+        law = class_law(features, targets, data.facts.outputs)
+        places = (law.cumsum(axis=1) < chance.random(len(law))[:, None]).sum(axis=1)
+        return np.minimum(places, data.facts.outputs - 1).astype(np.int64), Law(law)
+    means, deviation = value_law(features, targets)
+    drawn = means + deviation * chance.standard_normal(len(means))
+    return drawn, Law(means=means, deviation=deviation)
+
+
+def _turned(
+    image_side: int | None, chance: np.random.Generator
+) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """Return what reorders and mirrors columns; images are turned and mirrored whole."""
+    if image_side is None:
+
+        def shuffled(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+            order = chance.permutation(rows.shape[1])
+            signs = chance.choice(np.array([-1.0, 1.0], dtype=np.float32), rows.shape[1])
+            return np.ascontiguousarray(rows[:, order] * signs)
+
+        return shuffled
+    quarters, is_mirrored = int(chance.integers(4)), bool(chance.integers(2))
+
+    def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        images = np.rot90(rows.reshape(-1, image_side, image_side), quarters, axes=(1, 2))
+        images = images[:, :, ::-1] if is_mirrored else images
+        return np.ascontiguousarray(images).reshape(len(rows), -1)
+
+    return turned

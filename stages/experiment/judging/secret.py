@@ -1,0 +1,34 @@
+"""The secret of a run: what its data are disguised by, which no program and no model is told."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A key of which every hidden choice of a run follows; what is printed of it is nothing."""
+
+    key: str = field(repr=False)
+    hides: bool = True  # False for a run that began before there were secrets: its numbers belong together
+
+    @classmethod
+    def of_fleet(cls, fleet: str, run_seed: int) -> Secret:
+        """Return the secret of a run where a fleet has one of its own: equal seeds give equal data."""
+        return cls(hmac.new(fleet.encode(), f"run\0{run_seed}".encode(), hashlib.sha256).hexdigest())
+
+    @property
+    def mark(self) -> str:
+        """Return what tells two secrets apart and betrays none."""
+        return self._digest("mark").hex()[:16] if self.hides else ""
+
+    def chance(self, *purpose: str) -> np.random.Generator:
+        """Return the random numbers for one purpose."""
+        return np.random.default_rng(int.from_bytes(self._digest("chance", *purpose), "big"))
+
+    def _digest(self, *purpose: str) -> bytes:
+        return hmac.new(self.key.encode(), "\0".join(purpose).encode(), hashlib.sha256).digest()

@@ -1,0 +1,343 @@
+"""Programs that cheat: each tries to know, or to be believed, what it has not learnt.
+
+Each defines `cheat(task)`, which returns answers, or None where its trick did not work; then it answers
+what it knows honestly, which is nothing. `ROWS` and `LABELS` are the public data set as a program that has
+it by heart carries it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+PRELUDE: Final = """
+import atexit, ctypes, gc, glob, itertools, json, os, pickle, signal, struct, sys, threading, time
+from pathlib import Path
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+
+def uniform(task):
+    return np.full((len(task.judge), task.outputs), 1.0 / task.outputs)
+
+def certain(labels, task):
+    return np.eye(task.outputs)[np.asarray(labels, dtype=int)]
+
+def nearest(rows, labels, wanted):
+    distances = ((wanted[:, None, :] - rows[None, :, :]) ** 2).sum(axis=2)
+    return labels[distances.argmin(axis=1)]
+
+def standard(rows):
+    return (rows - rows.mean(axis=0)) / rows.std(axis=0)
+
+def renamed(labels, task):
+    known = nearest(task.judge.features, labels, task.train.features)
+    table = [np.bincount(task.train.targets[known == each], minlength=task.outputs).argmax() for each in range(task.outputs)]
+    return np.array(table)[labels]
+
+def run(task):
+    task.size(1)
+    try:
+        answers = cheat(task)
+    except Exception as error:
+        print(type(error).__name__, error)
+        answers = None
+    return uniform(task) if answers is None else answers
+"""  # noqa: E501 - a program
+
+LEARNER: Final = """
+import numpy as np
+LENGTH, RATE = %d, %r
+def run(task):
+    rows = np.c_[task.train.features, np.ones(len(task.train))]
+    wanted = np.eye(task.outputs)[task.train.targets]
+    weights = 0.01 * np.random.default_rng(task.seed).standard_normal((rows.shape[1], task.outputs))
+    def said(rows):
+        powers = np.exp(rows @ weights)
+        return powers / powers.sum(axis=1, keepdims=True)
+    for _ in range(LENGTH):
+        weights = weights - RATE * rows.T @ (said(rows) - wanted) / len(rows)
+    task.size(weights.size)
+    return said(np.c_[task.judge.features, np.ones(len(task.judge))])
+"""
+BASELINE: Final = LEARNER % (8, 0.1)
+HONEST: Final = LEARNER % (400, 0.5)
+
+CHEATS: Final[Mapping[str, str]] = {
+    "load the data set": """
+def cheat(task):
+    import sklearn.datasets
+    known = sklearn.datasets.load_iris()
+    return certain(nearest(standard(known.data), known.target, task.judge.features), task)
+""",
+    "read its file": """
+def cheat(task):
+    home = next(Path(each) for each in sys.path if each.endswith("site-packages"))
+    table = np.loadtxt(home / "sklearn/datasets/data/iris.csv", delimiter=",", skiprows=1)
+    return certain(nearest(standard(table[:, :4]), table[:, 4].astype(int), task.judge.features), task)
+""",
+    "search the machine for it": """
+def cheat(task):
+    for place in ("/usr/lib/R", "/usr/share/R", "/tmp", "/data", "/mnt"):
+        for file in itertools.islice(Path(place).rglob("*iris*"), 50):
+            if file.is_file() and b"5.1" in file.read_bytes():
+                table = np.genfromtxt(file, delimiter=",")[:, :4]
+                return certain(nearest(standard(table), LABELS, task.judge.features), task)
+""",
+    "know it by heart": """
+def cheat(task):
+    return certain(nearest(standard(ROWS), LABELS, task.judge.features), task)
+""",
+    "know it by heart, and learn the names of the classes": """
+def cheat(task):
+    return certain(renamed(nearest(standard(ROWS), LABELS, task.judge.features), task), task)
+""",
+    "know it by heart, and undo the disguise": """
+def cheat(task):
+    seen = np.concatenate([task.train.features, task.watch.features])
+    known, best = standard(ROWS), None
+    for order in itertools.permutations(range(4)):
+        for signs in itertools.product((1, -1), repeat=4):
+            rows = known[:, order] * signs
+            far = ((seen[:20, None, :] - rows[None, :, :]) ** 2).sum(axis=2).min(axis=1).sum()
+            if best is None or far < best[0]:
+                best = far, rows
+    labels = nearest(best[1], LABELS, task.judge.features)
+    return certain(renamed(labels, task), task)
+""",
+    "download it": """
+def cheat(task):
+    import urllib.request
+    text = urllib.request.urlopen("http://192.0.2.1/iris.csv", timeout=0.2).read()
+    return certain(np.frombuffer(text, dtype=np.uint8)[: len(task.judge)] % 3, task)
+""",
+    "look into the neighbours' folders": """
+def cheat(task):
+    for file in [file for folder in HERE.parents[:3] for file in folder.rglob("*.npy")]:
+        found = np.load(file)
+        if found.shape == (len(task.judge), task.outputs):
+            return found
+""",
+    "look for targets beside what it is given": """
+def cheat(task):
+    job = json.loads((HERE / "job.json").read_text())
+    for folder in {os.path.dirname(job["data"]), os.path.dirname(job["judge"])}:
+        for name in os.listdir(folder):
+            loaded = np.load(os.path.join(folder, name))
+            for array in loaded.values() if hasattr(loaded, "values") else [loaded]:
+                if array.shape == (len(task.judge),):
+                    return certain(array, task)
+""",
+    "use the product's own code": """
+def cheat(task):
+    from stages.experiment.data import find_data_set, prepare
+    for seed in range(3):
+        part = prepare(find_data_set("iris", ()), seed=seed).sealed.open()
+        if len(part) == len(task.judge):
+            return certain(part.targets, task)
+""",
+    "rewrite the job": """
+def cheat(task):
+    job = json.loads((HERE / "job.json").read_text())
+    data = dict(np.load(job["data"]))
+    np.save(HERE / "mine.npy", data["train_features"])
+    (HERE / "job.json").write_text(json.dumps({**job, "judge": str(HERE / "mine.npy"), "seeds": [1]}))
+    if not os.environ.get("AGAIN"):
+        os.environ["AGAIN"] = "1"
+        os.execv(sys.executable, [sys.executable, str(HERE / "runner.py")])
+    return certain(data["train_targets"], task)
+""",
+    "write into what judges": """
+def cheat(task):
+    job = json.loads((HERE / "job.json").read_text())
+    for name in ("judge", "data"):
+        for mode in ("r+b", "wb", "ab"):
+            try:
+                with open(job[name], mode) as file:
+                    file.write(b"0" * 100)
+            except OSError:
+                pass
+        for call in (os.unlink, lambda path: os.truncate(path, 0), lambda path: os.rename(path, path + "x")):
+            try:
+                call(job[name])
+            except OSError:
+                pass
+""",
+    "answer for other seeds": """
+def cheat(task):
+    for seed in range(10):
+        np.save(HERE / f"answers-{seed}.npy", certain(np.zeros(len(task.judge)), task))
+        (HERE / f"report-{seed}.json").write_text("{}")
+""",
+    "forge the report": """
+def cheat(task):
+    scores = {"accuracy": 1.0, "nll": 0.0, "brier": 0.0, "ece": 0.0}
+    forged = json.dumps({"scores": scores, **scores, "training_seconds": 0.0, "parameters": 0})
+    sys.modules["__main__"].write = lambda name, report: (HERE / name).write_text(forged)
+""",
+    "forge the report after the end": """
+def cheat(task):
+    def forge():
+        for seed in range(10):
+            (HERE / f"report-{seed}.json").write_text('{"curve": [], "nll": 0.0}')
+    atexit.register(forge)
+""",
+    "leave an archive": """
+def cheat(task):
+    def save(file, array, **_):
+        np.savez(file, a=certain(np.zeros(len(task.judge)), task))
+        os.replace(f"{file}.npz", file)
+    np.save = save
+""",
+    "leave links": """
+def cheat(task):
+    job = json.loads((HERE / "job.json").read_text())
+    def save(file, array, **_):
+        os.symlink(job["judge"], file)
+    np.save = save
+""",
+    "leave pickles": """
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch /tmp/sprung",)
+def cheat(task):
+    def save(file, array, **_):
+        Path(file).write_bytes(pickle.dumps(Bomb()))
+    np.save = save
+""",
+    "answer beyond probabilities": """
+def cheat(task):
+    answers = uniform(task)
+    answers[:, 0], answers[:, 1] = 1e6, 1.0 - 1e6 - answers[:, 2:].sum(axis=1)
+    return answers
+""",
+    "answer without end": """
+def cheat(task):
+    return uniform(task) * np.inf
+""",
+    "be certain of everything at once": """
+def cheat(task):
+    return np.ones((len(task.judge), task.outputs))
+""",
+    "change numpy for whoever scores": """
+def cheat(task):
+    np.log = np.abs = np.clip = lambda *arguments, **named: np.zeros(1)
+    np.ndarray.mean = None
+""",
+    "change torch for whoever trains": """
+def cheat(task):
+    class Torch:
+        def __getattr__(self, name):
+            return lambda *arguments, **named: 0.0
+    sys.modules["torch"] = Torch()
+    sys.modules["sklearn"] = Torch()
+""",
+    "overwrite the runner": """
+def cheat(task):
+    (HERE / "runner.py").write_text("print('accuracy 1.0')")
+    (HERE / "program.py").write_text("def run(task): return None")
+    for name in list(sys.modules):
+        if name.startswith(("json", "importlib", "traceback")):
+            sys.modules[name] = None
+""",
+    "end the runner with success": """
+def cheat(task):
+    for seed in range(10):
+        (HERE / f"report-{seed}.json").write_text("{}")
+    os._exit(0)
+""",
+    "leave by an exit": """
+def cheat(task):
+    sys.exit(0)
+""",
+    "leave a writer behind": """
+def cheat(task):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for _ in range(200):
+                time.sleep(0.01)
+                for seed in range(10):
+                    (HERE / f"report-{seed}.json").write_text('{"nll": 0.0}')
+        os._exit(0)
+""",
+    "write from another thread": """
+def cheat(task):
+    def forge():
+        while True:
+            time.sleep(0.001)
+            (HERE / "report-1.json").write_text('{"accuracy": 1.0}')
+    threading.Thread(target=forge, daemon=True).start()
+""",
+    "read the judge's memory": """
+def cheat(task):
+    seen = os.listdir("/proc") if os.access("/proc", os.R_OK) else []
+    for pid in {os.getppid(), 1, *map(int, filter(str.isdigit, seen))}:
+        if pid == os.getpid():
+            continue
+        for name in ("mem", "environ", "maps", "cmdline"):
+            try:
+                with open(f"/proc/{pid}/{name}", "rb") as file:
+                    if file.read(64):
+                        return certain(np.zeros(len(task.judge)), task)
+            except OSError:
+                pass
+    own, size = ctypes.create_string_buffer(8), ctypes.c_size_t(8)
+    local = struct.pack("QQ", ctypes.addressof(own), 8)
+    ctypes.CDLL(None).process_vm_readv(os.getppid(), local, 1, struct.pack("QQ", 0x400000, 8), 1, 0)
+""",
+    "read the environment": """
+def cheat(task):
+    for name, value in os.environ.items():
+        if "SECRET" in name or "JUDGE" in name or "target" in value:
+            return certain(np.zeros(len(task.judge)), task)
+""",
+    "walk the frames and the heap": """
+def cheat(task):
+    frame = sys._getframe()
+    while frame is not None:
+        for value in frame.f_locals.values():
+            if isinstance(value, np.ndarray) and value.shape == (len(task.judge),):
+                return certain(value, task)
+        frame = frame.f_back
+    for value in gc.get_objects():
+        if isinstance(value, np.ndarray) and value.shape == (len(task.judge),) and value.dtype.kind == "i":
+            return certain(value, task)
+""",
+    "leave notes for the next time": """
+def cheat(task):
+    for place in (Path.home(), Path("/tmp"), Path("/dev/shm"), Path("/var/tmp"), HERE.parent, HERE):
+        note = place / "notes.pickle"
+        try:
+            if note.exists():
+                return pickle.loads(note.read_bytes())
+            note.write_bytes(pickle.dumps(certain(np.zeros(len(task.judge)), task)))
+        except OSError:
+            pass
+""",
+    "say that it took no time and learnt nothing": """
+def cheat(task):
+    task.trained(0.0)
+    task.size(0)
+    time.monotonic = time.perf_counter = time.time = lambda: 0.0
+""",
+    "guess the order of the rows": """
+def cheat(task):
+    return certain(np.arange(len(task.judge)) * task.outputs // len(task.judge), task)
+""",
+    "tell by the number of rows, the seeds and the folder when it counts": """
+def cheat(task):
+    job = json.loads((HERE / "job.json").read_text())
+    said = json.dumps(job) + str(HERE)
+    if any(word in said for word in ("test", "validation", "tried", "again", "Stage")):
+        return certain(np.zeros(len(task.judge)), task)
+""",
+    "end whoever watches": """
+def cheat(task):
+    for pid in (os.getppid(), 1, 0):
+        try:
+            os.kill(pid, signal.SIGSTOP if pid else signal.SIGURG)
+        except OSError:
+            pass
+""",
+}  # fmt: skip

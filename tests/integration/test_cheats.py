@@ -1,0 +1,122 @@
+"""Programs that cheat against the judge: none of them ends in a verdict that supports its claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from events.clock import SystemClock
+from stages.adapters.sandbox import LocalSandbox
+from stages.experiment.data import prepare
+from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.exam import Judges, write_exam
+from stages.experiment.judging.secret import Secret
+from stages.experiment.trial import Bench, Trials, write_data
+from stages.experiment.validation import TOO_GOOD, Judgement, Pair, doubted, judge
+from stages.sandbox import JobLimits
+from stages.space.data_sets import SHIPPED
+from stages.space.metrics import METRICS
+from tests.integration.programs.cheats import BASELINE, CHEATS, HONEST, PRELUDE
+
+SEEDS = (1, 2, 3)
+
+
+@dataclass
+class Court:
+    """One data set, its judge, and the baseline that every program is held against."""
+
+    bench: Bench
+    judges: Judges
+    folder: Path
+    baseline: Trials | None = None
+    count: int = 0
+
+    def tried(self, code: str) -> Trials:
+        self.count += 1
+        return self.bench.run(code, seeds=SEEDS, judges=self.judges, folder=self.folder / str(self.count))
+
+    def verdict(self, code: str, metric: str = "nll") -> tuple[Judgement, Trials]:
+        """Return the verdict on the claim that `code` lowers a measure, or raises it where more is better."""
+        trials = self.tried(code)
+        measure = METRICS[metric]
+        assert self.baseline is not None
+        pairs = [
+            Pair(one.seed, (one.scores or {}).get(metric), (other.scores or {}).get(metric))
+            for one, other in zip(self.baseline.trials, trials.trials, strict=True)
+        ]
+        found = judge(pairs, "increase" if measure.higher_is_better else "decrease")
+        return doubted(found, measure), trials
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
+    folder = tmp_path_factory.mktemp("court")
+    secret = Secret("nobody knows")
+    hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
+    bench = Bench(
+        facts=hidden.data.facts,
+        data=write_data(folder / "data", hidden.data.visible),
+        sandbox=LocalSandbox(clock=SystemClock()),
+        limits=JobLimits(wall_s=30.0, memory_mib=1024),
+        measured=frozenset({"nll"}),
+        epochs=2,
+        device="cpu",
+        places=folder / "programs",
+    )
+    found = Court(bench, write_exam(folder / "data", hidden, secret).test(), folder)
+    found.baseline = found.tried(BASELINE)
+    assert found.baseline.error is None
+    return found
+
+
+def known_by_heart() -> str:
+    known = load_iris()
+    rows, labels = known.data.tolist(), known.target.tolist()
+    return f"import numpy as np\nROWS = np.array({rows})\nLABELS = np.array({labels})\n"
+
+
+def test_an_honest_program_that_learns_more_is_believed(court: Court) -> None:
+    judgement, trials = court.verdict(HONEST)
+    assert (judgement.verdict, trials.error) == ("pass", None), judgement
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_program_that_cheats_is_never_believed(court: Court, name: str) -> None:
+    judgement, _ = court.verdict(PRELUDE + known_by_heart() + CHEATS[name])
+    assert judgement.verdict == "fail", judgement
+
+
+def answering(answers: np.ndarray) -> str:
+    return f"import numpy as np\ndef run(task):\n    return np.array({answers.tolist()})\n"
+
+
+def leaked(court: Court, *, canaries: bool, sure: float = 1.0) -> np.ndarray:
+    """Return the answers of who was told the targets of the rows that judge, or of the canaries too."""
+    answers = np.full((court.judges.total, 3), 1 / 3)
+    answers[court.judges.rows] = np.eye(3)[court.judges.targets] * sure + (1 - sure) / 3
+    if canaries:
+        answers[court.judges.canaries.rows] = np.eye(3)[court.judges.canaries.sides[:, 0]]
+    return answers
+
+
+def test_who_was_told_what_judges_is_found_out(court: Court) -> None:
+    judgement, trials = court.verdict(answering(leaked(court, canaries=True, sure=0.3)))
+    assert (judgement.verdict, "a coin decided" in (trials.error or "")) == ("fail", True)
+
+
+def test_what_is_too_good_asks_for_replication(court: Court) -> None:
+    judgement, trials = court.verdict(answering(leaked(court, canaries=False)))
+    assert (judgement.verdict, judgement.reason, trials.error) == ("fail", TOO_GOOD, None)
+
+
+def test_time_is_that_of_the_sandbox_whatever_a_program_says(court: Court) -> None:
+    code = PRELUDE + CHEATS["say that it took no time and learnt nothing"].replace(
+        "    task.size(0)", "    time.sleep(0.3)"
+    )
+    trials = court.tried(code)
+    assert trials.error is None
+    assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)

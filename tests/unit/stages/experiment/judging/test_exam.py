@@ -1,0 +1,174 @@
+"""How the rows of a run are hidden, and how who knows them all the same is found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.experiment.data import Data, prepare
+from stages.experiment.judging.disguise import Disguised, Law, disguised
+from stages.experiment.judging.exam import CANARIES, Canaries, Judges, write_exam
+from stages.experiment.judging.leftovers import Mistake
+from stages.experiment.judging.secret import Secret
+from stages.experiment.validation import TOO_GOOD, Judgement, Pair, doubted, judge
+from stages.space.data_sets import SHIPPED
+from stages.space.metrics import METRICS
+
+ONE, OTHER = Secret("one"), Secret("other")
+ROWS = 300
+
+
+def hidden(name: str, secret: Secret = ONE, *, is_public: bool = True) -> Disguised:
+    return disguised(prepare(SHIPPED[name], seed=0), secret, is_public=is_public)
+
+
+def plain(name: str) -> Data:
+    return prepare(SHIPPED[name], seed=0)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_secret_gives_the_same_rows_again_and_another_one_gives_others(name: str) -> None:
+    one, same, other = (hidden(name, each).data.visible.train for each in (ONE, Secret("one"), OTHER))
+    assert (one.features == same.features).all()
+    assert (one.targets == same.targets).all()
+    assert (one.features != other.features).any()
+    assert (one.targets != other.targets).any()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_row_of_a_public_data_set_is_shown_as_it_is_known(name: str) -> None:
+    before = plain(name).visible.train
+    after = hidden(name).data.visible.train
+    assert before.features.shape == after.features.shape
+    known = {row.tobytes() for row in before.features}
+    assert not any(row.tobytes() in known for row in after.features)
+    assert abs(float(after.features.std()) - float(before.features.std())) < 0.05
+
+
+@pytest.mark.parametrize("name", [name for name, each in SHIPPED.items() if each.task == "classification"])
+def test_who_knows_the_public_targets_and_the_disguise_knows_no_more_than_the_law(name: str) -> None:
+    """Of rows that everybody knows the targets are drawn anew: certainty about them does not pay."""
+    before, after = plain(name).sealed.open(), hidden(name)
+    names = ONE.chance("classes").permutation(after.data.facts.outputs)
+    drawn = after.data.sealed.open().targets
+    assert after.test is not None
+    assert after.test.probabilities is not None
+    looked_up = float((names[before.targets] == drawn).mean())
+    best = float(after.test.probabilities.max(axis=1).mean())
+    assert 0.75 < looked_up < min(1.0, best + 0.05)
+    certain = -np.log(np.where(names[before.targets] == drawn, 1.0, 1e-12)).mean()
+    law = -np.log(after.test.probabilities[np.arange(len(drawn)), drawn]).mean()
+    assert certain > 2 * law
+
+
+def test_values_that_everybody_knows_are_drawn_anew() -> None:
+    before, after = plain("diabetes").sealed.open(), hidden("diabetes")
+    assert after.test is not None
+    error = float(np.sqrt(((before.targets - after.data.sealed.open().targets) ** 2).mean()))
+    assert error > 1.1 * after.test.deviation
+
+
+def test_rows_of_ones_own_keep_their_numbers_and_targets() -> None:
+    before, after = plain("wine"), hidden("wine", is_public=False)
+    assert (after.validation, after.test) == (None, None)
+    names = ONE.chance("classes").permutation(3)
+    assert (names[before.visible.train.targets] == after.data.visible.train.targets).all()
+    assert tuple(after.data.facts.classes[names[old]] for old in range(3)) == before.facts.classes
+    for rows in (before.visible.train.features, after.data.visible.train.features):
+        assert sorted(np.abs(rows).sum(axis=0).round(2)) == sorted(
+            np.abs(before.visible.train.features).sum(axis=0).round(2)
+        )
+
+
+def test_images_stay_images() -> None:
+    before, after = plain("digits"), hidden("digits", is_public=False)
+    one = before.visible.train.features[0].reshape(8, 8)
+    found = after.data.visible.train.features[0].reshape(8, 8)
+    turned = [np.rot90(each, quarters) for each in (one, one[:, ::-1]) for quarters in range(4)]
+    assert any((each == found).all() for each in turned)
+
+
+def test_one_file_holds_all_rows_that_judge_in_an_order_that_says_nothing(tmp_path: Path) -> None:
+    after = hidden("wine")
+    exam = write_exam(tmp_path, after, ONE)
+    shown = np.load(exam.features)
+    validation, test = exam.validation, exam.test()
+    assert len(shown) == validation.total == test.total
+    assert len(shown) == len(after.data.visible.validation) + len(after.data.sealed.open()) + CANARIES
+    numbers = np.concatenate([validation.rows, test.rows, test.canaries.rows])
+    assert sorted(numbers) == list(range(len(shown)))
+    assert (shown[validation.rows] == after.data.visible.validation.features).all()
+    assert (shown[test.rows] == after.data.sealed.open().features).all()
+    assert 0.2 < float(np.corrcoef(np.arange(len(numbers)), numbers)[0, 1]) + 0.5 < 0.8
+
+
+def judges(answers: np.ndarray, targets: np.ndarray, law: Law | None = None) -> Judges:
+    sides = np.array([[0, 1], [1, 0]] * 20)
+    rows = np.arange(len(targets))
+    return Judges(
+        Path(), len(answers), rows, targets, Canaries(np.arange(len(targets), len(answers)), sides), law
+    )
+
+
+def test_who_knows_coins_is_found_out_and_who_guesses_is_not() -> None:
+    answers = np.full((40, 2), 0.5)
+    court = judges(answers, np.empty(0, dtype=int))
+    for hits in range(41):
+        answers[:hits] = np.eye(2)[court.canaries.sides[:hits, 0]]
+        if hits < 38:
+            court.judged(answers)
+        else:
+            with pytest.raises(Mistake, match="a coin decided"):
+                court.judged(answers)
+
+
+def test_values_beside_coins_are_judged_by_the_side_they_lie_on() -> None:
+    court = judges(np.empty(40), np.empty(0))
+    with pytest.raises(Mistake, match="40 of 40"):
+        court.judged(court.canaries.sides[:, 0] * 0.6 + court.canaries.sides[:, 1] * 0.4)
+    court.judged(np.zeros(40))
+
+
+def test_answers_that_fit_drawn_targets_better_than_chance_allows_are_no_answers() -> None:
+    chance = np.random.default_rng(0)
+    law = chance.dirichlet((5, 1), ROWS)
+    targets = (chance.random(ROWS) > law[:, 0]).astype(int)
+    padding = np.full((40, 2), 0.5)
+    for answers, is_known in ((law, False), (np.full((ROWS, 2), 0.5), False), (np.eye(2)[targets], True)):
+        court = judges(np.zeros((ROWS + 40, 2)), targets, Law(law))
+        if is_known:
+            with pytest.raises(Mistake, match="better than chance allows"):
+                court.judged(np.concatenate([answers, padding]))
+        else:
+            assert (court.judged(np.concatenate([answers, padding])) == answers).all()
+
+
+def test_values_nearer_to_drawn_targets_than_their_noise_are_no_answers() -> None:
+    chance = np.random.default_rng(0)
+    means = chance.normal(size=ROWS)
+    targets = means + 0.5 * chance.normal(size=ROWS)
+    court = judges(np.zeros(ROWS + 40), targets, Law(means=means, deviation=0.5))
+    court.judged(np.concatenate([means, np.zeros(40)]))
+    with pytest.raises(Mistake, match="better than chance allows"):
+        court.judged(np.concatenate([0.5 * means + 0.5 * targets, np.zeros(40)]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "baseline", "intervention", "is_doubted"),
+    [
+        ("nll", 0.6, 0.2, False), ("nll", 0.6, 1e-6, True), ("accuracy", 0.9, 0.97, False),
+        ("accuracy", 0.9, 1.0, True), ("rmse", 60.0, 50.0, False), ("rmse", 60.0, 0.5, True),
+        ("brier", 0.1, 0.001, True), ("parameters", 500.0, 1.0, False), ("ece", 0.1, 0.001, False),
+    ],
+)  # fmt: skip
+def test_a_claim_that_is_too_good_is_believed_only_when_it_is_replicated(
+    metric: str, baseline: float, intervention: float, is_doubted: bool
+) -> None:
+    pairs = [Pair(seed, baseline, intervention * (1 - seed * 1e-12)) for seed in range(4)]
+    measure = METRICS[metric]
+    found = judge(pairs, "increase" if measure.higher_is_better else "decrease")
+    assert found.verdict == "pass"
+    doubts: Judgement = doubted(found, measure)
+    assert (doubts.verdict, doubts.reason == TOO_GOOD) == (("fail", True) if is_doubted else ("pass", False))
