@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from control_plane.evidence import Document, Evidence
+from control_plane.ingest import AHEAD_MAX, CUT
 from control_plane.projection import artifact_prefix
 from control_plane.store.events import Arrival, storable
 from events.catalog import ENDS
@@ -21,8 +22,9 @@ def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
     """Return why the refusal does not hold; None where it does. Without evidence the run is unknown."""
     if str(letter["_id"]).startswith(ASIDE):
         return _set_aside(evidence, letter)
-    line = str(letter.get("line", "")).encode()
-    if len(line) >= LINE_KEPT_BYTES:
+    text = str(letter.get("line", ""))
+    line = text.encode()
+    if text.endswith(CUT) or len(line) >= LINE_KEPT_BYTES:
         return None
     read = [decoded.outcome for decoded in decode_ndjson(line)]
     outcome = read[0] if len(read) == 1 else None
@@ -44,8 +46,10 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
         case "unknown_run":
             is_late = evidence is not None and evidence.run["createdAt"] < letter["at"]
             return "the run existed" if is_late else None
-        case "forbidden":
+        case "forbidden" | "unclaimed":
             return "its own run token sent it" if _is_own(letter, event) else None
+        case "far_ahead":
+            return None if (event.sequence or 0) > AHEAD_MAX else "its sequence is not far ahead"
         case "illegal_transition":
             return None if event.sequence is None else "an event with a sequence decides nothing"
         case code:

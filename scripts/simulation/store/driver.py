@@ -320,6 +320,17 @@ class SyncCollection:
 
         return DeleteResult({"n": self._write("delete", step)}, acknowledged=True)
 
+    def delete_many(self, query: Filter) -> DeleteResult:
+        """Take all documents that match away."""
+
+        def step(collection: state.Collection) -> int:
+            found = self._newest(collection, query)
+            for record in found:
+                self.servers.store(collection, record.document["_id"], None)
+            return len(found)
+
+        return DeleteResult({"n": self._write("delete", step)}, acknowledged=True)
+
     def _update(
         self,
         collection: state.Collection,
