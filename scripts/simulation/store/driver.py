@@ -400,6 +400,10 @@ class SyncFace:
     def __getattr__(self, name: str) -> SyncCollection:
         return self[name]
 
+    def get_collection(self, name: str, codec_options: object = None) -> SyncCollection:
+        """Return a collection; its documents are always read whole, whatever the options."""
+        return self[name]
+
 
 @dataclass(frozen=True, slots=True)
 class AsyncCollection:
@@ -434,6 +438,10 @@ class AsyncFace:
         return self._known[name]
 
     def __getattr__(self, name: str) -> AsyncCollection:
+        return self[name]
+
+    def get_collection(self, name: str, codec_options: object = None) -> AsyncCollection:
+        """Return a collection; its documents are always read whole, whatever the options."""
         return self[name]
 
 
