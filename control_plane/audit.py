@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
+from control_plane.collecting import Unjudged
 from control_plane.comparison import differences
-from control_plane.evidence import Evidence
+from control_plane.evidence import Document, Evidence
 from control_plane.invariants import INVARIANTS, Case, log_incomplete
 from control_plane.refusals import wrongly_refused
 from control_plane.replay import replay
+from control_plane.shapes import name, problem
 from control_plane.store.audit import AuditReads
 
 TRIES_MAX: Final = 20
@@ -27,6 +29,9 @@ YOUNG: Final = timedelta(seconds=30)
 REBUILD: Final = "rebuild"
 NOTE: Final = "log-incomplete"
 UNREADABLE: Final = "unreadable"
+MESSAGE_CHARS_MAX: Final = 2_000
+# What working with stored values of any kind may raise.
+HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,12 @@ class Finding:
     @property
     def is_note(self) -> bool:
         return self.invariant == NOTE
+
+    def clipped(self) -> Finding:
+        """Return it with a message of a bounded length: it may quote any stored value."""
+        if len(self.message) <= MESSAGE_CHARS_MAX:
+            return self
+        return replace(self, message=f"{self.message[:MESSAGE_CHARS_MAX]}…")
 
 
 class Objects(Protocol):
@@ -76,7 +87,7 @@ class Auditor:
             for finding in await self._check_objects(run_id):
                 yield finding
         if only is None:
-            for finding in await self._fleet():
+            async for finding in self._fleet():
                 yield finding
 
     async def rebuild(self) -> AsyncIterator[Finding]:
@@ -91,7 +102,10 @@ class Auditor:
         waited_s = 0.0
         for _ in range(TRIES_MAX):
             before = await self.reads.position(collection, run_id)
-            evidence = await self.reads.evidence(collection, run_id)
+            try:
+                evidence = await self.reads.evidence(collection, run_id)
+            except Unjudged as error:
+                return [Finding(run_id, error.message, error.invariant)]
             if evidence is None:
                 return []
             findings = judge(evidence, rebuilds=rebuilds)
@@ -108,15 +122,26 @@ class Auditor:
     async def _check_objects(self, run_id: str) -> list[Finding]:
         if self.objects is None:
             return []
-        room = asyncio.Semaphore(DOWNLOADS_MAX)
-        artifacts = await self.reads.artifacts(run_id)
-        found = await asyncio.gather(*(self._check_object(each, room) for each in artifacts))
+        findings: list[Finding] = []
+        batch: list[Any] = []
+        async for artifact in self.reads.artifacts(run_id):
+            batch.append(artifact)
+            if len(batch) == DOWNLOADS_MAX:
+                findings += await self._check_batch(batch)
+                batch.clear()
+        return findings + await self._check_batch(batch)
+
+    async def _check_batch(self, artifacts: Sequence[Any]) -> list[Finding]:
+        found = await asyncio.gather(*map(self._check_object, artifacts))
         return [finding for finding in found if finding is not None]
 
-    async def _check_object(self, artifact: Any, room: asyncio.Semaphore) -> Finding | None:
+    async def _check_object(self, artifact: Any) -> Finding | None:
         assert self.objects is not None
-        async with room:
+        try:
             found = await self.objects.digest(artifact["key"])
+        except ValueError as error:
+            message = f"artifacts {artifact['_id']}: no object can have its key: {error}"
+            return Finding(artifact["runId"], message, UNREADABLE)
         what = f"{artifact['name']} of attempt {artifact['attempt']} at {artifact['key']}"
         if found is None:
             return Finding(artifact["runId"], f"{what} is not in the storage", "artifact-missing")
@@ -127,21 +152,21 @@ class Auditor:
         stored = f"{size} bytes, {sha256[:16]}… are stored"
         return Finding(artifact["runId"], f"{what}: {registered}, {stored}", "artifact-altered")
 
-    async def _fleet(self) -> list[Finding]:
-        findings = [
-            *[Finding(run, message, "duplicate-token") for run, message in await self._twice_tokens()],
-            *[Finding(run, message, "two-runs-one-pod") for run, message in await self._twice_pods()],
-        ]
+    async def _fleet(self) -> AsyncIterator[Finding]:
+        for run, message in await self._twice_tokens():
+            yield Finding(run, message, "duplicate-token")
+        for run, message in await self._twice_pods():
+            yield Finding(run, message, "two-runs-one-pod")
+        async for collection, message in self.reads.misnamed():
+            yield Finding("-", f"{collection} {message}", UNREADABLE)
         async for run_id in self.reads.runs_without_spec():
-            findings.append(Finding(run_id, "its specification is missing", "spec-missing"))
+            yield Finding(run_id, "its specification is missing", "spec-missing")
         async for collection, run_id in self.reads.orphans():
             message = f"{collection} tell of a run that does not exist"
-            findings.append(Finding(run_id, message, "orphan-document"))
+            yield Finding(run_id, message, "orphan-document")
         async for letter in self.reads.letters_of_nobody():
-            if (problem := wrongly_refused(None, letter)) is not None:
-                message = f"dead letter {letter['_id']} ({letter['code']}): {problem}"
-                findings.append(Finding(letter.get("runId") or "-", message, "wrong-refusal"))
-        return findings
+            if (finding := _of_nobody(letter)) is not None:
+                yield finding
 
     async def _twice_tokens(self) -> Sequence[tuple[str, str]]:
         groups = await self.reads.shared("lease.tokenHash", {})
@@ -164,20 +189,33 @@ class Auditor:
 def is_young(evidence: Evidence) -> bool:
     """Say whether something happened to the run a moment ago."""
     moments = [each["receivedAt"] for each in evidence.log] + [each.at for each in evidence.waiting]
+    moments += [each.newest for each in evidence.quiet]
     return any(evidence.now - moment < YOUNG for moment in moments)
 
 
 def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
     """Return everything that is wrong with a run; one that a hand left unreadable is named as that."""
+    broken = [Finding(evidence.run_id, message, UNREADABLE) for message in evidence.broken]
     try:
-        return _judge(evidence, rebuilds=rebuilds)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        findings = _judge(evidence, rebuilds=rebuilds)
+    except HAND_MADE as error:
         message = f"a stored field is missing or of another type: {error!r}"
-        return [Finding(evidence.run_id, message, UNREADABLE)]
+        findings = [Finding(evidence.run_id, message, UNREADABLE)]
+    return [each.clipped() for each in (*broken, *findings)]
+
+
+def _of_nobody(letter: Document) -> Finding | None:
+    """Return what is wrong with a refused line of no run."""
+    run_id = letter.get("runId") or "-"
+    if (wrong := problem("dead_letters", letter)) is not None:
+        return Finding(run_id, f"dead_letters {name(letter)}: {wrong}", UNREADABLE)
+    why = wrongly_refused(None, letter)
+    message = f"dead letter {letter['_id']} ({letter['code']}): {why}"
+    return None if why is None else Finding(run_id, message, "wrong-refusal").clipped()
 
 
 def _judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
-    told = replay(evidence.run_id, evidence.decisions, evidence.events)
+    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
     case = Case(evidence, told)
     findings = [
         Finding(evidence.run_id, message, name)

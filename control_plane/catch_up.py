@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from control_plane.early import EarlyLines
 from control_plane.projection import attempt_id
 from control_plane.projector import Projector
 from control_plane.store.events import Events
@@ -26,18 +27,19 @@ class CatchUp:
 
     runs: Runs
     events: Events
+    early: EarlyLines
     projector: Projector
     log_grace_s: float = LOG_GRACE_S
     _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look
 
     async def run_once(self) -> int:
-        """Return how many runs were moved."""
+        """Return how many runs were moved, and lines of unclaimed attempts given up."""
         moved = 0
         stands: dict[str, tuple[int, int]] = {}
         for collection in QUEUES:
             moved += await self._look(collection, stands)
         self._stood = stands
-        return moved + await self._finish_left() + await self._adopt()
+        return moved + await self._finish_left() + await self._adopt() + await self.early.run_once()
 
     async def _look(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
         """Apply what is behind runs that stand still, give up their logs in time, note where all stand."""
@@ -85,7 +87,6 @@ class CatchUp:
         for run_id in await self.events.orphan_runs(BATCH_MAX):
             if await self.runs.find(run_id) is None:
                 continue
-            for attempt in await self.events.adopt(run_id):
-                await self.projector.apply(run_id, attempt)
+            await self.events.adopt(run_id)
             adopted += 1
         return adopted

@@ -18,6 +18,7 @@ from control_plane.config import Settings
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
 from control_plane.doorbell import Doorbell
+from control_plane.early import EarlyLines
 from control_plane.ingest import Ingestor
 from control_plane.intake import Intake
 from control_plane.key_ring import KeyRing
@@ -37,6 +38,7 @@ from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.claims import Claims
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
+from control_plane.store.early import EarlyStore
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
@@ -110,6 +112,8 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    early = EarlyStore(db)
+    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
     decider = Decider(runs, documents, ids, clock)
@@ -135,10 +139,10 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
-        ingestor=Ingestor(events, documents, direct, steps, clock, ids),
+        ingestor=Ingestor(events, documents, early, direct, steps, clock, ids),
         intake=Intake(Throttle(clock, intake.BURST, intake.EVERY_S)),
         sweeper=Sweeper(runs, chronicler),
-        catch_up=CatchUp(runs, events, projector),
+        catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids),
         agenda=Agenda(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),

@@ -1,4 +1,7 @@
-"""Everything that is stored about one run, as an audit reads it."""
+"""Everything that is stored about one run, as an audit reads it.
+
+Events that change nothing but the position are kept as stretches: a run may have said any number of them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from control_plane.ranges import Ranges
 from control_plane.run import Entry
 from control_plane.store.events import decode
 from control_plane.store.runs import decode_entry
@@ -18,9 +22,23 @@ from events.envelope import Event
 Document = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A stretch of events without an effect, from position `first` to `last`, and when they came in."""
+
+    attempt: int
+    first: int
+    last: int
+    oldest: datetime
+    newest: datetime
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored."""
+    """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
+
+    `quiet` are the other events, `broken` says in words which documents could not be read.
+    """
 
     collection: str
     run: Document
@@ -32,6 +50,8 @@ class Evidence:
     letters: Sequence[Document]
     now: datetime
     ideas: Sequence[Document] = ()
+    quiet: Sequence[Quiet] = ()
+    broken: Sequence[str] = ()
 
     @property
     def run_id(self) -> str:
@@ -56,23 +76,29 @@ class Evidence:
 
     @cached_property
     def numbered(self) -> list[Document]:
-        """The events with a sequence, as they are stored, in order."""
+        """The events with a sequence that are kept whole, as they are stored, in order."""
         found = [each for each in self.log if "sequence" in each]
         return sorted(found, key=lambda each: (each["attempt"], each["sequence"]))
 
     @cached_property
-    def unreadable(self) -> list[Document]:
-        """The events whose data is not what was taken in."""
-        return [each for each in self.numbered if readable(each) is None]
-
-    @cached_property
     def events(self) -> list[Event]:
-        """The events with a sequence that can be read."""
+        """Those of them that can be read."""
         return [event for each in self.numbered if (event := readable(each)) is not None]
 
-    def sequences(self, attempt: int) -> list[int]:
-        """Return the positions that the log of an attempt holds."""
-        return [each["sequence"] for each in self.numbered if each["attempt"] == attempt]
+    @cached_property
+    def hashes(self) -> Mapping[str, str]:
+        """The digests of what the log keeps whole, by id."""
+        return {each["_id"]: each["hash"] for each in self.log}
+
+    @cached_property
+    def positions(self) -> Mapping[int, Ranges]:
+        """The positions that the log of each attempt holds."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for each in self.numbered:
+            spans.setdefault(each["attempt"], []).append((each["sequence"], each["sequence"]))
+        for stretch in self.quiet:
+            spans.setdefault(stretch.attempt, []).append((stretch.first, stretch.last))
+        return {attempt: Ranges.of(found) for attempt, found in spans.items()}
 
 
 def readable(document: Document) -> Event | None:

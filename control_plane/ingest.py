@@ -14,11 +14,13 @@ from typing import Any, Final, NamedTuple
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.direct import DirectEvents
+from control_plane.early import LETTER_LIFE, UNCLAIMED
 from control_plane.projector import Stretch
 from control_plane.run import Run
 from control_plane.steps import Steps
 from control_plane.store.database import Document
 from control_plane.store.documents import Documents
+from control_plane.store.early import EarlyStore
 from control_plane.store.events import Arrival, Events, storable
 from control_plane.store.runs import Found
 from events.catalog import RunHeartbeat, Unknown
@@ -33,8 +35,9 @@ ORPHAN_LIFE: Final = timedelta(days=7)
 TELEMETRY_LIFE: Final = timedelta(days=14)
 LETTER_BYTES_MAX: Final = 16 * 1024
 STRANGERS_LETTER_BYTES_MAX: Final = 512
-LETTER_LIFE: Final = timedelta(days=30)
 CUT: Final = "…"
+AHEAD_MAX: Final = 10_000_000  # positions: more than any attempt says while one of its lines is on its way
+FAR_AHEAD: Final = "far_ahead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Sender:
     """Who sends: a name for the dead letters, whether it may decide (scope `admin`), and by which right.
 
     Who may decide writes for every run, the holder of an `attempt` for that, and another key for the attempts
-    that were claimed with it.
+    that were claimed with it. Events with a number are the holder's alone.
     """
 
     name: str
@@ -50,12 +53,16 @@ class Sender:
     attempt: tuple[str, int] | None = None
     key_id: str | None = None
 
-    def may_write(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
-        """Say whether what it says of an attempt is to be believed."""
-        if self.may_decide or self.attempt is not None:
-            return self.may_decide or self.attempt == (run_id, attempt)
+    def holds(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+        """Say whether the attempt was claimed by the sender, who alone gives it numbers."""
+        if self.attempt is not None:
+            return self.attempt == (run_id, attempt)
         token = None if run is None else run.token_of(attempt)
         return token is not None and token.key_id == self.key_id is not None and token.is_open(now)
+
+    def may_write(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+        """Say whether what it says of an attempt is to be believed."""
+        return self.may_decide or self.holds(run_id, attempt, run, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,14 @@ class Candidate(NamedTuple):
     event: Event
     id: str
     hash: str
+    is_early: bool = False
+
+
+class Room(NamedTuple):
+    """Whether unnumbered events of unknown runs, and numbered ones of unclaimed attempts, may be kept."""
+
+    orphans: bool
+    early: bool
 
 
 class Request:
@@ -105,19 +120,39 @@ class Request:
         self.position = position
         self.answer = Answer()
         self.letters: list[Document] = []
-        self._rights: dict[tuple[str, int], bool] = {}
+        self.heads: Mapping[tuple[str, int], int] = {}
+        self._rights: dict[tuple[str, int], tuple[bool, bool]] = {}
 
     def run(self, run_id: str | None) -> Run | None:
         """Return the run of this id, as it was when the request came."""
         found = None if run_id is None else self.runs.get(run_id)
         return None if found is None else found.run
 
+    def holds(self, run_id: str, attempt: int) -> bool:
+        """Say whether the sender holds an attempt, or held it."""
+        return self._right(run_id, attempt)[0]
+
     def may_write(self, run_id: str, attempt: int) -> bool:
-        """Say whether the sender is to be believed about an attempt; asked once for each."""
+        """Say whether the sender is to be believed about an attempt."""
+        return self._right(run_id, attempt)[1]
+
+    def _right(self, run_id: str, attempt: int) -> tuple[bool, bool]:
+        """Return whether the sender holds an attempt, and may write of it; asked once for each."""
         name = (run_id, attempt)
         if name not in self._rights:
-            self._rights[name] = self.sender.may_write(run_id, attempt, self.run(run_id), self.now)
+            asked = (run_id, attempt, self.run(run_id), self.now)
+            self._rights[name] = (self.sender.holds(*asked), self.sender.may_write(*asked))
         return self._rights[name]
+
+    def is_claimed(self, event: Event) -> bool:
+        """Say whether the attempt of an event was claimed when the request came."""
+        run = self.run(event.run_id)
+        return run is not None and event.attempt <= run.attempt
+
+    def cursor(self, run_id: str, attempt: int) -> int:
+        """Return up to where an attempt was applied, as far as its run says so."""
+        run = self.run(run_id)
+        return run.last_event_seq if run is not None and run.attempt == attempt else 0
 
     def arrival(self, event: Event, line: int) -> Arrival:
         """Return how an event came in; the positions of one request sort as its lines do."""
@@ -136,13 +171,12 @@ class Request:
         outcome: Any = line.outcome
         is_own = self.may_write(outcome.run_id, outcome.attempt)
         most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
-        cut = CUT if len(line.raw) > most else ""  # nobody takes a part for the whole
         return {
             "_id": letter_id,
             "at": self.now,
             "code": refused.code,
             "message": refused.message,
-            "line": line.raw[:most].decode(errors="replace") + cut,
+            "line": _cut(line.raw, most),
             "runId": outcome.run_id,
             "attempt": outcome.attempt,
             "sequence": outcome.sequence,
@@ -157,6 +191,7 @@ class Ingestor:
 
     events: Events
     documents: Documents
+    early: EarlyStore
     direct: DirectEvents
     steps: Steps
     clock: Clock
@@ -168,17 +203,20 @@ class Ingestor:
         Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
         """
         request = Request(sender, await self._runs(lines, sender), self.clock.now(), self.ids.ulid())
-        orphan_room = sender.may_decide and await self._orphan_room(lines, request)
+        request.heads = await self._heads(lines, request)
+        room = await self._room(lines, request)
         candidates: list[Candidate] = []
         for line in lines:
-            checked = self._check(line, request, orphan_room)
+            checked = self._check(line, request, room)
             if isinstance(checked, Candidate):
                 candidates.append(checked)
             else:
                 self._refuse(request, line, checked)
-        candidates = await self._decidable(candidates, request)
+        early = [each for each in candidates if each.is_early]
+        candidates = await self._decidable([each for each in candidates if not each.is_early], request)
         repeated = await self._repeated(candidates, request)
         taken = await self._store(candidates, repeated, request)
+        await self._keep(early, request)
         request.answer.rejected.sort(key=lambda refused: refused.line)
         await self.documents.refuse(request.letters)
         await self._apply(taken, request)
@@ -193,13 +231,31 @@ class Ingestor:
         found = await self.steps.find(own)
         return {name: found[name] for name in own if name in found}
 
-    async def _orphan_room(self, lines: Sequence[Decoded], request: Request) -> bool:
-        names = {line.outcome.run_id for line in lines if isinstance(line.outcome, Event)}
-        if names == request.runs.keys():
-            return True
-        return await self.events.orphan_count(ORPHANS_MAX) + len(lines) <= ORPHANS_MAX
+    async def _room(self, lines: Sequence[Decoded], request: Request) -> Room:
+        """Ask for room only where a line may need it."""
+        if not request.sender.may_decide:
+            return Room(orphans=False, early=False)
+        told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
+        orphans = sum(event.sequence is None and event.run_id not in request.runs for event in told)
+        early = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
+        return Room(
+            orphans=not orphans or await self.events.orphan_count(ORPHANS_MAX) + orphans <= ORPHANS_MAX,
+            early=not early or await self.early.room() >= early,
+        )
 
-    def _check(self, line: Decoded, request: Request, orphan_room: bool) -> Candidate | Refused:
+    async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[tuple[str, int], int]:
+        """Return the highest stored position of attempts of which a line stands far from what was applied."""
+        heads: dict[tuple[str, int], int] = {}
+        for line in lines:
+            if not isinstance(line.outcome, Event) or line.outcome.sequence is None:
+                continue
+            name = (line.outcome.run_id, line.outcome.attempt)
+            is_far = line.outcome.sequence > request.cursor(*name) + AHEAD_MAX
+            if is_far and name not in heads and request.holds(*name):
+                heads[name] = await self.events.head(*name)
+        return heads
+
+    def _check(self, line: Decoded, request: Request, room: Room) -> Candidate | Refused:
         event = line.outcome
         if isinstance(event, Refusal):
             return Refused(line.line, event.id, event.code, event.message)
@@ -207,7 +263,9 @@ class Ingestor:
             message = f"attempt {event.attempt} of run {event.run_id} is not held by this key"
             return _refuse(line, event, "forbidden", message)
         is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
-        if not is_known and not (may_decide and orphan_room):
+        if event.sequence is not None and not request.holds(event.run_id, event.attempt):
+            return self._early(line, event, request, room)
+        if not is_known and not (may_decide and room.orphans):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
         if event.sequence is None and self.direct.decides(event):
             if not may_decide:
@@ -215,8 +273,26 @@ class Ingestor:
                 return _refuse(line, event, "forbidden", message)
             if not is_known:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id} to decide about")
-        identity = storage_id(event.run_id, event.source, event.id)
-        return Candidate(line, event, identity, content_hash(event))
+        name = (event.run_id, event.attempt)
+        known = max(request.cursor(*name), request.heads.get(name, 0))
+        if event.sequence is not None and event.sequence > known + AHEAD_MAX:
+            message = (
+                f"sequence {event.sequence} is more than {AHEAD_MAX:,} beyond {known}, the highest known"
+            )
+            return _refuse(line, event, FAR_AHEAD, message)
+        return _candidate(line, event)
+
+    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        """Say what becomes of a number that the sender has no right to, though it may write for all runs."""
+        if request.is_claimed(event):
+            message = f"numbered events of attempt {event.attempt} come from the holder of its run token"
+            return _refuse(line, event, "forbidden", message)
+        if not room.early:
+            if event.run_id not in request.runs:
+                return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
+            message = f"attempt {event.attempt} is not claimed, and no more lines are kept for such attempts"
+            return _refuse(line, event, UNCLAIMED, message)
+        return _candidate(line, event, is_early=True)
 
     async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
         """Return the candidates without decisions that are not possible now."""
@@ -280,6 +356,23 @@ class Ingestor:
             taken.append(each)
         return taken
 
+    async def _keep(self, early: Sequence[Candidate], request: Request) -> None:
+        """Keep apart what has a number in an attempt that nobody has claimed; nothing of it is applied."""
+        if not early:
+            return
+        collided = await self.early.keep([_early_line(each, request) for each in early])
+        stored = await self.early.hashes([early[index].id for index in collided]) if collided else {}
+        for index, each in enumerate(early):
+            if index not in collided:
+                request.answer.accepted += 1
+                request.answer.unknown += isinstance(each.event.fact, Unknown)
+            elif stored.get(each.id, each.hash) == each.hash:  # gone meanwhile: it is a dead letter by now
+                request.answer.duplicates += 1
+            else:
+                self._refuse(request, each.line, _conflict(each, same_id=True))
+                continue
+            request.answer.acked_through.setdefault(f"{each.event.run_id}/{each.event.attempt}", 0)
+
     async def _apply(self, taken: Sequence[Candidate], request: Request) -> None:
         numbered: dict[tuple[str, int], list[Event]] = {}
         for each in taken:
@@ -326,6 +419,30 @@ def _sequence(event: Event) -> int:
 
 def _refuse(line: Decoded, event: Event, code: str, message: str) -> Refused:
     return Refused(line.line, event.id, code, message)
+
+
+def _candidate(line: Decoded, event: Event, *, is_early: bool = False) -> Candidate:
+    identity = storage_id(event.run_id, event.source, event.id)
+    return Candidate(line, event, identity, content_hash(event), is_early)
+
+
+def _early_line(candidate: Candidate, request: Request) -> Document:
+    event, raw = candidate.event, candidate.line.raw
+    return {
+        "_id": candidate.id,
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "sequence": event.sequence,
+        "hash": candidate.hash,
+        "line": _cut(raw, LETTER_BYTES_MAX),
+        "principal": request.sender.name,
+        "expiresAt": request.now + ORPHAN_LIFE,
+    }
+
+
+def _cut(line: bytes, most: int) -> str:
+    """Return the text of a line; nobody takes a part for the whole."""
+    return line[:most].decode(errors="replace") + (CUT if len(line) > most else "")
 
 
 def _conflict(candidate: Candidate, *, same_id: bool) -> Refused:

@@ -15,6 +15,7 @@ from typing import Final
 from control_plane.evidence import Evidence, readable
 from control_plane.ownership import strangers
 from control_plane.projection import artifact_prefix
+from control_plane.ranges import Ranges
 from control_plane.refusals import wrongly_refused
 from control_plane.replay import Replayed
 from control_plane.run import Entry
@@ -105,14 +106,12 @@ def actor_term(case: Case) -> Iterator[str]:
 
 def revision_gap(case: Case) -> Iterator[str]:
     """Decisions are numbered without a gap, up to the run's revision."""
-    numbers = [entry.n for entry in case.evidence.decisions]
+    held = Ranges.of((entry.n, entry.n) for entry in case.evidence.decisions)
     revision = case.evidence.run["revision"]
-    missing = sorted(set(range(1, revision + 1)) - set(numbers))
-    if missing:
-        yield f"of {revision} decisions the log lacks {_ranges(missing)}"
-    beyond = [n for n in numbers if n > revision]
-    if beyond:
-        yield f"the run is at revision {revision}, the log goes on to {_ranges(beyond)}"
+    if missing := held.gaps(0, revision):
+        yield f"of {revision} decisions the log lacks {missing}"
+    if beyond := held.above(revision):
+        yield f"the run is at revision {revision}, the log goes on to {beyond}"
 
 
 def sequence_gap(case: Case) -> Iterator[str]:
@@ -122,21 +121,23 @@ def sequence_gap(case: Case) -> Iterator[str]:
     cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
     current = evidence.run["attempt"]
     cursors[current] = max(cursors.get(current, 0), evidence.run["lastEventSeq"])
-    for attempt in sorted(set(cursors) | {each["attempt"] for each in evidence.numbered}):
-        held = set(evidence.sequences(attempt))
-        applied = cursors.get(attempt, 0)
-        missing = sorted(set(range(1, max(held, default=0) + 1)) - held)
-        gone = [*(n for n in missing if n <= applied), *range(max(held, default=0) + 1, applied + 1)]
-        if gone:
-            yield f"attempt {attempt}: events {_ranges(gone)} were applied and are not in the log"
-        waits = [n for n in missing if n > applied]
-        if waits and _is_old_behind(evidence, attempt, waits[0]):
-            yield f"attempt {attempt}: events {_ranges(waits)} never came, later ones wait behind them"
+    for attempt in sorted(set(cursors) | set(evidence.positions)):
+        held, applied = evidence.positions.get(attempt, Ranges()), cursors.get(attempt, 0)
+        if gone := held.gaps(0, applied):
+            yield f"attempt {attempt}: events {gone} were applied and are not in the log"
+        waits = held.gaps(applied, held.last)
+        if waits and _is_old_behind(evidence, attempt, waits.spans[0][0]):
+            yield f"attempt {attempt}: events {waits} never came, later ones wait behind them"
 
 
 def _is_old_behind(evidence: Evidence, attempt: int, gap: int) -> bool:
-    behind = [each for each in evidence.numbered if each["attempt"] == attempt and each["sequence"] > gap]
-    return any(evidence.now - each["receivedAt"] > GAP_GRACE for each in behind)
+    behind = [
+        each["receivedAt"]
+        for each in evidence.numbered
+        if each["attempt"] == attempt and each["sequence"] > gap
+    ]
+    behind += [each.oldest for each in evidence.quiet if each.attempt == attempt and each.last > gap]
+    return any(evidence.now - moment > GAP_GRACE for moment in behind)
 
 
 def not_applied(case: Case) -> Iterator[str]:
@@ -159,9 +160,10 @@ def event_after_end(case: Case) -> Iterator[str]:
     for entry in case.evidence.decisions:
         settled = entry.sets.get("settled")
         if settled:
-            beyond = [n for n in case.evidence.sequences(entry.attempt) if n > settled["last"] > 0]
+            held = case.evidence.positions.get(entry.attempt, Ranges())
+            beyond = held.above(settled["last"]) if settled["last"] > 0 else Ranges()
             if beyond:
-                yield f"attempt {entry.attempt} settled at {settled['last']}, the log holds {_ranges(beyond)}"
+                yield f"attempt {entry.attempt} settled at {settled['last']}, the log holds {beyond}"
 
 
 def event_tampered(case: Case) -> Iterator[str]:
@@ -262,15 +264,3 @@ def log_incomplete(evidence: Evidence) -> str | None:
     """Return what a lost disk took from a log; a note, and no violation."""
     mark = evidence.run["logIncomplete"]
     return None if mark is None else f"incomplete, events {mark['from']}–{mark['to']} are missing"
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers as people write them: 3, 5–7."""
-    parts: list[str] = []
-    for number in numbers:
-        first, _, last = parts[-1].partition("–") if parts else ("", "", "")
-        if parts and int(last or first) == number - 1:
-            parts[-1] = f"{first}–{number}"
-        else:
-            parts.append(str(number))
-    return ", ".join(parts)

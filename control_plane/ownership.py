@@ -87,6 +87,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         ),
         **_by("author, scheduler", "nextAt", "last", "error", "revision"),
     },
+    "early_lines": _by(
+        "ingest", "runId", "attempt", "sequence", "hash", "line", "principal", "expiresAt",
+    ),
     "dead_letters": _by(
         "ingest, application", "at", "code", "message", "line", "runId", "attempt", "sequence", "principal",
         "expiresAt",

@@ -7,7 +7,7 @@ folding a stretch twice, or from an earlier point, ends in the same documents.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -77,6 +77,17 @@ SHOWN: Final = Skip("it is shown from the log")
 SHOWN_ONLY: Final = frozenset(
     {c.StageMetric, c.RunLog, c.RunHeartbeat}
 )  # the most frequent, told apart at once
+
+
+# Those of whose facts something may follow: what `project` has a case for.
+EFFECTIVE: Final = frozenset(
+    c.type_of(fact)
+    for fact in (
+        c.RunStarted, c.StageStarted, c.StageProgress, c.StageCompleted, c.RunCompleted, c.RunFailed,
+        c.RunCanceled, c.RunPreempted, c.ArtifactRegistered, c.ValidationAutoStarted,
+        c.ValidationAutoCompleted, c.IdeationGenerated, c.IdeationFailed,
+    )
+)  # fmt: skip
 
 
 def project(view: AttemptView, event: Event) -> Effect:
@@ -302,14 +313,26 @@ def fold(view: AttemptView, events: list[Event], seq: int) -> Fold:
     for event in events:
         assert event.sequence == result.seq + 1, "a stretch has no gap"
         result.seq = event.sequence
-        match project(result.view, event):
-            case Update() as update:
-                _merge(result, update)
-            case SetAside() as aside:
-                result.set_aside.append((event, aside))
-            case Skip():
-                continue
+        _take(result, event)
     return result
+
+
+def fold_to(view: AttemptView, events: Iterable[Event], last: int) -> Fold:
+    """Fold a contiguous stretch up to position `last`, of which only what may have an effect is given."""
+    result = Fold(view, last)
+    for event in events:
+        _take(result, event)
+    return result
+
+
+def _take(result: Fold, event: Event) -> None:
+    match project(result.view, event):
+        case Update() as update:
+            _merge(result, update)
+        case SetAside() as aside:
+            result.set_aside.append((event, aside))
+        case Skip():
+            pass
 
 
 def _merge(result: Fold, update: Update) -> None:

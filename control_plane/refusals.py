@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, get_args
 
 from control_plane.evidence import Document, Evidence
+from control_plane.ingest import AHEAD_MAX, CUT
 from control_plane.projection import artifact_prefix, artifact_problem
+from control_plane.ranges import Ranges
 from control_plane.store.events import Arrival, storable
 from events.catalog import ENDS
 from events.codec import RefusalCode, decode_ndjson
@@ -18,12 +21,21 @@ LINE_KEPT_BYTES: Final = 16 * 1024  # a longer line was cut, and cannot be read 
 UNSTORABLE: Final = "unstorable"
 
 
+def asked_for(run_id: str, letters: Iterable[Document]) -> set[str]:
+    """Return the ids of events by which it is judged whether lines were refused rightly."""
+    read = [
+        each.outcome for letter in letters for each in decode_ndjson(str(letter.get("line", "")).encode())
+    ]
+    return {storage_id(run_id, each.source, each.id) for each in read if isinstance(each, Event)}
+
+
 def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
     """Return why the refusal does not hold; None where it does. Without evidence the run is unknown."""
     if str(letter["_id"]).startswith(ASIDE):
         return _set_aside(evidence, letter)
-    line = str(letter.get("line", "")).encode()
-    if len(line) >= LINE_KEPT_BYTES:
+    text = str(letter.get("line", ""))
+    line = text.encode()
+    if text.endswith(CUT) or len(line) >= LINE_KEPT_BYTES:
         return None
     read = [decoded.outcome for decoded in decode_ndjson(line)]
     outcome = read[0] if len(read) == 1 else None
@@ -45,8 +57,10 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
         case "unknown_run":
             is_late = evidence is not None and evidence.run["createdAt"] < letter["at"]
             return "the run existed" if is_late else None
-        case "forbidden":
+        case "forbidden" | "unclaimed":
             return "its own run token sent it" if _is_own(letter, event) else None
+        case "far_ahead":
+            return None if (event.sequence or 0) > AHEAD_MAX else "its sequence is not far ahead"
         case "illegal_transition":
             return None if event.sequence is None else "an event with a sequence decides nothing"
         case code:
@@ -61,10 +75,10 @@ def _is_own(letter: Document, event: Event) -> bool:
 def _contradicts(evidence: Evidence, event: Event) -> bool:
     """Say whether the log holds another event under this id, or at this position."""
     identity = storage_id(event.run_id, event.source, event.id)
-    for stored in evidence.log:
-        if stored["_id"] == identity:
-            return bool(stored["hash"] != content_hash(event))
-    return event.sequence is not None and event.sequence in evidence.sequences(event.attempt)
+    if identity in evidence.hashes:
+        return evidence.hashes[identity] != content_hash(event)
+    held = evidence.positions.get(event.attempt, Ranges())
+    return event.sequence is not None and event.sequence in held
 
 
 def _can_be_stored(event: Event, letter: Document) -> bool:

@@ -7,14 +7,19 @@ what it set.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from control_plane.projection import AttemptView, Fold, Write, fold
+from control_plane.evidence import Quiet
+from control_plane.projection import AttemptView, Fold, Write, fold_to
+from control_plane.ranges import Ranges
 from control_plane.run import Entry
 from events.envelope import Event
 from events.lifecycle import Status, advance
+
+STATUSES: Final = frozenset(status.value for status in Status)
 
 
 @dataclass(slots=True)
@@ -31,11 +36,28 @@ class Replayed:
     unreached: list[str] = field(default_factory=list)
 
 
-def replay(run_id: str, entries: Sequence[Entry], events: Iterable[Event]) -> Replayed:
-    """Replay a log as far as its decisions have no gap; a contradiction is noted, never an exception."""
-    logs: dict[int, list[Event]] = {}
-    for event in sorted(events, key=lambda event: (event.attempt, event.sequence or 0)):
-        logs.setdefault(event.attempt, []).append(event)
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """The events of an attempt that may have an effect, by position, and which positions are held at all."""
+
+    events: Sequence[Event]
+    held: Ranges
+
+    def up_to(self, after: int, last: int) -> Sequence[Event]:
+        """Return the events beyond `after`, up to position `last`."""
+        return self.events[
+            bisect_right(self.events, after, key=_sequence) : bisect_right(self.events, last, key=_sequence)
+        ]
+
+
+def replay(
+    run_id: str, entries: Sequence[Entry], events: Iterable[Event], quiet: Iterable[Quiet] = ()
+) -> Replayed:
+    """Replay a log as far as its decisions have no gap; a contradiction is noted, never an exception.
+
+    `quiet` are the stretches of events that change nothing but the position.
+    """
+    logs = _logs(events, quiet)
     result = Replayed()
     for number, entry in enumerate(sorted(entries, key=lambda entry: entry.n), 1):
         if entry.n != number:
@@ -60,17 +82,37 @@ def _decide(result: Replayed, entry: Entry) -> None:
     result.fields |= {**entry.sets, "status": entry.to, "revision": entry.n}
 
 
+def _logs(events: Iterable[Event], quiet: Iterable[Quiet]) -> Mapping[int, AttemptLog]:
+    found: dict[int, list[Event]] = {}
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for event in sorted(events, key=lambda event: (event.attempt, _sequence(event))):
+        log = found.setdefault(event.attempt, [])
+        if not event.sequence or (log and log[-1].sequence == event.sequence):
+            continue
+        log.append(event)
+        spans.setdefault(event.attempt, []).append((_sequence(event), _sequence(event)))
+    for each in quiet:
+        spans.setdefault(each.attempt, []).append((each.first, each.last))
+    return {attempt: AttemptLog(found.get(attempt, ()), Ranges.of(held)) for attempt, held in spans.items()}
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence or 0
+
+
 def _fold_up_to(
-    result: Replayed, run_id: str, attempt: int, seq: int | None, logs: Mapping[int, Sequence[Event]]
+    result: Replayed, run_id: str, attempt: int, seq: int | None, logs: Mapping[int, AttemptLog]
 ) -> None:
     """Fold the events of the current attempt that follow the cursor, up to `seq` or the first gap."""
     cursor = result.fields.get("lastEventSeq", 0)
-    stretch = contiguous(logs.get(attempt, ()), cursor, seq)
-    if not stretch:
+    log = logs.get(attempt)
+    last = cursor if log is None else log.held.reach(cursor)
+    last = last if seq is None else min(last, seq)
+    if log is None or last <= cursor or result.fields.get("status") not in STATUSES:
         return
     before = result.attempts.get(attempt)
     view = before.view if before and cursor else AttemptView(run_id, attempt)
-    folded = fold(view, stretch, cursor)
+    folded = fold_to(view, log.up_to(cursor, last), last)
     result.attempts[attempt] = folded
     status = Status(result.fields["status"])
     for cause in folded.phases:
@@ -85,27 +127,14 @@ def _fold_up_to(
     }
 
 
-def _complete(result: Replayed, run_id: str, logs: Mapping[int, Sequence[Event]]) -> None:
+def _complete(result: Replayed, run_id: str, logs: Mapping[int, AttemptLog]) -> None:
     """Fold each attempt whole: late events complete its own record, whatever the run did meanwhile."""
     for attempt, log in logs.items():
         if attempt > result.fields.get("attempt", 0):
             continue  # not claimed yet: stored, and waiting
-        stretch = contiguous(log, 0, None)
-        if not stretch:
+        last = log.held.reach(0)
+        if not last:
             continue  # what is stored begins behind a gap: nothing of it can have been applied
-        folded = fold(AttemptView(run_id, attempt), stretch, 0)
+        folded = fold_to(AttemptView(run_id, attempt), log.up_to(0, last), last)
         result.attempts[attempt] = folded
         result.writes |= folded.writes
-
-
-def contiguous(log: Sequence[Event], after: int, up_to: int | None) -> list[Event]:
-    """Return the events that follow `after` without a gap, up to `up_to`."""
-    stretch: list[Event] = []
-    for event in log:
-        sequence = event.sequence or 0
-        if sequence <= after or (up_to is not None and sequence > up_to):
-            continue
-        if sequence != after + len(stretch) + 1:
-            break
-        stretch.append(event)
-    return stretch

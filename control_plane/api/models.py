@@ -15,6 +15,7 @@ from control_plane.decisions import NOTE_CHARS_MAX
 from control_plane.multipart import PARTS_MAX
 from control_plane.schedule import Missed, Overlap
 from control_plane.submission import QUEUE_LIMIT_S
+from events.codec import SEQUENCE_MAX
 from events.key_text import SECRET_CHARS
 from events.lifecycle import Outcome
 from events.matching import Mode
@@ -243,7 +244,7 @@ class NewClaim(SoughtClaim):
 class Release(Body):
     """Why a run is given back; `last` is the last sequence of the attempt's events."""
 
-    last: Annotated[int, Field(ge=0, lt=2**53), WHOLE] = 0
+    last: Annotated[int, Field(ge=0, le=SEQUENCE_MAX), WHOLE] = 0
     code: Words | None = None
     message: Words | None = None
 

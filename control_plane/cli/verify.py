@@ -57,7 +57,7 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
     client = database.connect(url)
     counts: Counter[str] = Counter()
     looked_at: Counter[str] = Counter()
-    runs: set[str] = set()
+    runs, latest = 0, None  # the findings of a run come together
     try:
         reads = AuditReads(database.database(client, url))
         objects = open_blobs(read_storage(variables)) if has_storage else None
@@ -68,7 +68,8 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
             _tell(finding.invariant, finding.run_id, finding.message, as_json=as_json)
             if not finding.is_note:
                 counts[finding.invariant] += 1
-                runs.add(finding.run_id)
+                runs += finding.run_id != latest
+                latest = finding.run_id
     finally:
         await client.close()
     if not has_storage:
@@ -76,7 +77,7 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
         print(f"artifacts in storage were not checked: {missing} not set", file=sys.stderr)
     total = sum(counts.values())
     each = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    where = f"in {len(runs)} of {looked_at['runs']} runs: {each}" if each else f"in {looked_at['runs']} runs"
+    where = f"in {runs} of {looked_at['runs']} runs: {each}" if each else f"in {looked_at['runs']} runs"
     print(f"{total} findings {where}", file=sys.stderr)
     return total
 

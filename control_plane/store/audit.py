@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
+from bson import decode, encode
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
+
+from control_plane.collecting import Collected, Unjudged
 from control_plane.evidence import Evidence
+from control_plane.refusals import asked_for
+from control_plane.shapes import name as named
+from control_plane.shapes import problem
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import QUEUES
 from events.lifecycle import HELD
 
 PAGE: Final = 500
 GROUPS_MAX: Final = 1_000
+SHARERS_MAX: Final = 20
+SCANNED_MAX: Final = 2_000  # documents, of any number of runs
+VALUE_CHARS_MAX: Final = 100
 WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", "ideas")
 BESIDE: Final = (*WITH_RUN, "dead_letters")
+UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
+READ: Final[Any] = CodecOptions(
+    tz_aware=True,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +79,104 @@ class AuditReads:
     async def position(self, collection: str, run_id: str) -> tuple[Any, ...] | None:
         """Return what moves when a run moves; the same twice means that it stood still in between."""
         fields = {"revision": 1, "lastEventSeq": 1, "journal.n": 1, "attempt": 1, "status": 1}
-        run = await self.db[collection].find_one({"_id": run_id}, fields)
+        unread = self.db.get_collection(collection, codec_options=UNREAD)
+        run = await unread.find_one({"_id": run_id}, fields)
         count = await self.db.events.count_documents({"runId": run_id})
-        return None if run is None else (run, count)
+        return None if run is None else (decoded(run), count)
 
-    @answers()
     async def evidence(self, collection: str, run_id: str) -> Evidence | None:
-        """Return everything that is stored about a run."""
-        pipeline: list[Document] = [{"$match": {"_id": run_id}}, {"$set": {"now": "$$NOW"}}]
-        found = await (await self.db[collection].aggregate(pipeline)).to_list()
-        if not found:
+        """Return what an audit needs of a run; raises `Unjudged` where that cannot be read, or held."""
+        now = await self._now(collection, run_id)
+        found = [each async for each in self._read(collection, {"_id": run_id})]
+        if now is None or not found:
             return None
-        now = found[0].pop("now")
+        run, size = found[0]
+        if (wrong := problem(collection, run)) is not None:
+            raise Unjudged("unreadable", f"{collection} {run_id}: {wrong}")
+        held = Collected(run)
+        held.add(collection, run, size)
         query = {"runId": run_id}
-        beside = {name: await self.db[name].find(query).to_list() for name in BESIDE}
-        numbered = {"$or": [{"sequence": {"$exists": True}}, {"revision": {"$exists": True}}]}
+        for name in BESIDE:
+            async for document, size in self._read(name, query):
+                held.add(name, document, size)
+        held.kept_ids |= asked_for(run_id, held.beside.get("dead_letters", ()))
+        decided = {**query, "revision": {"$exists": True}}
+        async for document, size in self._read("events", decided):
+            held.add_decision(document, size)
+        numbered = {**query, "sequence": {"$exists": True}}
+        async for document, size in self._read("events", numbered, [("attempt", 1), ("sequence", 1)]):
+            held.add_event(document, size)
+        held.close()
         return Evidence(
             collection=collection,
-            run=found[0],
-            log=await self.db.events.find({**query, **numbered}).to_list(),
-            attempts=beside["attempts"],
-            stages=beside["stages"],
-            artifacts=beside["artifacts"],
-            validations=beside["validations"],
-            letters=beside["dead_letters"],
-            ideas=beside["ideas"],
+            run=run,
+            log=held.log,
+            attempts=held.beside.get("attempts", ()),
+            stages=held.beside.get("stages", ()),
+            artifacts=held.beside.get("artifacts", ()),
+            validations=held.beside.get("validations", ()),
+            letters=held.beside.get("dead_letters", ()),
+            ideas=held.beside.get("ideas", ()),
             now=now,
+            quiet=held.quiet,
+            broken=held.broken,
         )
 
     @answers()
-    async def artifacts(self, run_id: str) -> list[Document]:
-        """Return the registered files of a run."""
-        return await self.db.artifacts.find({"runId": run_id}).to_list()
+    async def _now(self, collection: str, run_id: str) -> datetime | None:
+        """Return the store's clock."""
+        pipeline: list[Document] = [{"$match": {"_id": run_id}}, {"$project": {"now": "$$NOW"}}]
+        found = await (await self.db[collection].aggregate(pipeline)).to_list()
+        return found[0]["now"] if found else None
+
+    async def _read(
+        self, collection: str, query: Document, order: Sequence[tuple[str, int]] = ()
+    ) -> AsyncIterator[tuple[Document, int]]:
+        """Yield documents and their sizes in bytes, one held at a time, whatever their values are."""
+        async with answers():
+            cursor = self.db.get_collection(collection, codec_options=UNREAD).find(query).batch_size(PAGE)
+            if order:
+                cursor.sort(list(order))
+            async for raw in cursor:
+                yield decoded(raw)
+
+    async def artifacts(self, run_id: str) -> AsyncIterator[Document]:
+        """Yield the registered files of a run that can be read."""
+        async for document, _ in self._read("artifacts", {"runId": run_id}):
+            if problem("artifacts", document) is None:
+                yield document
+
+    async def misnamed(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield collections, and in words each document whose id, or run, is no text: no other look finds it.
+
+        Both ends of the order of types are walked until a text comes; one read tells that there is none.
+        """
+        for collection in (*QUEUES, "events", *BESIDE):
+            for field in ("_id",) if collection in QUEUES else ("_id", "runId"):
+                async for told in self._misnamed_at(collection, field, 1):
+                    yield collection, told
+                if await self._has_text(collection, field):
+                    async for told in self._misnamed_at(collection, field, -1):
+                        yield collection, told
+
+    async def _misnamed_at(self, collection: str, field: str, direction: int) -> AsyncIterator[str]:
+        async for document, _ in self._walk(collection, field, direction):
+            value = document.get(field)
+            if isinstance(value, str):
+                return
+            if collection != "dead_letters" or field != "runId" or value is not None:
+                yield f"{named(document)}: {field} is {repr(value)[:VALUE_CHARS_MAX]}"
+
+    @answers()
+    async def _has_text(self, collection: str, field: str) -> bool:
+        """Say whether a walk from the other end meets other documents."""
+        return await self.db[collection].find_one({field: {"$gte": ""}}, {"_id": 1}) is not None
+
+    async def _walk(self, collection: str, field: str, direction: int) -> AsyncIterator[tuple[Document, int]]:
+        async with answers():
+            cursor = self.db.get_collection(collection, codec_options=UNREAD).find({}, {field: 1})
+            async for raw in cursor.sort(field, direction).batch_size(2):
+                yield decoded(raw)
 
     @answers()
     async def shared(self, field: str, condition: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -100,12 +185,19 @@ class AuditReads:
         for collection in QUEUES:
             pipeline: list[Document] = [
                 {"$match": {**condition, field: {"$type": "string"}}},
-                {"$group": {"_id": f"${field}", "runs": {"$push": "$_id"}, "count": {"$sum": 1}}},
+                {"$sort": {"_id": 1}},
+                {
+                    "$group": {
+                        "_id": f"${field}",
+                        "runs": {"$firstN": {"input": "$_id", "n": SHARERS_MAX}},
+                        "count": {"$sum": 1},
+                    }
+                },
                 {"$match": {"count": {"$gt": 1}}},
                 {"$limit": GROUPS_MAX},
             ]
             cursor = await self.db[collection].aggregate(pipeline, allowDiskUse=True)
-            found += [(group["_id"], sorted(group["runs"])) for group in await cursor.to_list()]
+            found += [(group["_id"], [str(run) for run in group["runs"]]) for group in await cursor.to_list()]
         return found
 
     async def runs_without_spec(self) -> AsyncIterator[str]:
@@ -117,30 +209,53 @@ class AuditReads:
                 yield run_id
 
     async def orphans(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield documents' collections and run ids for which there is no run; one index seek a run."""
+        """Yield documents' collections and run ids for which there is no run; a page of runs at a time."""
         for collection in WITH_RUN:
             after = ""
-            while True:
-                async with answers():
-                    query = {"runId": {"$gt": after}}
-                    found = await self.db[collection].find_one(query, {"runId": 1}, sort=[("runId", 1)])
-                if found is None:
-                    break
-                after = found["runId"]
-                if await self.collection_of(after) is None:
-                    yield collection, after
+            while page := await self._told_of(collection, after):
+                known = await self._existing(page)
+                for run_id in page:
+                    if run_id not in known:
+                        yield collection, run_id
+                after = page[-1]
+
+    @answers()
+    async def _told_of(self, collection: str, after: str) -> list[str]:
+        """Return the next runs that documents speak of."""
+        pipeline: list[Document] = [
+            {"$match": {"runId": {"$gt": after}}},
+            {"$sort": {"runId": 1}},
+            {"$limit": SCANNED_MAX},
+            {"$group": {"_id": "$runId"}},
+            {"$sort": {"_id": 1}},
+        ]
+        found = await (await self.db[collection].aggregate(pipeline)).to_list()
+        return [each["_id"] for each in found]
+
+    @answers()
+    async def _existing(self, run_ids: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for collection in QUEUES:
+            documents = await self.db[collection].find({"_id": {"$in": list(run_ids)}}, {"_id": 1}).to_list()
+            found |= {each["_id"] for each in documents}
+        return found
 
     async def letters_of_nobody(self) -> AsyncIterator[Document]:
         """Yield the refused lines of runs that do not exist, and those that name none."""
-        after: Any = None
-        while True:
-            query = {} if after is None else {"_id": {"$gt": after}}
-            async with answers():
-                page = await self.db.dead_letters.find(query).sort("_id").limit(PAGE).to_list()
-            for letter in page:
-                run_id = letter.get("runId")
-                if run_id is None or await self.collection_of(run_id) is None:
-                    yield letter
-            if len(page) < PAGE:
-                return
-            after = page[-1]["_id"]
+        async for letter, _ in self._read("dead_letters", {}):
+            run_id = letter.get("runId")
+            if run_id is None or (isinstance(run_id, str) and await self.collection_of(run_id) is None):
+                yield letter
+
+
+def decoded(raw: Document) -> tuple[Document, int]:
+    """Return a document and its size in bytes. What BSON can say and Python cannot stays a value of BSON's.
+
+    A document that cannot be decoded has its id and nothing else.
+    """
+    body = bytes(raw.raw) if isinstance(raw, RawBSONDocument) else encode(raw)
+    try:
+        return decode(body, READ), len(body)
+    except (BSONError, ValueError, RecursionError):
+        identity = raw.get("_id") if isinstance(raw, RawBSONDocument) else None
+        return {"_id": identity}, len(body)

@@ -113,6 +113,13 @@ class Events:
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
     @answers()
+    async def head(self, run_id: str, attempt: int) -> int:
+        """Return the highest position of an attempt that an event stands at, 0 where none does."""
+        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": 0}}
+        found = await self.db.events.find_one(query, {"sequence": 1}, sort=[("sequence", -1)])
+        return 0 if found is None else int(found["sequence"])
+
+    @answers()
     async def holding(self, positions: Collection[tuple[str, int, int]]) -> set[tuple[str, int]]:
         """Return the attempts of which an event stands at the position asked for."""
         asked = [dict(zip(("runId", "attempt", "sequence"), each, strict=True)) for each in positions]
@@ -151,15 +158,12 @@ class Events:
         return [document["_id"] async for document in grouped]
 
     @answers()
-    async def adopt(self, run_id: str) -> list[int]:
-        """Keep a run's waiting events for good, now that it exists; return their attempts."""
-        attempts = await self.db.events.distinct("attempt", {"orphan": True, "runId": run_id})
-        await self.db.events.update_many(
-            {"orphan": True, "runId": run_id, "sequence": {"$exists": True}},
-            {"$unset": {"orphan": "", "expiresAt": ""}},
-        )
+    async def adopt(self, run_id: str) -> None:
+        """Take a run's waiting events into its log, now that it exists."""
+        # Stored by earlier versions: numbers are given by the holder of an attempt only.
+        numbered = {"orphan": True, "runId": run_id, "sequence": {"$exists": True}}
+        await self.db.events.delete_many(numbered)
         await self.db.events.update_many({"orphan": True, "runId": run_id}, {"$unset": {"orphan": ""}})
-        return sorted(attempts)
 
 
 def _not_durable() -> Transient:

@@ -83,6 +83,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
         _index("orphans", ("orphan", _UP), ("runId", _UP), **_partial(orphan=True)),
     ),
+    "early_lines": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
     "attempts": (
         _index("by_run", ("runId", _UP), ("attempt", _UP)),
         _index("by_pod", ("pod", _UP), ("_id", _DOWN)),

@@ -9,12 +9,14 @@ from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
 from control_plane.deps import Deps
 from control_plane.direct import DirectEvents
+from control_plane.early import EarlyLines
 from control_plane.ingest import Ingestor
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
 from control_plane.steps import together
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
+from control_plane.store.early import EarlyStore
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
@@ -67,15 +69,17 @@ def build(
     chronicler = Chronicler(events, documents, clock, ids)
     projector = parts.projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    early = EarlyStore(db)
+    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     return Plane(
         runs=runs,
         documents=documents,
         projector=projector,
-        ingestor=Ingestor(events, documents, direct, steps, clock, ids),
+        ingestor=Ingestor(events, documents, early, direct, steps, clock, ids),
         submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, chronicler),
-        catch_up=CatchUp(runs, events, projector, log_grace_s=patience.log_grace_s),
+        catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
         decider=Decider(runs, documents, ids, clock),
     )

@@ -11,6 +11,7 @@ from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
 from control_plane.direct import DirectEvents
+from control_plane.early import EarlyLines
 from control_plane.ingest import Answer, Ingestor
 from control_plane.ingest import Sender as Principal
 from control_plane.key_ring import Unauthorized
@@ -19,6 +20,7 @@ from control_plane.rescuer import Rescuer
 from control_plane.run_tokens import RunTokens
 from control_plane.steps import alone
 from control_plane.store.documents import Documents
+from control_plane.store.early import EarlyStore
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.reads import RunReads
@@ -141,14 +143,16 @@ class Replica:
         chronicler = Chronicler(events, documents, clock, self.ids)
         projector: Projector = self.product.projector(runs, events, documents, chronicler, clock, self.ids)
         direct = DirectEvents(runs, events, clock, self.ids)
+        early = EarlyStore(db)
+        early_lines = EarlyLines(early, runs, events, documents, clock, self.ids)
         steps = alone(runs, events, projector)
         return Parts(
-            ingestor=Ingestor(events, documents, direct, steps, clock, self.ids),
+            ingestor=Ingestor(events, documents, early, direct, steps, clock, self.ids),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, self.ids, clock),
             sweeper=Sweeper(runs, chronicler),
-            catch_up=CatchUp(runs, events, projector, log_grace_s=LOG_GRACE_S),
+            catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=LOG_GRACE_S),
             rescuer=Rescuer(runs, clock, self.ids, ttl_s=TTL_S, gap_max_s=3 * RESCUE_EVERY_S),
         )
 

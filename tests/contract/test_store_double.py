@@ -204,7 +204,12 @@ def test_an_event_is_stored_once_under_its_id_and_its_position(pair: Pair) -> No
     pair.both(
         lambda each: each.events.update_many({"sequence": {"$exists": True}}, {"$unset": {"sequence": ""}})
     )
+    first = {"$firstN": {"input": "$_id", "n": 2}}
+    stages = [{"$sort": {"_id": 1}}, {"$group": {"_id": "$runId", "ids": first, "count": {"$sum": 1}}}]
+    pair.both(lambda each: list(each.events.aggregate(stages)))
+    pair.both(lambda each: list(each.get_collection("events").find({}).sort("_id", -1).batch_size(2)))
     pair.both(lambda each: each.events.delete_one({"_id": "a"}))
+    pair.both(lambda each: each.events.delete_many({"_id": {"$in": ["b", "c", "nobody"]}}))
 
 
 def test_a_moment_is_cut_to_milliseconds_and_an_integer_stays_one(pair: Pair) -> None:

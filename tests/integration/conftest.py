@@ -311,7 +311,11 @@ class HandDriven:
                 time=time,
             )  # fmt: skip
             lines.append(line)
-        answer = self.client.post("/api/ingest/events", content=b"\n".join(lines), headers=NDJSON)
+        answer = self.client.post(
+            "/api/ingest/events",
+            content=b"\n".join(lines),
+            headers={**NDJSON, **bearer(self.claim.run_token)},
+        )
         assert answer.status_code == httpx.codes.ACCEPTED, answer.text
 
     def settle(self, end: End, *, unsaid: int = 0) -> None:

@@ -21,6 +21,7 @@ from control_plane.chronicle import Chronicler
 from control_plane.claiming import Claimer
 from control_plane.direct import DirectEvents
 from control_plane.doorbell import Doorbell
+from control_plane.early import EarlyLines
 from control_plane.ingest import Answer, Ingestor, Sender
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
@@ -30,6 +31,7 @@ from control_plane.store import schema
 from control_plane.store.audit import AuditReads
 from control_plane.store.claims import Claims
 from control_plane.store.documents import Documents
+from control_plane.store.early import EarlyStore
 from control_plane.store.events import Arrival, Events, storable
 from control_plane.store.runs import Runs
 from control_plane.sweeper import Sweeper
@@ -53,7 +55,7 @@ T = TypeVar("T")
 class Trusted(Sender):
     """A pod that holds whatever it speaks for."""
 
-    def may_write(self, *_: Any) -> bool:
+    def holds(self, *_: Any) -> bool:
         return True
 
 
@@ -163,6 +165,8 @@ async def _core(url: str) -> AsyncIterator[Core]:
     chronicler = Chronicler(events, documents, clock, ids)
     projector = Projector(runs, events, documents, chronicler, clock, ids)
     direct = DirectEvents(runs, events, clock, ids)
+    early = EarlyStore(db)
+    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     queue_db = connect(url)
     core = Core(
@@ -171,9 +175,9 @@ async def _core(url: str) -> AsyncIterator[Core]:
         runs=runs,
         events=events,
         projector=projector,
-        ingestor=Ingestor(events, documents, direct, steps, clock, ids),
+        ingestor=Ingestor(events, documents, early, direct, steps, clock, ids),
         sweeper=Sweeper(runs, chronicler),
-        catch_up=CatchUp(runs, events, projector),
+        catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
         clock=clock,
         queue=MongoQueue(queue_db, ttl_s=0.2),
@@ -451,19 +455,16 @@ def test_conflicts_duplicates_and_unknown_runs_are_told_apart(emptied_url: str) 
     in_core(emptied_url, scenario)
 
 
-def test_events_before_their_run_and_before_their_claim_wait_for_it(emptied_url: str) -> None:
+def test_unnumbered_events_before_their_run_wait_for_it(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         early = SystemIds().ulid()
-        assert (await core.send(*whole_log(early), sender=ADMIN)).accepted == 7
+        logs = [line(early, None, c.RunLog(message="hello"), name=f"hello {n}") for n in range(3)]
+        assert (await core.send(*logs, sender=ADMIN)).accepted == 3
+        assert await core.db.events.count_documents({"orphan": True, "expiresAt": {"$exists": True}}) == 3
         await core.db.runs.update_one({"_id": early}, creation(new_run(), by="test"), upsert=True)
         await core.catch_up.run_once()
-        assert (await core.run(early))["lastEventSeq"] == 0
-        await core.claim()
-        for _ in range(2):
-            await core.catch_up.run_once()
-        run = await core.run(early)
-        assert (run["status"], run["lastEventSeq"]) == ("COMPLETED", 7)
-        assert await core.db.events.count_documents({"expiresAt": {"$exists": True}}) == 0
+        assert await core.db.events.count_documents({"orphan": True}) == 0
+        assert (await core.send(*logs, sender=ADMIN)).duplicates == 3
         await core.must_equal_its_log(early)
 
     in_core(emptied_url, scenario)

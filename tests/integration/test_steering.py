@@ -208,7 +208,7 @@ class Hand:
             )
             for number, fact in enumerate(facts, first)
         ]
-        headers = {"Content-Type": "application/x-ndjson"}
+        headers = {"Content-Type": "application/x-ndjson", **bearer(claim.run_token)}
         answer = self.fleet.client.post("/api/ingest/events", content=b"\n".join(lines), headers=headers)
         assert answer.status_code == 202, answer.text
 

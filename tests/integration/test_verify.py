@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import math
 import os
 import re
 import subprocess
@@ -14,12 +15,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
-from bson import encode
+from bson import Binary, ObjectId, encode
+from bson.datetime_ms import DatetimeMS
 from minio import Minio
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from control_plane.audit import REBUILD, Auditor, Finding
+from control_plane.audit import REBUILD, UNREADABLE, Auditor, Finding
 from control_plane.blobs import open_blobs
 from control_plane.config import read_storage
 from control_plane.embedded.mongod import Mongod
@@ -481,6 +483,95 @@ def test_a_replay_misses_no_field(frozen: Ward, look: Look) -> None:
         if REBUILD not in {each.invariant for each in found}:
             missed.append(f"{what}: {found}")
     assert missed == []
+
+
+def nested(depth: int) -> Json:
+    document: Json = {}
+    for _ in range(depth):
+        document = {"in": document}
+    return document
+
+
+REMOVED: Final = object()
+POISONS: Final[list[Any]] = [
+    None, -1, 2**63 - 1, math.nan, "../" * 50_000, nested(95), Binary(b"\xff"), ObjectId(), [1, "x"],
+    {"set": 1}, DatetimeMS(2**62), REMOVED,
+]  # fmt: skip
+BESIDE_RUN: Final = ("attempts", "stages", "artifacts", "validations", "events", "dead_letters")
+
+
+def breakages(ward: Ward) -> list[tuple[str, Json, str]]:
+    """Return each field of a document of each kind that belongs to a run, decisions inside too."""
+    run = ward.run("reviewed")
+    of_run = {"runId": run["_id"]}
+    kinds: list[tuple[str, Json]] = [(name, of_run) for name in BESIDE_RUN if name != "events"]
+    kinds += [("events", {**of_run, "data.cause": cause}) for cause in ("submit", "claim", "review")]
+    kinds += [("events", {**of_run, "type": type_}) for type_ in ("ai.run.started", "ai.run.log")]
+    found = [("runs", run, field) for field in run if field != "_id"]
+    for collection, query in kinds:
+        document = ward.db[collection].find_one(query)
+        assert document is not None, (collection, query)
+        fields = [field for field in document if field not in ("_id", "runId")]
+        if collection == "events" and "revision" in document:
+            fields += [f"data.{field}" for field in document["data"] if field != "set"]
+            fields += [f"data.set.{field}" for field in document["data"]["set"]]
+        found += [(collection, document, field) for field in fields]
+    return found
+
+
+@pytest.mark.slow("whoever is first fills a fleet for all")
+def test_no_document_ends_an_audit(frozen: Ward, look: Look) -> None:
+    """Each field once, by the poisons in turn: the audit names the documents that it cannot read."""
+    plant_letter("conflict")(frozen)
+    letter = frozen.db.dead_letters.find_one()
+    assert letter is not None
+    frozen.db.dead_letters.update_one({"_id": letter["_id"]}, {"$set": {"runId": frozen.runs["reviewed"]}})
+    nameless: list[str] = []
+    for number, (collection, document, field) in enumerate(breakages(frozen)):
+        poison = POISONS[number % len(POISONS)]
+        change = {"$unset": {field: ""}} if poison is REMOVED else {"$set": {field: poison}}
+        frozen.db[collection].update_one({"_id": document["_id"]}, change)
+        found = look(rebuilds=True, only=frozen.runs["reviewed"])
+        for each in found:
+            is_named = collection in each.message and str(document["_id"]) in each.message
+            if each.invariant == UNREADABLE and not is_named:
+                nameless.append(f"{collection} {field} {poison!r:.50}: {each.message}")
+        frozen.db[collection].replace_one({"_id": document["_id"]}, document)
+    frozen.db.dead_letters.delete_many({})
+    assert nameless == []
+    assert look(rebuilds=True) == [], "everything was put back"
+
+
+@pytest.mark.slow("whoever is first fills a fleet for all")
+def test_what_cannot_be_read_hides_nothing_else(frozen: Ward, look: Look) -> None:
+    kept = Kept.of(frozen)
+    db, run_id = frozen.db, frozen.runs["completed"]
+    own = {"runId": run_id}
+    artifact = db.artifacts.find_one(own)
+    assert artifact is not None
+    strange: dict[str, Any] = {"_id": ObjectId(), "runId": run_id, "attempt": 1}
+    db.artifacts.update_one({"_id": artifact["_id"]}, {"$set": {"key": f"runs/{run_id}/a1/../../x/a1/y"}})
+    db.stages.update_one(own, {"$set": {"_id_": math.nan, "attempt": "1"}})
+    db.events.update_one({**own, "sequence": 2}, {"$set": {"receivedAt": "soon"}})
+    db.runs.update_one({"_id": frozen.runs["retried"]}, {"$set": {"journal": nested(90)}})
+    db.attempts.insert_one(strange)
+    db.stages.insert_one({"_id": "of-no-text", "runId": 7, "attempt": 1})
+    db.runs.insert_one({"_id": 5})
+    frozen.change("failed", status="COMPLETED")
+    found = look(rebuilds=True)
+    touched = kept.touched(frozen)
+    kept.put_back(frozen, touched)
+    unreadable = [f"{each.run_id}: {each.message}" for each in found if each.invariant == UNREADABLE]
+    for words in (
+        f"artifacts {artifact['_id']}: no object can have its key",
+        "stages ", "events ", f"runs {frozen.runs['retried']}: ", f"attempts {strange['_id']!r}: ",
+        "stages of-no-text: runId is 7", "runs 5: _id is 5",
+    ):  # fmt: skip
+        assert any(words in each for each in unreadable), (words, unreadable)
+    assert ("final-status-changed", frozen.runs["failed"]) in {
+        (each.invariant, each.run_id) for each in found
+    }
+    assert look(rebuilds=True) == [], "everything was put back"
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,17 @@ class SyncCollection:
 
         return DeleteResult({"n": self._write("delete", step)}, acknowledged=True)
 
+    def delete_many(self, query: Filter) -> DeleteResult:
+        """Take all documents that match away."""
+
+        def step(collection: state.Collection) -> int:
+            found = self._newest(collection, query)
+            for record in found:
+                self.servers.store(collection, record.document["_id"], None)
+            return len(found)
+
+        return DeleteResult({"n": self._write("delete", step)}, acknowledged=True)
+
     def _update(
         self,
         collection: state.Collection,
@@ -389,6 +400,10 @@ class SyncFace:
     def __getattr__(self, name: str) -> SyncCollection:
         return self[name]
 
+    def get_collection(self, name: str, codec_options: object = None) -> SyncCollection:
+        """Return a collection; its documents are always read whole, whatever the options."""
+        return self[name]
+
 
 @dataclass(frozen=True, slots=True)
 class AsyncCollection:
@@ -423,6 +438,10 @@ class AsyncFace:
         return self._known[name]
 
     def __getattr__(self, name: str) -> AsyncCollection:
+        return self[name]
+
+    def get_collection(self, name: str, codec_options: object = None) -> AsyncCollection:
+        """Return a collection; its documents are always read whole, whatever the options."""
         return self[name]
 
 

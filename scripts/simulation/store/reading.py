@@ -126,7 +126,8 @@ def _grouped(documents: Sequence[Document], fields: Mapping[str, Any], now: date
 
 def _accumulated(accumulator: Mapping[str, Any], members: Sequence[Document], now: datetime) -> Any:
     (operator, expression), *_ = accumulator.items()
-    values = [evaluate(expression, Scope(each, now)) for each in members]
+    plain = members if operator != "$firstN" else ()
+    values = [evaluate(expression, Scope(each, now)) for each in plain]
     known = [each for each in values if each is not MISSING and each is not None]
     match operator:
         case "$sum":
@@ -137,6 +138,12 @@ def _accumulated(accumulator: Mapping[str, Any], members: Sequence[Document], no
             return max(known, key=key) if known else None
         case "$first":
             return None if values[0] is MISSING else values[0]
+        case "$firstN":
+            return [None if each is MISSING else each for each in _inputs(expression, members, now)]
         case "$push":
             return [each for each in values if each is not MISSING]
     raise NotImplementedError(f"the accumulator {operator}")
+
+
+def _inputs(wanted: Mapping[str, Any], members: Sequence[Document], now: datetime) -> list[Any]:
+    return [evaluate(wanted["input"], Scope(each, now)) for each in members[: wanted["n"]]]

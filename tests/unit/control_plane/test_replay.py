@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.projection import AttemptView, Fold, Update, fold, project
-from control_plane.replay import Replayed, contiguous, replay
+from control_plane.evidence import Quiet
+from control_plane.projection import EFFECTIVE, AttemptView, Fold, Update, fold, project
+from control_plane.ranges import Ranges
+from control_plane.replay import Replayed, replay
 from control_plane.run import CurrentStage, Entry
 from events import catalog as c
 from events.envelope import Event
@@ -422,11 +425,11 @@ def at(*positions: int | None) -> list[Event]:
         ([1, 2, 4, 5], 0, None, [1, 2]),
         ([1, 2, 4, 5], 2, None, []),
         ([1, 2, 4, 5], 3, None, [4, 5]),
-        ([1, 1, 2], 0, None, [1]),
+        ([1, 1, 2], 0, None, [1, 2]),
         ([1, 1, 2], 1, None, [2]),
         ([None, 1, 2], 0, None, [1, 2]),
         ([1, None, 2, None], 0, None, [1, 2]),
-        ([2, 1], 0, None, []),
+        ([2, 1], 0, None, [1, 2]),
         ([3, 1, 2], 0, 2, [1, 2]),
         ([1, 5, 2], 0, 2, [1, 2]),
     ],
@@ -434,12 +437,13 @@ def at(*positions: int | None) -> list[Event]:
 def test_a_stretch_follows_its_cursor_without_a_gap_up_to_where_it_is_wanted(
     log: list[int | None], after: int, up_to: int | None, found: list[int]
 ) -> None:
-    events = at(*log)
-    stretch = contiguous(events, after, up_to)
-    assert [event.sequence for event in stretch] == found
-    assert all(any(event is each for each in events) for event in stretch)
+    held = Ranges.of((n, n) for n in log if n is not None)
+    last = held.reach(after)
+    last = last if up_to is None else min(last, up_to)
+    assert list(range(after + 1, last + 1)) == found
 
 
+MOMENT: Final = datetime(2026, 11, 21, tzinfo=UTC)
 SPOKEN: Final[list[c.Fact]] = [
     c.RunStarted(),
     *(c.StageStarted(stage=stage) for stage in "ab"),
@@ -530,3 +534,19 @@ def test_a_log_in_any_order_tells_the_run_as_it_was_kept_online(run: Online, see
     attempts = {attempt: folded_whole(log, attempt) for attempt, log in run.logs.items()}
     writes = {key: write for folded in attempts.values() for key, write in folded.writes.items()}
     assert replay("r", entries, events) == Replayed(run.fields, writes, attempts, [], [])
+
+
+@given(run=onlines())
+def test_events_without_an_effect_may_be_told_as_stretches(run: Online) -> None:
+    events = [event for log in run.logs.values() for event in log]
+    loud = [event for event in events if event.type in EFFECTIVE]
+    quiet = [
+        Quiet(event.attempt, event.sequence or 0, event.sequence or 0, MOMENT, MOMENT)
+        for event in events
+        if event.type not in EFFECTIVE
+    ]
+    whole, thin = replay("r", run.entries, events), replay("r", run.entries, loud, quiet)
+    for told in (whole, thin):
+        for folded in told.attempts.values():
+            folded.set_aside.clear()
+    assert thin == whole
