@@ -20,7 +20,7 @@ from tests.integration.conftest import Fleet, HandDriven
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(120)]
 
 MARK = b"PLANTED"
-LARGE_BYTES = 8 << 20
+LARGE_BYTES = 1 << 20
 
 
 class Liar:
