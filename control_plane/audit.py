@@ -20,6 +20,7 @@ from control_plane.refusals import wrongly_refused
 from control_plane.replay import replay
 from control_plane.shapes import name, problem
 from control_plane.store.audit import AuditReads
+from events.errors import Rejected
 
 TRIES_MAX: Final = 20
 DOWNLOADS_MAX: Final = 4
@@ -139,8 +140,8 @@ class Auditor:
         assert self.objects is not None
         try:
             found = await self.objects.digest(artifact["key"])
-        except ValueError as error:
-            message = f"artifacts {artifact['_id']}: no object can have its key: {error}"
+        except Rejected as error:
+            message = f"artifacts {artifact['_id']}: no object can have its key: {error.message}"
             return Finding(artifact["runId"], message, UNREADABLE)
         what = f"{artifact['name']} of attempt {artifact['attempt']} at {artifact['key']}"
         if found is None:
