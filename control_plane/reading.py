@@ -15,7 +15,7 @@ from control_plane.checkpoints import Candidate
 from control_plane.ideas import ideas_of
 from control_plane.lineage import Lineage
 from control_plane.pace import Pace, pace
-from control_plane.presentation import event, plain, shown, stage, usage
+from control_plane.presentation import IN_PLACE, event, plain, shown, stage, usage
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -40,7 +40,6 @@ NODES_MAX: Final = 50  # of a page of nodes, each with its code
 WAITING_SHOWN: Final = 100
 # What a stage has only when it was said.
 UNSAID_OF_STAGE: Final[Json] = {"activity": None, "completedAt": None, "durationS": None}
-VISIBLE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "debug": ("debug",),
@@ -237,7 +236,7 @@ class Reading:
     async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Json]]:
         """Return for each run what a browser shows in place, of each name the latest attempt's."""
         latest: dict[str, dict[str, Json]] = {run_id: {} for run_id in run_ids}
-        for artifact in await self.run_reads.artifacts_of_types(run_ids, VISIBLE):
+        for artifact in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
             if not artifact["name"].startswith(PREFIX):
                 latest[artifact["runId"]].setdefault(artifact["name"], shown(artifact))
         return {run_id: list(named.values()) for run_id, named in latest.items()}
