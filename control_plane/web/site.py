@@ -275,7 +275,8 @@ class Site:
             content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
         if content is None:
             raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")
-        shown = view(found["name"], found["contentType"], content, found["size"])
+        # beside the event loop: what a pod wrote decides how long it takes
+        shown = await asyncio.to_thread(view, found["name"], found["contentType"], content, found["size"])
         return await self.show("artifact.html", artifact=found, view=shown)
 
     async def hypotheses(
