@@ -129,3 +129,22 @@ def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_ou
                 assert all(each["code"] == LONG for each in page["items"])
         assert len(seen) == len(set(seen))
         assert len(seen) >= NODES
+
+
+def test_nobody_keeps_an_answer_or_guesses_what_it_is(fleet: Fleet) -> None:
+    for path in (
+        "/api/runs",
+        "/api/none",
+        "/api/runs?limit=x",
+        "/healthz",
+        "/runs",
+        "/openapi.json",
+        "/metrics",
+    ):
+        headers = fleet.client.get(path).headers
+        assert headers["cache-control"] == "no-store", path
+        assert headers["x-content-type-options"] == "nosniff", path
+        assert headers["cross-origin-opener-policy"] == "same-origin", path
+    kept = fleet.client.get("/static/style.css").headers
+    assert "no-store" not in kept.get("cache-control", "")
+    assert kept["x-content-type-options"] == "nosniff"
