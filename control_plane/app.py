@@ -12,7 +12,16 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
-from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, upload_sweeper, watcher
+from control_plane import (
+    budgets,
+    catch_up,
+    rescuer,
+    scheduler,
+    spec_sweeper,
+    sweeper,
+    upload_sweeper,
+    watcher,
+)
 from control_plane.answer_count import AnswerCount
 from control_plane.answer_headers import AnswerHeaders
 from control_plane.api import (
@@ -74,6 +83,7 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(
                 run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
             ),
+            asyncio.create_task(run_every(budgets.TICK_S, "budgets", deps.budgets.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 
+from control_plane.budgets import OVER_BUDGET, Budgets
 from control_plane.direct import DirectEvents
 from control_plane.projector import Stretch
 from control_plane.run import Run
@@ -159,6 +160,7 @@ class Ingestor:
     documents: Documents
     direct: DirectEvents
     steps: Steps
+    budgets: Budgets
     clock: Clock
     ids: Ids
 
@@ -176,6 +178,7 @@ class Ingestor:
                 candidates.append(checked)
             else:
                 self._refuse(request, line, checked)
+        candidates = await self._affordable(candidates, request)
         candidates = await self._decidable(candidates, request)
         repeated = await self._repeated(candidates, request)
         taken = await self._store(candidates, repeated, request)
@@ -217,6 +220,22 @@ class Ingestor:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id} to decide about")
         identity = storage_id(event.run_id, event.source, event.id)
         return Candidate(line, event, identity, content_hash(event))
+
+    async def _affordable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+        """Return the candidates for which their attempts have bytes left."""
+        await self.budgets.look({(each.event.run_id, each.event.attempt) for each in candidates})
+        over = {each.id: why for each in candidates if (why := self.budgets.refusal(each.event))}
+        if not over:
+            return list(candidates)
+        stored = await self.events.by_ids([*over])  # what is there already takes no more room
+        kept: list[Candidate] = []
+        for each in candidates:
+            if each.id in over and each.id not in stored:
+                refused = _refuse(each.line, each.event, OVER_BUDGET, over[each.id])
+                self._refuse(request, each.line, refused)
+            else:
+                kept.append(each)
+        return kept
 
     async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
         """Return the candidates without decisions that are not possible now."""
@@ -271,6 +290,7 @@ class Ingestor:
             known = stored.get(each.id)
             if index not in collided:
                 request.answer.accepted += 1
+                self.budgets.charge(each.event, len(documents[index].raw))
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1

@@ -48,6 +48,8 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
             return "its own run token sent it" if _is_own(letter, event) else None
         case "illegal_transition":
             return None if event.sequence is None else "an event with a sequence decides nothing"
+        case "over_budget":
+            return None  # a count of bytes that other lines have raised since
         case code:
             return f"no line is refused as {code!r}"
 
