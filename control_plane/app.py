@@ -12,8 +12,18 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
-from control_plane import catch_up, rescuer, scheduler, spec_sweeper, sweeper, upload_sweeper, watcher
+from control_plane import (
+    budgets,
+    catch_up,
+    rescuer,
+    scheduler,
+    spec_sweeper,
+    sweeper,
+    upload_sweeper,
+    watcher,
+)
 from control_plane.answer_count import AnswerCount
+from control_plane.answer_headers import AnswerHeaders
 from control_plane.api import (
     artifacts,
     audit,
@@ -35,7 +45,9 @@ from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
 from control_plane.headed import Headed
 from control_plane.loops import run_every
+from control_plane.metrics import STALLS
 from control_plane.trail import Recorded
+from control_plane.watchdog import Watchdog, Watched
 from control_plane.web import (
     bulk_pages,
     compare_pages,
@@ -58,6 +70,8 @@ NOUNS: Final = (
 def create_app(deps: Deps) -> FastAPI:
     """Return the application; its loops run as long as it does."""
 
+    watchdog = Watchdog(deps.clock, lambda route, seconds: STALLS.labels(route).observe(seconds))
+
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         loops = [
@@ -69,11 +83,13 @@ def create_app(deps: Deps) -> FastAPI:
             asyncio.create_task(
                 run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
             ),
+            asyncio.create_task(run_every(budgets.TICK_S, "budgets", deps.budgets.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
             asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
         ]
         try:
-            yield
+            with watchdog.watching():
+                yield
         finally:
             for loop in loops:
                 loop.cancel()
@@ -87,19 +103,7 @@ def create_app(deps: Deps) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
-    app.state.authenticator = deps.authenticator
-    app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
-    app.add_middleware(BodyLimit)
-    app.add_middleware(AnswerCount)
-    app.add_middleware(Headed)
-    if deps.settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=deps.settings.origins,
-            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
-            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"),
-            expose_headers=("Location", "Retry-After"),
-        )
+    _wrap(app, deps, watchdog)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
     app.include_router(fleet.health(deps))
@@ -123,3 +127,22 @@ def create_app(deps: Deps) -> FastAPI:
         return description.described(app.openapi())
 
     return app
+
+
+def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
+    """Put around every route what looks at all requests; the last stands outermost."""
+    app.state.authenticator = deps.authenticator
+    app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(AnswerCount)
+    app.add_middleware(AnswerHeaders)
+    app.add_middleware(Headed)
+    app.add_middleware(Watched, watchdog=watchdog)
+    if deps.settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=deps.settings.origins,
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"),
+            expose_headers=("Location", "Retry-After"),
+        )

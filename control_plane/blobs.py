@@ -16,11 +16,13 @@ from urllib3 import PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from control_plane.config import Storage
+from control_plane.presentation import IN_PLACE
 from events.errors import ConfigError, Rejected, Transient
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 256 * 1024
 URL_LIFE: Final = timedelta(minutes=15)
+DOWNLOAD: Final = "application/octet-stream"
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 # The SDK's own are five minutes and five tries, in which a request of ours would hang.
@@ -31,7 +33,11 @@ RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 
 
 @dataclass(frozen=True, slots=True)
 class Blobs:
-    """One bucket. Every method raises `Transient` when the storage does not answer."""
+    """One bucket.
+
+    Every method raises `Transient` when the storage does not answer, and `Rejected` (code `bad_key`) for
+    a key that no storage holds: the keys of registered files are what a pod said.
+    """
 
     client: Minio
     bucket: str
@@ -63,21 +69,31 @@ class Blobs:
 
         return await storage_call(sign)
 
-    async def get_url(self, key: str, *, name: str, inline: bool) -> str:
-        """Return a URL from which the object can be read, as a download unless `inline`."""
-        kind = "inline" if inline else "attachment"
+    async def get_url(self, key: str, *, name: str, content_type: str = DOWNLOAD) -> str:
+        """Return a URL from which the object can be read, as a download unless browsers show it in place.
+
+        The type that the storage answers with is signed too: whoever put the object there has given it
+        a type of his own, and a page in the place of a paper would run in a frame of ours.
+        """
+        _require_key(key)
+        is_shown = content_type in IN_PLACE
+        kind = "inline" if is_shown else "attachment"
         disposition = f"{kind}; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}"
         return await storage_call(
             lambda: self.client.presigned_get_object(
                 self.bucket,
                 key,
                 expires=URL_LIFE,
-                response_headers={"response-content-disposition": disposition},
+                response_headers={
+                    "response-content-disposition": disposition,
+                    "response-content-type": content_type if is_shown else DOWNLOAD,
+                },
             )
         )
 
     async def digest(self, key: str) -> tuple[int, str] | None:
         """Return size and SHA-256 of an object, read in pieces; None when there is none."""
+        _require_key(key)
 
         def read() -> tuple[int, str] | None:
             if self._stat(key) is None:
@@ -97,6 +113,7 @@ class Blobs:
 
     async def beginning(self, key: str, limit: int) -> bytes | None:
         """Return at most the first `limit` bytes of an object, None when there is none."""
+        _require_key(key)
 
         def read() -> bytes | None:
             size = self._stat(key)
@@ -113,6 +130,7 @@ class Blobs:
 
     async def size(self, key: str) -> int | None:
         """Return the size of an object in bytes, None when there is none."""
+        _require_key(key)
         return await storage_call(lambda: self._stat(key))
 
     def _stat(self, key: str) -> int | None:
@@ -122,6 +140,16 @@ class Blobs:
             if error.code in MISSING:
                 return None
             raise
+
+
+def is_key(key: str) -> bool:
+    """Say whether a storage can hold an object of this key: no part of it leads elsewhere."""
+    return key.isprintable() and not {"", ".", ".."} & set(key.split("/"))
+
+
+def _require_key(key: str) -> None:
+    if not is_key(key):
+        raise Rejected("bad_key", f"the file was registered under a key that no storage holds: {key!r}")
 
 
 def open_blobs(storage: Storage) -> Blobs:

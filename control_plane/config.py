@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from control_plane.budgets import EVENT_BYTES_DEFAULT
 from events.errors import ConfigError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -48,6 +50,7 @@ class Settings:
     host: str
     port: int
     trust: Trust = "none"
+    event_bytes_max: int = EVENT_BYTES_DEFAULT  # of one attempt
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
 
     @property
@@ -109,6 +112,11 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Tru
         for each in origins
         if not is_origin(each)
     ]
+    event_bytes = values.get("PODFLEET_EVENT_BYTES_MAX") or str(EVENT_BYTES_DEFAULT)
+    if not re.fullmatch("[1-9][0-9]{5,14}", event_bytes):
+        problems.append(
+            f"PODFLEET_EVENT_BYTES_MAX is {event_bytes!r}; it is a number of bytes, 100000 at least"
+        )
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if problems and host not in LOOPBACK and not values.get("PODFLEET_API_KEY") and trust != "everybody":
@@ -123,6 +131,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Tru
         port=port,
         trust=trust,
         origins=origins,
+        event_bytes_max=int(event_bytes),
     )
 
 

@@ -10,6 +10,7 @@ from control_plane import claiming, intake
 from control_plane.agenda import Agenda
 from control_plane.auth import Keyed, Keyless
 from control_plane.blobs import Blobs, open_blobs
+from control_plane.budgets import Budgets
 from control_plane.bulk import Bulk
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
@@ -83,6 +84,7 @@ class Deps:
     decider: Decider
     bulk: Bulk
     ingestor: Ingestor
+    budgets: Budgets
     intake: Intake
     sweeper: Sweeper
     catch_up: CatchUp
@@ -115,6 +117,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     early = EarlyStore(db)
     early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
+    budgets = Budgets(documents, clock, settings.event_bytes_max)
     hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
     decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
@@ -139,7 +142,8 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
-        ingestor=Ingestor(events, documents, early, direct, steps, clock, ids),
+        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
+        budgets=budgets,
         intake=Intake(Throttle(clock, intake.BURST, intake.EVERY_S)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector),

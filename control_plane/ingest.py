@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 
+from control_plane.budgets import OVER_BUDGET, Budgets
 from control_plane.direct import DirectEvents
 from control_plane.early import LETTER_LIFE, UNCLAIMED
 from control_plane.projector import Stretch
@@ -194,6 +195,7 @@ class Ingestor:
     early: EarlyStore
     direct: DirectEvents
     steps: Steps
+    budgets: Budgets
     clock: Clock
     ids: Ids
 
@@ -213,7 +215,8 @@ class Ingestor:
             else:
                 self._refuse(request, line, checked)
         early = [each for each in candidates if each.is_early]
-        candidates = await self._decidable([each for each in candidates if not each.is_early], request)
+        candidates = await self._affordable([each for each in candidates if not each.is_early], request)
+        candidates = await self._decidable(candidates, request)
         repeated = await self._repeated(candidates, request)
         taken = await self._store(candidates, repeated, request)
         await self._keep(early, request)
@@ -294,6 +297,22 @@ class Ingestor:
             return _refuse(line, event, UNCLAIMED, message)
         return _candidate(line, event, is_early=True)
 
+    async def _affordable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+        """Return the candidates for which their attempts have bytes left."""
+        await self.budgets.look({(each.event.run_id, each.event.attempt) for each in candidates})
+        over = {each.id: why for each in candidates if (why := self.budgets.refusal(each.event))}
+        if not over:
+            return list(candidates)
+        stored = await self.events.by_ids([*over])  # what is there already takes no more room
+        kept: list[Candidate] = []
+        for each in candidates:
+            if each.id in over and each.id not in stored:
+                refused = _refuse(each.line, each.event, OVER_BUDGET, over[each.id])
+                self._refuse(request, each.line, refused)
+            else:
+                kept.append(each)
+        return kept
+
     async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
         """Return the candidates without decisions that are not possible now."""
         kept: list[Candidate] = []
@@ -347,6 +366,7 @@ class Ingestor:
             known = stored.get(each.id)
             if index not in collided:
                 request.answer.accepted += 1
+                self.budgets.charge(each.event, len(documents[index].raw))
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1

@@ -49,7 +49,7 @@ class Lineage:
         return next((each for each in wanted if each not in kept), None)
 
     async def _finished(self, run_id: str, kind: str) -> set[str]:
-        documents = await self.reads.beside("stages", [run_id], _BY_ATTEMPT)
+        documents = (await self.reads.beside("stages", [run_id], _BY_ATTEMPT)).documents
         return finished(kind, documents, candidates(await self.reads.checkpoints(run_id, None)))
 
     async def _ancestors(self, run_id: str) -> AsyncIterator[Ancestor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
 from control_plane.numbers import Numbers
 
@@ -25,6 +25,12 @@ REFUSED: Final = Counter(
 )
 ANSWERS: Final = Counter(
     "podfleet_http_answers", "HTTP answers of this process, by class of status", ["status"], registry=REGISTRY
+)
+STALLS: Final = Summary(
+    "podfleet_event_loop_stall_seconds",
+    "How long a step of this process held the event loop, where longer than 0.25 s, by route",
+    ["route"],
+    registry=REGISTRY,
 )
 _RUNS: Final = _gauge("runs", "Runs by status, counted up to 10000 each", "status")
 _DEPTH: Final = _gauge(

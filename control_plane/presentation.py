@@ -14,6 +14,8 @@ from events.lifecycle import HELD
 SPENT: Final = ("promptTokens", "completionTokens", "costUsd", "gpuSeconds", "calls", "unpricedCalls")
 MODELS_SHOWN: Final = 50
 INTERRUPTED: Final = "INTERRUPTED"
+# What a browser shows in place without running anything of it; everything else is a download.
+IN_PLACE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
 # What serves the queries or the fence, and is nobody else's business.
 INTERNAL: Final = frozenset(

@@ -11,16 +11,17 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane import paging, tree
+from control_plane.brief import brief_fields, brief_list
 from control_plane.checkpoints import Candidate
 from control_plane.ideas import ideas_of
 from control_plane.lineage import Lineage
 from control_plane.pace import Pace, pace
-from control_plane.presentation import event, plain, shown, stage, usage
+from control_plane.presentation import IN_PLACE, event, plain, shown, stage, usage
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
-from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, RunReads
+from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
 from control_plane.store.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.trail import Trail
@@ -37,10 +38,11 @@ FORGOTTEN_AFTER: Final = timedelta(days=1)
 FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200
 NODES_MAX: Final = 50  # of a page of nodes, each with its code
+NODES_TOLD_MAX: Final = 400  # of a run as a whole
+TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
 # What a stage has only when it was said.
 UNSAID_OF_STAGE: Final[Json] = {"activity": None, "completedAt": None, "durationS": None}
-VISIBLE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "debug": ("debug",),
@@ -93,6 +95,7 @@ class _Own:
     artifacts: Sequence[Json] = ()
     nodes: Sequence[Json] = ()
     usages: Sequence[Json] = ()
+    cut: Sequence[str] = ()  # the names of those that are not whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class Reading:
             "statuses": {status.value: count for status, count in tally.statuses.items()},
             "queue": [_waiting(each, self.clock.now()) for each in tally.waiting],
             "pods": pods,
-            "recentFailures": [shown({name: run.get(name) for name in fields}) for run in failures],
+            "recentFailures": [_told({name: run.get(name) for name in fields}) for run in failures],
             "awaitingHuman": tally.statuses[Status.AWAITING_HUMAN],
             "countMax": COUNT_MAX,
         }
@@ -129,7 +132,7 @@ class Reading:
         """Return a page of runs, newest first."""
         key = None if after is None else paging.decode("runs", after, str)
         found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
-        return _page("runs", found, shown)
+        return _page("runs", found, _told)
 
     async def runs_of_ids(self, run_ids: Sequence[str]) -> list[Json]:
         """Return these runs and requests as a list shows them; those that are not there are left out."""
@@ -137,7 +140,7 @@ class Reading:
 
     async def compared(self, run_ids: Sequence[str]) -> list[Json]:
         """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
-        found = {run["_id"]: shown(run) for run in await self.run_reads.of_ids(run_ids)}
+        found = {run["_id"]: _told(run) for run in await self.run_reads.of_ids(run_ids)}
         return [await self._compared(found[each]) for each in run_ids if each in found]
 
     async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
@@ -173,34 +176,50 @@ class Reading:
     async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
         # nothing belongs to a run that no pod has taken yet
         own = await self._own(run["id"]) if run["attempt"] else _Own()
+        told = {
+            "attempts": [shown(each) for each in own.attempts],
+            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
+            "validations": [shown(each) for each in own.validations],
+            "artifacts": [shown(each) for each in own.artifacts],
+            "nodes": _without_texts(own.nodes[:NODES_TOLD_MAX]),
+        }
+        cut = {*own.cut, *(["nodes"] if len(own.nodes) > NODES_TOLD_MAX else [])}
+        for name, items in told.items():
+            told[name] = brief_list(items, TOLD_BYTES_MAX)
+            cut |= {name} if len(told[name]) < len(items) else set()
         return {
             # a run from before there were pauses and notes lacks both
             **{"paused": False, "notes": []},
-            **run,
+            **brief_fields(run),
             "fromStage": plain(spec.get("fromStage")),
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
-            "attempts": _shown(own.attempts),
-            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
-            "validations": _shown(own.validations),
-            "artifacts": _shown(own.artifacts),
-            "nodes": _without_texts(own.nodes),
+            **told,
             "usage": usage(own.usages, USAGE_EVENTS_MAX),
+            "truncated": sorted(cut),
         }
 
     async def _own(self, run_id: str) -> _Own:
         """Ask for everything at once: one after the other is what a page of a run would wait for."""
         beside = partial(self.run_reads.beside, run_ids=[run_id])
+        attempts, stages, validations, artifacts, nodes, usages = await asyncio.gather(
+            beside("attempts", order=(("attempt", 1),)),
+            beside("stages", order=(("attempt", 1), ("order", 1))),
+            beside("validations", order=(("_id", 1),)),
+            beside("artifacts", order=(("attempt", -1), ("name", 1))),
+            self.run_reads.node_events(run_id),
+            self.run_reads.usage([run_id]),
+        )
+        parts = {
+            "attempts": attempts, "stages": stages, "validations": validations, "artifacts": artifacts,
+            "nodes": nodes,
+        }  # fmt: skip
+        found = {name: part.documents for name, part in parts.items()}
         return _Own(
-            *await asyncio.gather(
-                beside("attempts", order=(("attempt", 1),)),
-                beside("stages", order=(("attempt", 1), ("order", 1))),
-                beside("validations", order=(("_id", 1),)),
-                beside("artifacts", order=(("attempt", -1), ("name", 1))),
-                self._nodes(run_id),
-                self.run_reads.usage([run_id]),
-            )
+            **{**found, "nodes": tree.nodes(nodes.documents)},
+            usages=usages,
+            cut=[name for name, part in parts.items() if part.is_cut],
         )
 
     async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
@@ -211,15 +230,23 @@ class Reading:
         await self._run(run_id)
         first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
         last = first + min(paging.limited(limit), NODES_MAX)
-        known = await self._nodes(run_id)
+        known = tree.nodes((await self.run_reads.node_events(run_id)).documents)
         wanted = known[first:last]
-        events = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
-        whole = {(node["stage"], node["id"]): node for node in tree.nodes(events)}
-        items = []
+        said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
+        while said.is_cut and len(wanted) > 1:  # a page of fewer nodes has them whole
+            wanted = wanted[: len(wanted) // 2]
+            said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
+        last = first + len(wanted)
+        whole = {(node["stage"], node["id"]): node for node in tree.nodes(said.documents)}
+        items: list[Json] = []
         for node in wanted:
             texts = whole.get((node["stage"], node["id"]), node)
             items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
-        return {"items": items, "next": paging.encode("nodes", last) if last < len(known) else None}
+        return {
+            "items": items,
+            "next": paging.encode("nodes", last) if last < len(known) else None,
+            "truncated": [*tree.TEXTS] if said.is_cut else [],
+        }
 
     async def pace(self, run: Json) -> Pace | None:
         """Return how fast the stage of a run moves, as `run` returns that; None where it is in none."""
@@ -237,9 +264,9 @@ class Reading:
     async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Json]]:
         """Return for each run what a browser shows in place, of each name the latest attempt's."""
         latest: dict[str, dict[str, Json]] = {run_id: {} for run_id in run_ids}
-        for artifact in await self.run_reads.artifacts_of_types(run_ids, VISIBLE):
+        for artifact in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
             if not artifact["name"].startswith(PREFIX):
-                latest[artifact["runId"]].setdefault(artifact["name"], shown(artifact))
+                latest[artifact["runId"]].setdefault(artifact["name"], _told(artifact))
         return {run_id: list(named.values()) for run_id, named in latest.items()}
 
     async def reviewed(self, limit: int, after: str | None = None) -> Json:
@@ -247,9 +274,11 @@ class Reading:
         page = await self.runs(RunFilters(status=Status.AWAITING_HUMAN), limit, after)
         run_ids = [run["id"] for run in page["items"]]
         visible = await self.visible_artifacts(run_ids) if run_ids else {}
-        validations = await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else []
+        found = (
+            await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else Part((), False)
+        )
         for run in page["items"]:
-            run["validations"] = [shown(each) for each in validations if each["runId"] == run["id"]]
+            run["validations"] = [_told(each) for each in found.documents if each["runId"] == run["id"]]
             run["visible"] = visible[run["id"]]
         return page
 
@@ -315,11 +344,11 @@ class Reading:
         await self._run(run_id)
         key = None if after is None else paging.decode("artifacts", after, int, str)
         found = await self.run_reads.artifacts(run_id, key, paging.limited(limit))
-        return _page("artifacts", found, shown)
+        return _page("artifacts", found, _told)
 
     async def artifact(self, artifact_id: str) -> Json:
         """Return one artifact. Raises `NotFound`."""
-        return shown(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
+        return _told(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
 
     async def hypotheses(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
         """Return a page of hypotheses, newest first."""
@@ -369,7 +398,7 @@ class Reading:
     ) -> Json:
         """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
         key = None if after is None else paging.decode("attempts", after, str)
-        page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), shown)
+        page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
         runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
         titles = {run["_id"]: run.get("title") for run in runs}
         for each in page["items"]:
@@ -408,9 +437,6 @@ class Reading:
     async def _run(self, run_id: str) -> Json:
         return shown(_found(await self.run_reads.find(run_id), "run", run_id))
 
-    async def _nodes(self, run_id: str) -> list[Json]:
-        return tree.nodes(await self.run_reads.node_events(run_id))
-
     async def _pod_counts(self) -> Json:
         now = self.clock.now()
         silent_since = now - SILENT_AFTER
@@ -420,7 +446,7 @@ class Reading:
 
     def _pod(self, document: Mapping[str, Any]) -> Json:
         """Return a pod whose state tells when nobody has heard of it for long."""
-        pod = shown(document)
+        pod = _told(document)
         is_silent = document["reportedAt"] < self.clock.now() - SILENT_AFTER
         if is_silent and pod["state"] != "stopped":
             pod["state"] = "gone"
@@ -450,8 +476,13 @@ def _without_texts(nodes: Sequence[Json]) -> list[Json]:
     return shown_nodes
 
 
+def _told(document: Mapping[str, Any]) -> Json:
+    """Return a stored document as the outside sees it, each of its fields brief."""
+    return brief_fields(shown(document))
+
+
 def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
-    return [shown(document) for document in documents]
+    return [_told(document) for document in documents]
 
 
 def _found(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:

@@ -63,6 +63,8 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
             return None if (event.sequence or 0) > AHEAD_MAX else "its sequence is not far ahead"
         case "illegal_transition":
             return None if event.sequence is None else "an event with a sequence decides nothing"
+        case "over_budget":
+            return None  # a count of bytes that other lines have raised since
         case code:
             return f"no line is refused as {code!r}"
 

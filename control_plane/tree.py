@@ -15,6 +15,8 @@ COMPLETED: Final = type_of(c.NodeCompleted)
 RESTORED: Final = type_of(c.NodeRestored)
 SELECTED_BEST: Final = type_of(c.NodeSelectedBest)
 NODE_TYPES: Final = (CREATED, CODE_GENERATED, EXECUTING, COMPLETED, RESTORED, SELECTED_BEST)
+# What is said of a node but its texts alone.
+TREE_TYPES: Final = (CREATED, EXECUTING, COMPLETED, RESTORED, SELECTED_BEST)
 # What is long: a tree is shown without it, and a node with it.
 TEXTS: Final = ("code", "logTail")
 
@@ -28,31 +30,55 @@ def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ordered = sorted(events, key=lambda event: (event["attempt"], event.get("sequence") or 0))
     latest = {event["data"]["stage"]: event["attempt"] for event in ordered}
     tree: dict[tuple[str, str], dict[str, Any]] = {}
-    for event in ordered:
+    selections = _Selections()
+    for place, event in enumerate(ordered):
         data = event["data"]
         if event["attempt"] != latest[data["stage"]]:
             continue
         if event["type"] == SELECTED_BEST:
-            _select(tree, data)
+            selections.note(place, data)
             continue
-        node = tree.setdefault((data["stage"], data["node"]), _node(data, event["attempt"]))
-        node.update(_changes(event["type"], data))
+        key = (data["stage"], data["node"])
+        if key not in tree:
+            tree[key] = _node(data, event["attempt"])
+            selections.born[key] = place
+        tree[key].update(_changes(event["type"], data))
+    for key, node in tree.items():
+        node.update(selections.of(key))
     return list(tree.values())
 
 
-def _select(tree: Mapping[tuple[str, str], dict[str, Any]], data: Mapping[str, Any]) -> None:
-    """Mark the node that a stage hands on, which may be one of an earlier stage."""
-    for node in tree.values():
-        if node["id"] == data["node"]:
-            node |= {
-                "best": True,
-                "reason": data.get("reason"),
-                "mean": data.get("mean"),
-                "standardError": data.get("standard_error"),
-                "seeds": data.get("seeds", []),
-            }
-        elif node["stage"] == data["stage"]:
-            node["best"] = False
+class _Selections:
+    """Which nodes the stages handed on; each event and each node is looked at once, however many."""
+
+    def __init__(self) -> None:
+        self.born: dict[tuple[str, str], int] = {}
+        self._named: dict[str, tuple[int, Mapping[str, Any]]] = {}
+        self._latest: dict[
+            str, list[tuple[int, str]]
+        ] = {}  # of a stage, the last of each of the last two nodes
+
+    def note(self, place: int, data: Mapping[str, Any]) -> None:
+        """Keep that a stage hands on a node, which may be one of an earlier stage."""
+        stage, node = data["stage"], data["node"]
+        self._named[node] = (place, data)
+        others = [each for each in self._latest.get(stage, []) if each[1] != node]
+        self._latest[stage] = [*others[-1:], (place, node)]
+
+    def of(self, key: tuple[str, str]) -> dict[str, Any]:
+        """Return what selections make of a node."""
+        stage, node = key
+        place, data = self._named.get(node, (-1, {}))
+        if place < self.born[key]:
+            return {}
+        passed = max((at for at, other in self._latest.get(stage, []) if other != node), default=-1)
+        return {
+            "best": place > passed,
+            "reason": data.get("reason"),
+            "mean": data.get("mean"),
+            "standardError": data.get("standard_error"),
+            "seeds": data.get("seeds", []),
+        }
 
 
 def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:

@@ -52,6 +52,8 @@ SLOW_BYTE_S: Final = 0.5
 CONNECTING_MAX: Final = 200
 CONNECT_S: Final = 5.0
 NDJSON: Final = "application/x-ndjson"
+LONG_HEADER: Final = "\\" * 60_000
+READ_HEADERS: Final = ("Accept", "Cookie", "If_None_Match", "Last_Event_ID", "Traceparent", "X_Forwarded_For")
 
 
 @dataclass(slots=True)
@@ -115,6 +117,21 @@ def posting(body: bytes, path: str = "/api/ingest/events", **headers: str) -> St
             writer.transport.abort()
 
     return post
+
+
+def asking(path: str, *, is_known: bool, **headers: str) -> Step:
+    """Return the attack that asks for a page with these headers."""
+
+    async def ask(attack: Attack) -> None:
+        reader, writer = await attack.open()
+        try:
+            known = bearer(attack.key) if is_known else {}
+            writer.write(attack.head("GET", path, **{**known, **headers}))
+            await attack.answered(reader)
+        finally:
+            writer.transport.abort()
+
+    return ask
 
 
 async def slow_head(attack: Attack) -> None:
@@ -234,6 +251,10 @@ def gzip_bomb() -> bytes:
     return head + block * 31
 
 
+def _cookie(value: str) -> str:
+    return f'__Host-podfleet="{value}"'
+
+
 def attacks() -> Mapping[str, tuple[int, Step]]:
     """Return each attack with how many do it at once."""
     bomb = {"Content_Type": NDJSON, "Content_Encoding": "gzip"}
@@ -246,6 +267,13 @@ def attacks() -> Mapping[str, tuple[int, Step]]:
         "zstd bombs": (64, posting(zeros, **{**bomb, "Content_Encoding": "zstd"})),
         "bodies that become 7 MiB of events": (64, posting(large, **bomb)),
         "40,000 levels of JSON": (64, posting(deep, Content_Type=NDJSON)),
+        "cookies of backslashes": (8, asking("/api/runs", is_known=False, Cookie=_cookie(LONG_HEADER))),
+        **{
+            f"60,000 characters in {name}": (8, asking("/runs", is_known=True, **{name: LONG_HEADER}))
+            for name in READ_HEADERS
+        },
+        "readers of every run": (32, asking("/api/runs?limit=200", is_known=True)),
+        "readers of the first page": (32, asking("/", is_known=True, Accept="text/html")),
         "slow bodies of events, with a key": (200, slow_body("/api/ingest/events", is_known=True)),
         "slow bodies of runs, without": (1_000, slow_body("/api/runs", is_known=False)),
         "slow heads": (3_000, slow_head),

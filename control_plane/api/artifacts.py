@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import RedirectResponse
 
 from control_plane.api.runs import MayRead, Page
 from control_plane.auth import Forbidden, Principal, require
+from control_plane.blobs import is_key
 from control_plane.deps import Deps
 from events.errors import Conflict
 
 Json = dict[str, Any]
 MayIngest = Annotated[Principal, Depends(require("ingest"))]
-
-# What a browser may show in place; everything else is a download.
-INLINE: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
 
 
 def router(deps: Deps) -> APIRouter:
@@ -31,8 +29,9 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/api/artifacts/{artifact_id:path}", status_code=302)
     async def download(artifact_id: str, _: MayRead) -> RedirectResponse:
         artifact = await deps.reading.artifact(artifact_id)
-        inline = artifact["contentType"] in INLINE
-        url = await deps.blobs.get_url(artifact["key"], name=artifact["name"], inline=inline)
+        url = await deps.blobs.get_url(
+            artifact["key"], name=artifact["name"], content_type=artifact["contentType"]
+        )
         return RedirectResponse(url, 302)
 
     own = owner_of(deps)
@@ -42,7 +41,7 @@ def router(deps: Deps) -> APIRouter:
         found = await deps.reading.checkpoints(run_id, attempt)
 
         async def signed(artifact: Mapping[str, Any]) -> Json:
-            url = await deps.blobs.get_url(artifact["key"], name=artifact["name"], inline=False)
+            url = await deps.blobs.get_url(artifact["key"], name=artifact["name"])
             return {**{name: artifact[name] for name in ("name", "size", "sha256")}, "url": url}
 
         return {
@@ -55,6 +54,7 @@ def router(deps: Deps) -> APIRouter:
                     "files": [await signed(file) for file in each.files],
                 }
                 for each in found
+                if all(is_key(file["key"]) for file in (each.manifest, *each.files))
             ]
         }
 

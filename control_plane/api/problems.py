@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Mount
 
+from control_plane.answer_headers import HEADERS
 from control_plane.api.description import PROBLEM_MEDIA_TYPE
 from control_plane.api.ingest import UnsupportedMedia
 from control_plane.auth import Forbidden
@@ -144,4 +145,6 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
     async def unexpected(request: Request, error: Exception) -> Response:
         log.error("request.failed", exc_info=error, extra={"path": request.url.path})
         detail = "something went wrong here; it was logged"
-        return answer(request, problem(500, "internal", detail), detail)
+        response = answer(request, problem(500, "internal", detail), detail)
+        response.headers.update(HEADERS)  # it is made further out than where others get theirs
+        return response

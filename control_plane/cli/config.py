@@ -10,6 +10,7 @@ from typing import Final
 
 import typer
 
+from control_plane.budgets import EVENT_BYTES_DEFAULT
 from control_plane.cli.client import URL_DEFAULT
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, is_terminal, print_items, say
@@ -30,6 +31,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_REGION": "us-east-1",
     "MINIO_SECURE": "false",
     "PODFLEET_ORIGINS": None,
+    "PODFLEET_EVENT_BYTES_MAX": str(EVENT_BYTES_DEFAULT),
     "WORKER_MODE": "experiment",
     "RUNPOD_POD_ID": None,
     "PODFLEET_POD_ID": None,

@@ -2,7 +2,8 @@
 
 Law: one leading filter is served by an index that also gives the order; the others are
 residual. A page looks at `SCAN_MAX` documents at most; where residual filters leave it short
-before the list's end it is partial and says where the look ended.
+before the list's end it is partial and says where the look ended. It holds documents of
+`PAGE_BYTES_MAX` at most, one of any size aside: pods decide how long what they say is.
 """
 
 from __future__ import annotations
@@ -11,9 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bson import decode
+from bson.raw_bson import RawBSONDocument
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.cursor import AsyncCursor
+
 from control_plane.store.database import Database, Document, answers
 
 SCAN_MAX: Final = 3_000
+PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
 
 Order = tuple[tuple[str, int], ...]
 NEWEST: Final[Order] = (("_id", -1),)
@@ -40,6 +47,30 @@ class Slice:
     stopped_at: Sequence[Any] | None
 
 
+def raw(db: Database, collection: str) -> AsyncCollection[RawBSONDocument]:
+    """Return a collection whose documents stay as they came, for `read_bounded`."""
+    options = db.codec_options.with_options(document_class=RawBSONDocument)
+    return db.get_collection(collection, codec_options=options)  # type: ignore[return-value] # of the class above
+
+
+async def read_bounded(
+    db: Database, cursor: AsyncCursor[RawBSONDocument], bytes_max: int
+) -> tuple[list[Document], bool]:
+    """Return documents as long as all have at most `bytes_max` together, the first in any case.
+
+    The second value says whether others were left out.
+    """
+    documents: list[Document] = []
+    left = bytes_max
+    async with cursor:
+        async for each in cursor:
+            left -= len(each.raw)
+            if left < 0 and documents:
+                return documents, True
+            documents.append(decode(each.raw, db.codec_options))
+    return documents, False
+
+
 async def read_page(db: Database, wanted: Wanted) -> Slice:
     """Return the page. Raises `Transient` when the store does not answer."""
     async with answers():
@@ -48,13 +79,13 @@ async def read_page(db: Database, wanted: Wanted) -> Slice:
         if bound is not None:
             conditions.append({"$nor": [_following(wanted.order, bound)]})
         cursor = (
-            db[wanted.collection]
+            raw(db, wanted.collection)
             .find(_all(conditions), dict.fromkeys(wanted.hidden, 0) or None)
             .sort(list(wanted.order))
             .limit(wanted.limit + 1)
         )
-        documents = await cursor.to_list()
-    if len(documents) > wanted.limit:
+        documents, is_cut = await read_bounded(db, cursor, PAGE_BYTES_MAX)
+    if len(documents) > wanted.limit or is_cut:
         documents = documents[: wanted.limit]
         return Slice(documents, _key(wanted.order, documents[-1]))
     return Slice(documents, bound)

@@ -7,15 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from control_plane.brief import brief_data, brief_fields
+from control_plane.presentation import SPENT
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.pages import NEWEST, Order, Slice, Wanted, read_page
+from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from control_plane.store.schema import QUEUES
-from control_plane.tree import NODE_TYPES
-from events.catalog import RunLog, RunUsage, StageMetric, StageProgress, type_of
+from control_plane.tree import NODE_TYPES, TREE_TYPES
+from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.checkpoints import PREFIX
 from events.lifecycle import Status
 
 BESIDE_MAX: Final = 1_000
+# Of what one read takes in, however much a pod has said.
+BESIDE_BYTES_MAX: Final = 4 * 1024 * 1024
+NODES_BYTES_MAX: Final = 16 * 1024 * 1024
+TEXTS_BYTES_MAX: Final = 8 * 1024 * 1024
+SAID_CHARS_MAX: Final = 4 * 1024  # of a field of an event that is told as it comes; the log has it whole
+MODELS_TOLD_MAX: Final = 100
+MODEL_CHARS_MAX: Final = 200
+OTHER_MODELS: Final = "other models"
 NODE_EVENTS_MAX: Final = 10_000
 USAGE_EVENTS_MAX: Final = 100_000
 PROGRESS_EVENTS_MAX: Final = 60
@@ -24,12 +34,22 @@ PICTURES_MAX: Final = 300
 CHECKPOINTS_MAX: Final = 2_000
 
 _SPOKEN: Final = ("data.message", "data.activity", "data.stage", "data.node", "data.name", "data.code")
+_STEP: Final = dict.fromkeys(("receivedAt", "attempt", "data.stage", "data.progress"), 1)
+_KEPT: Final = dict.fromkeys(("runId", "attempt", "name", "key", "size", "sha256"), 1)
 _SIEVES: Final = ("classKey",)  # no index gives them in the order of the list
 _INDEXED_ONLY: Final = ("words", "labelList", "idempotency")
 _ID_END: Final = "\uffff"
 _ARRIVAL: Final[Order] = (("position", 1),)
 _LATEST: Final[Order] = (("position", -1),)
 _BY_NAME: Final[Order] = (("attempt", -1), ("name", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a bounded read found; `is_cut` where there is more."""
+
+    documents: Sequence[Document]
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +90,13 @@ class RunReads:
         return None
 
     async def of_ids(self, run_ids: Sequence[str], queues: Sequence[str] = QUEUES) -> list[Document]:
-        """Return these runs and ideation requests, without what only one of them at a time needs."""
+        """Return these runs and ideation requests, brief, without what only one at a time needs."""
         hidden: Document = dict.fromkeys((*_INDEXED_ONLY, "journal", "notes"), 0)
         found: list[Document] = []
         async with answers():
             for collection in queues:
                 cursor = self.db[collection].find({"_id": {"$in": list(run_ids)}}, hidden)
-                found += await cursor.to_list()
+                found += [brief_fields(each) async for each in cursor]
         return found
 
     async def spec(self, run_id: str) -> Document | None:
@@ -84,36 +104,50 @@ class RunReads:
         async with answers():
             return await self.db.run_specs.find_one({"_id": run_id})
 
-    async def beside(self, collection: str, run_ids: Sequence[str], order: Order) -> list[Document]:
+    async def beside(self, collection: str, run_ids: Sequence[str], order: Order) -> Part:
         """Return the documents of `collection` that belong to some runs, each run's in `order`."""
-        async with answers():
-            cursor = self.db[collection].find({"runId": {"$in": list(run_ids)}})
-            return await cursor.sort([("runId", 1), *order]).limit(BESIDE_MAX * len(run_ids)).to_list()
+        query = {"runId": {"$in": list(run_ids)}}
+        return await self._part(
+            collection, query, None, [("runId", 1), *order], BESIDE_MAX * len(run_ids), BESIDE_BYTES_MAX
+        )
 
-    async def node_events(self, run_id: str) -> list[Document]:
-        """Return the events of a run's search tree, without what nodes wrote and printed."""
-        query = {"runId": run_id, "type": {"$in": list(NODE_TYPES)}}
-        async with answers():
-            cursor = self.db.events.find(query, {"data.code": 0, "data.log_tail": 0})
-            return await cursor.limit(NODE_EVENTS_MAX).to_list()
+    async def node_events(self, run_id: str) -> Part:
+        """Return the events of a run's search tree in the order of arrival, without codes and logs."""
+        query = {"runId": run_id, "type": {"$in": list(TREE_TYPES)}}
+        hidden = {"data.code": 0, "data.log_tail": 0}
+        return await self._part("events", query, hidden, _ARRIVAL, NODE_EVENTS_MAX, NODES_BYTES_MAX)
 
-    async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> list[Document]:
+    async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> Part:
         """Return the events of some nodes of a run's search tree, whole."""
         query = {"runId": run_id, "type": {"$in": list(NODE_TYPES)}, "data.node": {"$in": list(nodes)}}
+        return await self._part("events", query, None, _ARRIVAL, NODE_EVENTS_MAX, TEXTS_BYTES_MAX)
+
+    async def _part(
+        self,
+        collection: str,
+        query: Document,
+        fields: Document | None,
+        order: Sequence[tuple[str, int]],
+        most: int,
+        bytes_max: int,
+    ) -> Part:
         async with answers():
-            return await self.db.events.find(query).limit(NODE_EVENTS_MAX).to_list()
+            cursor = raw(self.db, collection).find(query, fields).sort(list(order)).limit(most + 1)
+            documents, is_cut = await read_bounded(self.db, cursor, bytes_max)
+        return Part(documents[:most], is_cut or len(documents) > most)
 
     async def progress(self, run_id: str) -> list[Document]:
         """Return the latest progress events of a run, the latest first."""
         query = {"runId": run_id, "type": type_of(StageProgress)}
         async with answers():
-            cursor = self.db.events.find(query).sort("position", -1).limit(PROGRESS_EVENTS_MAX)
+            cursor = self.db.events.find(query, _STEP).sort("position", -1).limit(PROGRESS_EVENTS_MAX)
             return await cursor.to_list()
 
     async def metrics(self, run_id: str, most: int) -> list[Document]:
         """Return the latest numbers that a run measured, at most `most`, the latest first."""
         query = {"runId": run_id, "type": type_of(StageMetric)}
-        wanted = {"data": 1, "position": 1}
+        # what else stands there may be long
+        wanted = dict.fromkeys(("data.stage", "data.name", "data.value", "data.step", "position"), 1)
         async with answers():
             cursor = self.db.events.find(query, wanted).sort("position", -1).limit(most)
             return await cursor.to_list()
@@ -157,9 +191,10 @@ class RunReads:
         return await read_page(self.db, wanted)
 
     async def events_of_ids(self, ids: Sequence[str]) -> list[Document]:
-        """Return these events of any run."""
+        """Return these events of any run, each field of what they say cut to `SAID_CHARS_MAX`."""
         async with answers():
-            return await self.db.events.find({"_id": {"$in": list(ids)}}).to_list()
+            cursor = self.db.events.find({"_id": {"$in": list(ids)}})
+            return [{**each, "data": _brief_data(each)} async for each in cursor]
 
     async def artifacts(self, run_id: str, after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of a run's artifacts, the latest attempt's first, by name."""
@@ -174,8 +209,10 @@ class RunReads:
         """Return the artifacts of some runs that are of these types, the latest attempts' first, by name."""
         query = {"runId": {"$in": list(run_ids)}, "contentType": {"$in": list(content_types)}}
         async with answers():
-            cursor = self.db.artifacts.find(query).sort([("runId", 1), *_BY_NAME])
-            return await cursor.limit(PICTURES_MAX * len(run_ids)).to_list()
+            cursor = raw(self.db, "artifacts").find(query).sort([("runId", 1), *_BY_NAME])
+            cursor = cursor.limit(PICTURES_MAX * len(run_ids))
+            documents, _ = await read_bounded(self.db, cursor, BESIDE_BYTES_MAX)
+        return documents
 
     async def checkpoints(self, run_id: str, before: int | None) -> list[Document]:
         """Return the checkpoints' artifacts of attempts before `before` (None: of all), the latest first."""
@@ -183,7 +220,7 @@ class RunReads:
         if before is not None:
             query["attempt"] = {"$lt": before}
         async with answers():
-            cursor = self.db.artifacts.find(query).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
+            cursor = self.db.artifacts.find(query, _KEPT).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
             return await cursor.to_list()
 
     async def artifact(self, artifact_id: str) -> Document | None:
@@ -196,6 +233,11 @@ class RunReads:
         async with answers():
             cursor = self.db.runs.find({"status": status.value}).sort(list(NEWEST)).limit(limit)
             return await cursor.to_list()
+
+
+def _brief_data(event: Document) -> Document:
+    known = TYPES[event["type"]].__struct_fields__ if event["type"] in TYPES else ()
+    return brief_data(event["data"], known, SAID_CHARS_MAX)
 
 
 def spent(run_ids: Sequence[str]) -> list[Document]:
@@ -212,7 +254,8 @@ def spent(run_ids: Sequence[str]) -> list[Document]:
         {"$limit": USAGE_EVENTS_MAX},
         {
             "$group": {
-                "_id": _or_null("model"),
+                # a pod names its models: a long name is cut
+                "_id": {"$cond": [{"$eq": [_or_null("model"), None]}, None, _begun("model")]},
                 "events": {"$sum": 1},
                 "promptTokens": {"$sum": "$data.prompt_tokens"},
                 "completionTokens": {"$sum": "$data.completion_tokens"},
@@ -222,7 +265,19 @@ def spent(run_ids: Sequence[str]) -> list[Document]:
                 "unpricedCalls": {"$sum": {"$cond": [is_unpriced, 1, 0]}},
             }
         },
+        # and so many that they would not go into one answer stand together
+        {"$setWindowFields": {"sortBy": {"calls": -1}, "output": {"rank": {"$documentNumber": {}}}}},
+        {
+            "$group": {
+                "_id": {"$cond": [{"$gt": ["$rank", MODELS_TOLD_MAX]}, OTHER_MODELS, "$_id"]},
+                **{name: {"$sum": f"${name}"} for name in ("events", *SPENT)},
+            }
+        },
     ]
+
+
+def _begun(name: str) -> Document:
+    return {"$substrCP": [f"$data.{name}", 0, MODEL_CHARS_MAX]}
 
 
 def _or_null(name: str) -> Document:

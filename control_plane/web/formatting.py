@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -17,6 +18,7 @@ CENTS_SHOWN_MIN: Final = 0.0001
 TEXT_SHOWN_CHARS: Final = 20_000
 LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, and the API all
 UNNAMED_CHARS_MAX: Final = 80
+_LAYOUT: Final = json.JSONEncoder(indent=1, ensure_ascii=False, sort_keys=True)
 # An idea's fields in the order in which people read them; the name stands above.
 IDEA_FIELDS: Final = (
     "Title",
@@ -169,6 +171,21 @@ def cut(text: str, most: int = TEXT_SHOWN_CHARS) -> str:
     return text if left <= 0 else f"{text[:most]}\n… {left:,} more characters"
 
 
+def laid_out(value: Any, most: int = TEXT_SHOWN_CHARS) -> str:
+    """Return a value as indented JSON, and that there is more where it has more characters.
+
+    The depth of nesting multiplies what is indented: a quarter of a mebibyte can become dozens.
+    """
+    pieces: list[str] = []
+    left = most
+    for piece in _LAYOUT.iterencode(value):
+        left -= len(piece)
+        if left < 0:
+            return "".join([*pieces, piece[:left], "\n… more, which is not shown here"])
+        pieces.append(piece)
+    return "".join(pieces)
+
+
 def idea_name(idea: Mapping[str, Any]) -> str:
     """Return what people call an idea, whatever of it there is."""
     for name in ("Title", "Name", "Short Hypothesis", "title", "name", "short_hypothesis"):
@@ -245,6 +262,7 @@ FILTERS: Final = {
     "counted": counted,
     "is_number": is_number,
     "cut": cut,
+    "laid_out": laid_out,
     "idea_name": idea_name,
     "idea_fields": idea_fields,
     "unfinished": unfinished,

@@ -19,7 +19,8 @@ from control_plane.decisions import NOTE_CHARS_MAX
 from control_plane.deps import Deps
 from control_plane.explainer import class_reasons, explanation
 from control_plane.keys import Scope
-from control_plane.reading import Json
+from control_plane.reading import NODES_MAX, Json
+from control_plane.tree import TEXTS
 from control_plane.web import columns, formatting
 from control_plane.web.charts import line_chart
 from control_plane.web.figures import figures, papers
@@ -43,6 +44,7 @@ CURVES_SHOWN: Final = 12
 NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
+TEXTS_SHOWN_CHARS: Final = 512 * 1024  # codes and logs together
 NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
 
 
@@ -230,14 +232,18 @@ class Site:
         """Return the nodes, the first of them with what they ran and printed."""
         whole: dict[tuple[str, str], Json] = {}
         after: str | None = None
-        while nodes and len(whole) < NODES_WITH_CODE:
+        for _ in range(NODES_WITH_CODE // NODES_MAX if nodes else 0):
             page = await self.deps.reading.nodes(run_id, after=after)
             whole |= {(node["stage"], node["id"]): node for node in page["items"]}
             after = page["next"]
             if after is None:
                 break
-        texts = {"code": None, "logTail": None}
-        return [whole.get((node["stage"], node["id"]), {**node, **texts}) for node in nodes]
+        left, shown = TEXTS_SHOWN_CHARS, []
+        for node in nodes:
+            texts = {name: whole.get((node["stage"], node["id"]), {}).get(name) for name in TEXTS}
+            left -= sum(min(len(each), formatting.TEXT_SHOWN_CHARS) for each in texts.values() if each)
+            shown.append({**node, **(texts if left >= 0 else dict.fromkeys(TEXTS))})
+        return shown
 
     async def events(self, run_id: str, wanted: LogFilters) -> HTMLResponse:
         """Show a stretch of a log in its order: its end, what comes before a cursor, or after a position."""
@@ -275,7 +281,8 @@ class Site:
             content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
         if content is None:
             raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")
-        shown = view(found["name"], found["contentType"], content, found["size"])
+        # beside the event loop: what a pod wrote decides how long it takes
+        shown = await asyncio.to_thread(view, found["name"], found["contentType"], content, found["size"])
         return await self.show("artifact.html", artifact=found, view=shown)
 
     async def hypotheses(

@@ -14,6 +14,7 @@ LEFT: Final = 20.0
 TOP: Final = 44.0
 RADIUS: Final = 8.0
 NODES_MAX: Final = 400
+PLAN_CHARS_MAX: Final = 400  # of what is said beside the pointer
 # A sign beside the colour, so that no outcome is told by colour alone.
 SIGNS: Final[Mapping[str, str]] = {"good": "", "buggy": "✗", "executing": "…", "created": "…"}
 
@@ -115,7 +116,7 @@ def _circle(node: Json, x: float, y: float) -> Circle:
     number = f"{metric:.3g}" if isinstance(metric, int | float) else ""
     is_best = bool(node["best"])
     said = [node["id"], node["status"], f"{node['metricName'] or 'metric'} {number}" if number else ""]
-    plan = f": {node['plan']}" if node["plan"] else ""
+    plan = f": {node['plan'][:PLAN_CHARS_MAX]}" if node["plan"] else ""
     return Circle(
         id=node["id"],
         x=x,

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from control_plane.web.figures import IMAGES, PAPER
 
 READ_BYTES_MAX: Final = 512 * 1024
+PRETTY_CHARS_MAX: Final = 1024 * 1024
 ROWS_MAX: Final = 500
 COLUMNS_MAX: Final = 60
 TEXT_TYPES: Final = (
@@ -64,7 +65,13 @@ def view(name: str, content_type: str, content: bytes, size: int) -> View:
         delimiter = "\t" if name.lower().endswith(".tsv") else ","
         return _table(text if is_whole else text.rpartition("\n")[0], delimiter, note)
     if is_whole and (name.lower().endswith(".json") or content_type == "application/json"):
-        text = _pretty(text)
+        pretty = _pretty(text)
+        if pretty is None:
+            note = (
+                f"It is shown as it was written: indented it has more than {PRETTY_CHARS_MAX:,} characters."
+            )
+        else:
+            text = pretty
     return View("text", text=text, note=note)
 
 
@@ -83,8 +90,20 @@ def _table(text: str, delimiter: str, note: str) -> View:
     return View("table", rows=rows, note=note)
 
 
-def _pretty(text: str) -> str:
+def _pretty(text: str) -> str | None:
+    """Return JSON with a line for each value, None where that has more than `PRETTY_CHARS_MAX` characters.
+
+    The depth of nesting multiplies what is indented: half a mebibyte can become hundreds. What takes
+    long is the characters, so the bound is one of time too (0.3 s on a slow processor).
+    """
+    pieces: list[str] = []
+    left = PRETTY_CHARS_MAX
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+            left -= len(piece)
+            if left < 0:
+                return None
+            pieces.append(piece)
     except (ValueError, RecursionError):
         return text
+    return "".join(pieces)

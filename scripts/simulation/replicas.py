@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final, TypeVar
 
+from control_plane.budgets import EVENT_BYTES_DEFAULT, Budgets
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
@@ -147,7 +148,16 @@ class Replica:
         early_lines = EarlyLines(early, runs, events, documents, clock, self.ids)
         steps = alone(runs, events, projector)
         return Parts(
-            ingestor=Ingestor(events, documents, early, direct, steps, clock, self.ids),
+            ingestor=Ingestor(
+                events,
+                documents,
+                early,
+                direct,
+                steps,
+                Budgets(documents, clock, EVENT_BYTES_DEFAULT),
+                clock,
+                self.ids,
+            ),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, self.ids, clock),

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from control_plane.audit import Auditor
+from control_plane.budgets import EVENT_BYTES_DEFAULT, Budgets
 from control_plane.cancellation import cancel_decision
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
@@ -175,7 +176,16 @@ async def _core(url: str) -> AsyncIterator[Core]:
         runs=runs,
         events=events,
         projector=projector,
-        ingestor=Ingestor(events, documents, early, direct, steps, clock, ids),
+        ingestor=Ingestor(
+            events,
+            documents,
+            early,
+            direct,
+            steps,
+            Budgets(documents, clock, EVENT_BYTES_DEFAULT),
+            clock,
+            ids,
+        ),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
@@ -222,6 +232,44 @@ def test_a_settle_before_its_log_is_the_end_and_the_log_arrives_later(emptied_ur
         await core.send(*whole_log(run_id))
         run = await core.run(run_id)
         assert (run["status"], run["logOpen"], run["lastEventSeq"]) == ("COMPLETED", False, 7)
+        await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
+
+
+def test_an_attempt_over_its_budget_of_bytes_is_refused_with_words_and_its_log_stays_whole(
+    emptied_url: str,
+) -> None:
+    async def scenario(core: Core) -> None:
+        budgets = [Budgets(Documents(core.db), core.clock, 50_000) for _ in range(2)]  # of two replicas
+        replicas = [replace(core.ingestor, budgets=each) for each in budgets]
+        run_id = await core.submit()
+        claim = await core.claim()
+
+        async def send(replica: int, *lines: bytes) -> Answer:
+            return await replicas[replica].take(decode_ndjson(b"\n".join(lines)), POD)
+
+        first = [line(run_id, 1, c.RunStarted()), line(run_id, 2, c.RunLog(message="x" * 30_000))]
+        for _ in range(3):  # what is repeated is charged once
+            assert (await send(0, *first)).rejected == []
+        assert await budgets[0].run_once() == 1
+        (attempt,) = await core.db.attempts.find({}).to_list()
+        assert 30_000 < attempt["eventBytes"] < 32_000
+        assert await budgets[0].run_once() == 0
+        assert (await send(1, line(run_id, 3, c.RunLog(message="y" * 30_000)))).rejected == []
+        answer = await send(1, *first, line(run_id, 4, c.RunLog(message="z")))
+        assert (answer.duplicates, [each.code for each in answer.rejected]) == (2, ["over_budget"])
+        assert "PODFLEET_EVENT_BYTES_MAX" in answer.rejected[0].message
+        await budgets[1].run_once()
+        core.clock.advance(10)  # the other replica hears of it
+        answer = await send(0, line(run_id, 4, c.RunLog(message="z")))
+        assert [each.code for each in answer.rejected] == ["over_budget"]
+        notice = c.EventRefused(refused_type="ai.run.log", code="over_budget", message="it is full")
+        answer = await send(0, line(run_id, 4, notice), line(run_id, 5, c.RunCompleted()))
+        assert (answer.rejected, answer.accepted) == ([], 2)
+        await core.settle(claim, End("completed"), 5)
+        run = await core.run(run_id)
+        assert (run["status"], run["logOpen"], run["lastEventSeq"]) == ("COMPLETED", False, 5)
         await core.must_equal_its_log(run_id)
 
     in_core(emptied_url, scenario)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page
+from pymongo import MongoClient
 
 from events.catalog import (
     NodeCompleted,
@@ -17,11 +18,15 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
+from events.ingest_client import bearer
+from events.settlement import End
+from tests.integration.conftest import Fleet
 from tests.integration.files import keep
 
 pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]
 
 SCRIPT = b"<!doctype html><script>document.title = 'ran'; parent.document.title = 'ran'</script>"
+CALLING = b"<!doctype html><script>setInterval(() => parent.postMessage('ran', '*'), 10)</script>"
 PDF = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[]/Count 0>>endobj\n"
     b"trailer<</Root 1 0 R>>\n"
@@ -92,6 +97,46 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
         is_safe = each["contentType"] == "application/pdf"
         kind = "inline" if is_safe else "attachment"
         assert sent.headers["content-disposition"].startswith(kind), each["name"]
+        shown_as = "application/pdf" if is_safe else "application/octet-stream"
+        assert sent.headers["content-type"] == shown_as, each["name"]
+
+
+def test_a_page_in_the_place_of_a_paper_does_not_run(scripted: Page, hand: Any, until: Any) -> None:
+    keep(hand, "paper.pdf", CALLING, "application/pdf", put_as="text/html")
+    keep(hand, "sound.pdf", PDF, "application/pdf", put_as="application/pdf")
+    for each in hand.client.get(f"/api/runs/{hand.claim.run_id}/artifacts").json()["items"]:
+        scripted.goto(f"/artifacts/{each['id']}")
+        scripted.evaluate("() => { window.heard = []; onmessage = (said) => { heard.push(said.data); }; }")
+        # the browser's own reader of PDF takes either, and runs nothing of it
+        until(lambda: "ran" in scripted.evaluate("heard") or is_read_as_pdf(scripted), seconds=20)
+        assert scripted.evaluate("heard") == []
+
+
+def is_read_as_pdf(page: Page) -> bool:
+    return any(each.url.startswith("chrome-extension:") for each in page.frames)
+
+
+def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
+    scripted: Page, hand: Any, fleet: Fleet, by_hand: Any, name: str
+) -> None:
+    keep(hand, "secret.txt", b"old", "text/plain")
+    keep(hand, "checkpoints/one/manifest.json", b"{}", "application/json")
+    run_id = hand.claim.run_id
+    with MongoClient[dict[str, Any]](fleet.database_url) as store:  # as versions before have stored it
+        moved = {"$set": {"key": f"runs/{run_id}/a1/../../other/a1/secret.txt"}}
+        store.get_default_database().artifacts.update_many({"runId": run_id}, moved)
+    for each in hand.client.get(f"/api/runs/{run_id}/artifacts").json()["items"]:
+        for path in (f"/api/artifacts/{each['id']}", f"/artifacts/{each['id']}"):
+            answer = hand.client.get(path, follow_redirects=False)
+            assert answer.status_code == 422, path
+            assert "a key that no storage holds" in answer.text, path
+    scripted.goto(f"/runs/{run_id}")
+    assert scripted.get_by_role("link", name="secret.txt").is_visible()
+    hand.settle(End("preempted"))
+    resumed = by_hand("runs", f"experiment/cpu/{name}").claim
+    path = f"/api/runs/{run_id}/artifacts/checkpoints"
+    answer = hand.client.post(path, headers=bearer(resumed.run_token))
+    assert (answer.status_code, answer.json()) == (200, {"checkpoints": []})
 
 
 def test_whoever_reads_a_paper_keeps_the_place_when_the_page_changes(scripted: Page, hand: Any) -> None:

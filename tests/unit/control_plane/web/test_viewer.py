@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from control_plane.web.viewer import COLUMNS_MAX, ROWS_MAX, kind_of, view
@@ -56,6 +58,23 @@ def test_json_is_laid_out_and_what_is_none_stands_as_it_is() -> None:
     )
     deep = b"[" * 100_000
     assert view("t.json", "application/json", deep, len(deep)).text == deep.decode()
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"[" * 700 + b",".join([b"0"] * 250_000) + b"]" * 700,
+        b'{"a":' * 300 + b"[" + b",".join([b'{"a":[]}'] * 50_000) + b"]" + b"}" * 300,
+        b"[" + b",".join([b'{"a":1}'] * 60_000) + b"]",
+    ],
+    ids=["zeros in 700 lists", "objects in 300 objects", "many objects"],
+)
+def test_json_that_would_become_hundreds_of_mebibytes_is_shown_as_it_was_written(hostile: bytes) -> None:
+    begun_s = time.process_time()
+    shown = view("t.json", "application/json", hostile, len(hostile))
+    assert time.process_time() - begun_s < 2.0
+    assert shown.text == hostile.decode()
+    assert "as it was written" in shown.note
 
 
 def test_a_table_that_cannot_be_read_is_shown_as_text() -> None:

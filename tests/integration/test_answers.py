@@ -1,0 +1,150 @@
+"""Answers whose size a pod would decide: each stays small, and says what it leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from events.catalog import (
+    ArtifactRegistered,
+    Fact,
+    NodeCodeGenerated,
+    NodeCompleted,
+    NodeCreated,
+    NodeSelectedBest,
+    RunFailed,
+    RunLog,
+    RunStarted,
+    RunUsage,
+    StageMetric,
+    StageProgress,
+    StageStarted,
+    ValidationAutoCompleted,
+)
+from events.settlement import End
+from tests.integration.conftest import Fleet
+
+pytestmark = pytest.mark.common_fleet
+
+MIB = 1 << 20
+LONG = "&" * 100_000  # five times as long in HTML
+ANSWER_BYTES_MAX = 8 * MIB
+NODES = 34
+BATCH = 8  # of long events, which is what goes into one request
+
+
+def deep(value: Any, levels: int) -> Any:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def hostile_facts(run_id: str) -> list[Fact]:
+    """Return what a pod may say, each as long as it may be."""
+    facts: list[Fact] = [RunStarted(pod=LONG), StageStarted(stage="Stage_1")]
+    for number in range(NODES):
+        node = f"Stage_1/{number}"
+        facts += [
+            NodeCreated(stage="Stage_1", node=node, plan=LONG, params={"a": deep([0] * 5_000, 40)}),
+            NodeCodeGenerated(stage="Stage_1", node=node, code=LONG),
+        ]
+    facts += [
+        NodeCompleted(
+            stage="Stage_1",
+            node="Stage_1/1",
+            buggy=True,
+            seconds=1.0,
+            error=LONG,
+            log_tail=LONG,
+        ),
+        NodeSelectedBest(stage="Stage_1", node="Stage_1/1", reason=LONG, seeds=list(range(9_000))),
+        StageProgress(stage="Stage_1", progress=0.5, activity=LONG),
+        *(RunUsage(model=f"{number} {LONG[:1_000]}", prompt_tokens=1) for number in range(60)),
+        *(RunLog(message=LONG) for _ in range(15)),
+        ArtifactRegistered(
+            name="a.png",
+            key=f"runs/{run_id}/a1/a.png",
+            size=1,
+            sha256="0" * 64,
+            content_type="image/png",
+            stage=LONG[:50_000],
+        ),
+        StageMetric(stage="Stage_1", name="loss", value=1.0),
+        ValidationAutoCompleted(verdict="pass", summary=LONG[:50_000], scores={"a": deep(LONG[:90_000], 40)}),
+    ]
+    return facts
+
+
+@pytest.fixture
+def run_id(fleet: Fleet, by_hand: Callable[[str, str], Any]) -> str:
+    """A run of which a pod has said as much as it can at once."""
+    fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"})
+    hand = by_hand("runs", "experiment/cpu/any")
+    facts = hostile_facts(hand.claim.run_id)
+    for first in range(0, len(facts), BATCH):
+        hand.say(*facts[first : first + BATCH])
+    hand.say(RunFailed(code="bad", message=LONG, traceback=LONG))
+    hand.settle(End("failed", code="bad", message="x"))
+    return str(hand.claim.run_id)
+
+
+def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_out(
+    fleet: Fleet, run_id: str
+) -> None:
+    sizes: dict[str, int] = {}
+    for path in (
+        "/", "/runs", f"/runs/{run_id}", f"/runs/{run_id}/events", "/reviews", "/numbers",
+        "/pods", "/hypotheses",
+        f"/runs/compare?ids={run_id}&ids={run_id}x", "/metrics", "/api/overview", "/api/runs",
+        f"/api/runs/{run_id}", f"/api/runs/{run_id}/events?limit=200", f"/api/runs/{run_id}/nodes",
+        f"/api/runs/{run_id}/artifacts", f"/api/runs/{run_id}/explain", "/api/pods", "/api/queue",
+    ):  # fmt: skip
+        answer = fleet.client.get(path, timeout=30)
+        assert answer.status_code in (200, 404), (path, fleet.log.read_text()[-3000:])
+        sizes[path] = len(answer.content)
+    assert {path: size for path, size in sizes.items() if size > ANSWER_BYTES_MAX} == {}
+    whole = fleet.client.get(f"/api/runs/{run_id}").json()
+    assert whole["truncated"] == ["nodes"]
+    assert 0 < len(whole["nodes"]) < NODES
+    assert "more characters" in whole["nodes"][0]["plan"]
+    assert len(whole["usage"]["models"]) == 50
+    assert whole["usage"]["calls"] == 60
+    page = fleet.client.get(f"/runs/{run_id}").text
+    assert "there are more" in page
+
+    for path in ("events", "nodes"):
+        seen: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            query = {"after": after} if after else {}
+            answer = fleet.client.get(f"/api/runs/{run_id}/{path}", params=query)
+            assert len(answer.content) < ANSWER_BYTES_MAX
+            page = answer.json()
+            assert page["items"]
+            seen += [each["id"] for each in page["items"]]
+            after = page["next"]
+            if path == "nodes":
+                assert all(each["code"] == LONG for each in page["items"])
+        assert len(seen) == len(set(seen))
+        assert len(seen) >= NODES
+
+
+def test_nobody_keeps_an_answer_or_guesses_what_it_is(fleet: Fleet) -> None:
+    for path in (
+        "/api/runs",
+        "/api/none",
+        "/api/runs?limit=x",
+        "/healthz",
+        "/runs",
+        "/openapi.json",
+        "/metrics",
+    ):
+        headers = fleet.client.get(path).headers
+        assert headers["cache-control"] == "no-store", path
+        assert headers["x-content-type-options"] == "nosniff", path
+        assert headers["cross-origin-opener-policy"] == "same-origin", path
+    kept = fleet.client.get("/static/style.css").headers
+    assert "no-store" not in kept.get("cache-control", "")
+    assert kept["x-content-type-options"] == "nosniff"
