@@ -33,6 +33,7 @@ from control_plane.api import (
 )
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
+from control_plane.head import BoundedHead
 from control_plane.headed import Headed
 from control_plane.loops import run_every
 from control_plane.trail import Recorded
@@ -90,6 +91,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.state.authenticator = deps.authenticator
     app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
+    app.add_middleware(BoundedHead)
     app.add_middleware(AnswerCount)
     app.add_middleware(Headed)
     if deps.settings.origins:

@@ -10,15 +10,14 @@ import hmac
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from control_plane.believed import Believed
+from control_plane.head import secret_in
 from control_plane.store.sessions import Sessions
 from events.clock import Clock, Ids
 from events.key_text import digest
 
-COOKIE: Final = "__Host-podfleet"  # browsers take it only with Secure, for this host and all of its paths
 SESSION_LIFE: Final = timedelta(days=7)
 
 
@@ -82,15 +81,6 @@ class SignIn:
         if stored is None:
             return None
         return Session(stored["keyId"], stored["keyHash"], stored["formToken"], stored["expiresAt"])
-
-
-def secret_in(cookies: str) -> str | None:
-    """Return the secret of a session that a Cookie header holds."""
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None and found.value else None
 
 
 def is_brought_back(token: str, offered: str | None) -> bool:

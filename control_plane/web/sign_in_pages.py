@@ -9,8 +9,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from control_plane.auth import Keyed, address_of, refuse_foreign_pages
 from control_plane.config import LOOPBACK
+from control_plane.head import COOKIE
 from control_plane.key_ring import Unauthorized
-from control_plane.sign_in import COOKIE, SESSION_LIFE
+from control_plane.sign_in import SESSION_LIFE
 from control_plane.web.site import Site
 
 SEE_OTHER: Final = 303
