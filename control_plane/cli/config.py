@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-from control_plane.cli.client import URL_DEFAULT
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, is_terminal, print_items, say
+from events.access import URL_DEFAULT
 from events.mask import SECRET_IN_QUERY
 
 app = noun("config")
@@ -30,6 +30,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_REGION": "us-east-1",
     "MINIO_SECURE": "false",
     "PODFLEET_ORIGINS": None,
+    "FORWARDED_ALLOW_IPS": None,
+    "PODFLEET_DATA": ".podfleet",
     "WORKER_MODE": "experiment",
     "RUNPOD_POD_ID": None,
     "PODFLEET_POD_ID": None,
