@@ -20,7 +20,7 @@ from pod_worker.child import secrets_of
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
-ISOLATIONS: Final = ("best", "strict")
+ISOLATIONS: Final = ("strict", "filter", "best")
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 
 

@@ -41,7 +41,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_REGION": None,
     "PODFLEET_GPU_USD_PER_HOUR": None,
     "PODFLEET_PRICES": None,
-    "PODFLEET_ISOLATION": "best",
+    "PODFLEET_ISOLATION": "strict",
     "PODFLEET_DATASETS": None,
     "PODFLEET_LITERATURE_URL": None,
     "PODFLEET_PRIVATE_HOSTS": None,

@@ -50,6 +50,9 @@ EXIT_WRONG_USE: Final = 2
 
 # a server of models on one's own machine is what people try first
 LOCAL_MODELS: Final = {"PODFLEET_PRIVATE_HOSTS": "127.0.0.0/8,::1"}
+# Without a model only programs that we ship run here, so nothing is refused for what the machine lacks.
+MODELS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+SHIPPED_ONLY: Final = {"PODFLEET_ISOLATION": "best"}
 # which parts of the environment a worker must not see, and by which it would be renamed
 NOT_FOR_WORKERS: Final = ("MINIO_", "RUNPOD_POD_ID")
 
@@ -205,7 +208,8 @@ class Stack:
         self.api_key = control["PODFLEET_API_KEY"] = control.get("PODFLEET_API_KEY") or secrets.api_key
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
-        worker = LOCAL_MODELS | {
+        has_model = any(self._world.environment.get(name, "").strip() for name in MODELS)
+        worker = (LOCAL_MODELS if has_model else LOCAL_MODELS | SHIPPED_ONLY) | {
             name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)
         }
         workers = [self._worker(number, worker) for number in range(1, self._options.workers + 1)]
