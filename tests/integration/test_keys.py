@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,23 @@ def test_a_link_signs_one_browser_in_once(root: httpx.Client, keyed_url: str) ->
     assert httpx.post(f"{keyed_url}/api/signin-links").status_code == 401
     assert httpx.post(f"{keyed_url}/api/signin-links", headers={"cookie": cookie}).status_code == 403
     assert httpx.get(f"{keyed_url}/signin/once").status_code == 401
+
+
+@keyed
+@pytest.mark.parametrize("wrong", ["", "2", "h", "-1h", "0h", "2 weeks", "1.5h", "٢h", "9999999999d"])
+def test_a_key_may_be_short_lived(keyed_url: str, tmp_path: Path, wrong: str) -> None:
+    def create(life: str) -> Any:
+        words = ["keys", "create", "pod-7", "--kind", "pod", "--expires", life, "--json"]
+        env = {"PATH": "", "CONTROL_PLANE_URL": keyed_url, "PODFLEET_API_KEY": ROOT_KEY}
+        return run_program([*PROGRAM, *words], env=env, cwd=tmp_path)
+
+    refused = create(wrong)
+    assert (refused.returncode, refused.stdout) == (2, ""), refused.stderr
+    if wrong:
+        return
+    key = json.loads(create("2h").stdout)
+    life = datetime.fromisoformat(key["endsAt"]) - datetime.fromisoformat(key["createdAt"])
+    assert life == timedelta(hours=2)
 
 
 @keyed
