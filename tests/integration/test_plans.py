@@ -53,7 +53,7 @@ async def app(filled: tuple[str, Any]) -> AsyncIterator[FastAPI]:
     values = {"MONGODB_URL": url, **dict.fromkeys(names, "127.0.0.1:1")}
     client = store.connect(url)
     db = store.database(client, url)
-    settings = read_settings(values, host="127.0.0.1", port=8700)
+    settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
     yield create_app(wire(settings, db, SystemClock(), SystemIds()))
     await client.close()
 
