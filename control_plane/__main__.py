@@ -11,19 +11,20 @@ import sys
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import uvicorn
 
 from control_plane.app import create_app
 from control_plane.blobs import Blobs
-from control_plane.config import Settings, Trust, environment, key_needed, read_settings
+from control_plane.config import KEY_NEEDED, Settings, environment, read_settings
 from control_plane.connection import connection_class
 from control_plane.deps import Deps, wire
 from control_plane.live import Hub
 from control_plane.store import database, schema
 from events.clock import SystemClock, SystemIds
 from events.errors import ConfigError, Transient
+from events.interpreter import objection
 from events.logs import LogOptions, configure_logs
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ GRACE_S: Final = 5
 GARBAGE_OBJECTS: Final = 50_000  # made and not given back, until cycles are looked for among them
 EXIT_CONFIG: Final = 2
 EXIT_UNREACHABLE: Final = 3
-TRUST_HELP: Final = "who may do everything without a key, though there is one: none, this machine, everybody"
+KEYLESS_HELP: Final = "this machine needs no key, until there is one or a proxy: for one of your own"
 
 
 class Server(uvicorn.Server):
@@ -57,13 +58,15 @@ def main() -> int:
     command = commands.add_parser("serve", help="serve the API, the pages and the loops")
     command.add_argument("--host", default="127.0.0.1")
     command.add_argument("--port", type=int, default=8700)
-    command.add_argument("--trust", choices=get_args(Trust), default="none", help=TRUST_HELP)
+    command.add_argument("--keyless", action="store_true", help=KEYLESS_HELP)
     command.add_argument("--migrate", action="store_true", help="migrate first, as on a machine of one's own")
     commands.add_parser("migrate", help="create the indexes that are missing")
     arguments = parser.parse_args()
     if arguments.command == "migrate":
         return migrate()
-    return serve(host=arguments.host, port=arguments.port, trust=arguments.trust, migrates=arguments.migrate)
+    return serve(
+        host=arguments.host, port=arguments.port, keyless=arguments.keyless, migrates=arguments.migrate
+    )
 
 
 def migrate() -> int:
@@ -93,11 +96,13 @@ async def _migrate(url: str) -> None:
         await client.close()
 
 
-def serve(*, host: str, port: int, trust: Trust = "none", migrates: bool = False) -> int:
+def serve(*, host: str, port: int, keyless: bool = False, migrates: bool = False) -> int:
     """Serve until told to stop; return 2 for a configuration that cannot work."""
     try:
-        settings = read_settings(environment(Path.cwd()), host=host, port=port, trust=trust)
+        settings = read_settings(environment(Path.cwd()), host=host, port=port, keyless=keyless)
         configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
+        if told := objection(sys.version_info[:3]):
+            log.warning("start.old_python", extra={"why": told})
         with _bound(settings) as listener:
             asyncio.run(_serve(settings, listener, migrates=migrates))
     except ConfigError as error:
@@ -132,6 +137,9 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             log_config=None,
             access_log=False,
             server_header=False,
+            # Else whoever is on this machine, or a proxy of somebody else, could name any address as theirs.
+            proxy_headers=bool(settings.proxies),
+            forwarded_allow_ips=settings.proxies,
             timeout_graceful_shutdown=GRACE_S,
         )
         server = Server(config, deps.hub, deps.log_hub)
@@ -170,9 +178,9 @@ async def _prepare_storage(blobs: Blobs, server: uvicorn.Server) -> None:
 
 
 async def _require_key(settings: Settings, deps: Deps) -> None:
-    """Refuse to be reached from elsewhere while nobody can be told apart. Raises `ConfigError`."""
+    """Refuse to start where no key opens anything. Raises `ConfigError`."""
     if settings.needs_stored_key and not await deps.key_ring.has_admin():
-        raise ConfigError([key_needed(settings.host)])
+        raise ConfigError([KEY_NEEDED])
 
 
 async def _require(*checks: Awaitable[None]) -> None:

@@ -43,6 +43,7 @@ from control_plane.api import (
 )
 from control_plane.body_limit import BodyLimit
 from control_plane.deps import Deps
+from control_plane.head import BoundedHead
 from control_plane.headed import Headed
 from control_plane.loops import run_every
 from control_plane.metrics import STALLS
@@ -134,6 +135,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.state.authenticator = deps.authenticator
     app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
+    app.add_middleware(BoundedHead)
     app.add_middleware(AnswerCount)
     app.add_middleware(AnswerHeaders)
     app.add_middleware(Headed)

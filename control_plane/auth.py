@@ -1,12 +1,14 @@
 """Who asks, and what they may do. Every route takes a principal, but those of health, sign-in and style.
 
-Without any key only loopback is served, and even there a request must name this machine as its
-host and come from no foreign page: else any web page could steer the fleet through a browser.
+Without a key nobody is served, unless the server was started with `--keyless`, for a machine of one's own.
+Even then a request must come from this machine, name it as its host, and come through no proxy and from no
+foreign page: else the internet behind a proxy, or any web page in a browser, could steer the fleet.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -25,12 +27,28 @@ from control_plane.throttle import Throttle, Throttled
 from events.errors import Rejected, Transient
 from events.key_text import digest
 
+log = logging.getLogger(__name__)
+
 ADMITTED: Final = "admitted"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 RUN_TOKEN_SCOPES: Final[frozenset[Scope]] = frozenset({"ingest"})
 FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "Podfleet-Form-Token"
+# What proxies write, and nobody else: one of them stands before us.
+FORWARDING: Final = frozenset(
+    {
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host"),
+        *("true-client-ip", "cf-connecting-ip", "fastly-client-ip", "x-envoy-external-address"),
+    }
+)
+FORWARDING_PREFIX: Final = "x-forwarded"
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+
+
+PROXY_SEEN: Final = (
+    "a request came through a proxy, behind which may be anybody: from now on every request needs a key; "
+    "make one with `podfleet keys create NAME --kind admin --direct`, or take the proxy away and start again"
+)
 
 
 class Forbidden(Rejected):
@@ -80,29 +98,43 @@ class Authenticator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Keyless:
-    """Trusts whoever reaches it: this machine, unless it was told in words to trust every one."""
+    """Trusts this machine, until a request shows that a proxy stands between it and others.
 
-    anywhere: bool = False
+    That ends it until the next start, since a proxy need not tell of each request that it forwards one.
+    """
+
+    _is_over: bool = field(default=False, init=False)
 
     async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
-        if not self.anywhere and _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
+        if _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
             message = "without a key this server answers to 127.0.0.1 and localhost only"
             raise Forbidden("foreign_host", message)
+        if _host_of(f"//[{address}]" if ":" in address else f"//{address}") not in LOOPBACK:
+            raise Forbidden("foreign_address", "without a key this server answers to its own machine only")
         refuse_foreign_pages(method, headers)
-        return Principal("anybody" if self.anywhere else "loopback", ALL, is_shared=True)
+        return Principal("loopback", ALL, is_shared=True)
+
+    def look(self, headers: Mapping[str, str]) -> None:
+        """Look at a request, whoever sent it: a header of a proxy ends the trust."""
+        if self._is_over:
+            return
+        found = next((name for name in headers if _is_forwarding(name.lower())), None)
+        if found is not None:
+            self._is_over = True
+            log.warning("keyless.over", extra={"header": found, "why": PROXY_SEEN})
 
     async def is_open(self) -> bool:
-        return True
+        return not self._is_over
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """Knows the stored keys, the environment's, which may do everything, and the sessions of browsers.
 
-    Who offers neither key nor session is judged by `keyless`, as long as there is one and, unless it `stays`,
-    no key that may do everything.
+    Who offers neither key nor session is judged by `keyless`, as long as there is one and no stored key that
+    may do everything. The environment's does not end it: whoever set that said `--keyless` beside it.
     """
 
     ring: KeyRing
@@ -111,9 +143,10 @@ class Keyed:
     failures: Throttle
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
-    stays: bool = False
 
     async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
+        if self.keyless is not None:
+            self.keyless.look(headers)
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         if scheme:
             if scheme.lower() != "bearer":
@@ -124,13 +157,11 @@ class Keyed:
             refuse_foreign_pages(method, headers)
             return await self._signed_in(session)
         if self.keyless is not None and await self.is_open():
-            return await self.keyless.identify(method, headers)
+            return await self.keyless.identify(method, headers, address)
         raise _no_key()
 
     async def is_open(self) -> bool:
-        if self.keyless is None:
-            return False
-        return self.stays or (self.root is None and not await self.ring.has_admin())
+        return self.keyless is not None and await self.keyless.is_open() and not await self.ring.has_admin()
 
     async def owner(self, offered: str, address: str = "") -> Principal:
         """Return whose key this is. Raises `Unauthorized`, or `Throttled` where wrong ones come too often."""
@@ -225,6 +256,10 @@ def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
         raise Forbidden("foreign_origin", "another site's page may not do this")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Forbidden("foreign_origin", "another site's page may not do this")
+
+
+def _is_forwarding(name: str) -> bool:
+    return name in FORWARDING or name.startswith(FORWARDING_PREFIX)
 
 
 def _host_of(url: str) -> str | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -16,11 +16,13 @@ from control_plane.budgets import EVENT_BYTES_DEFAULT
 from events.errors import ConfigError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-# Who may do everything without a key, though there is one: nobody, this machine, whoever reaches us.
-Trust = Literal["none", "loopback", "everybody"]
 TRUE: Final = frozenset({"1", "true", "yes", "on"})
 FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 PORT_MAX: Final = 65_535
+KEY_NEEDED: Final = (
+    "there is no key yet, so nobody could do anything: make one with `podfleet keys create NAME --kind admin "
+    "--direct`, or set PODFLEET_API_KEY; on a machine of one's own, behind no proxy, say --keyless"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +51,15 @@ class Settings:
     storage: Storage
     host: str
     port: int
-    trust: Trust = "none"
+    keyless: bool = False  # whether this machine needs no key, until there is a stored one
     event_bytes_max: int = EVENT_BYTES_DEFAULT  # of one attempt
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
-
-    @property
-    def is_loopback(self) -> bool:
-        return self.host in LOOPBACK
+    proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
     @property
     def needs_stored_key(self) -> bool:
-        """Say whether others could reach us, and only a stored key could tell who they are."""
-        return not (self.is_loopback or self.api_key or self.trust == "everybody")
+        """Say whether only a stored key could open anything."""
+        return not (self.api_key or self.keyless)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -87,10 +86,10 @@ def read_storage(values: Mapping[str, str]) -> Storage:
     )
 
 
-def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Trust = "none") -> Settings:
+def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: bool = False) -> Settings:
     """Return the settings. Raises `ConfigError` that lists every problem.
 
-    Whether a bind beyond loopback has a key is not known before the stored ones can be read: `key_needed`.
+    Whether there is a key is not known before the stored ones can be read: `key_needed`.
     """
     required = {
         "MONGODB_URL": "the connection string of a MongoDB replica set",
@@ -119,8 +118,13 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Tru
         )
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
-    if problems and host not in LOOPBACK and not values.get("PODFLEET_API_KEY") and trust != "everybody":
-        problems.append(key_needed(host))
+    if keyless and host not in LOOPBACK:
+        problems.append(
+            f"--keyless is for a machine of one's own, and --host {host} can be reached from other machines: "
+            "leave --keyless away, and make a key with `podfleet keys create NAME --kind admin --direct`"
+        )
+    if problems and not keyless and not values.get("PODFLEET_API_KEY"):
+        problems.append(KEY_NEEDED)
     if problems:
         raise ConfigError(problems)
     return Settings(
@@ -129,9 +133,10 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, trust: Tru
         storage=read_storage(values),
         host=host,
         port=port,
-        trust=trust,
+        keyless=keyless,
         origins=origins,
         event_bytes_max=int(event_bytes),
+        proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )
 
 
@@ -144,12 +149,3 @@ def is_origin(text: str) -> bool:
         return is_plain and bool(parts.hostname) and parts.port != usual
     except ValueError:
         return False
-
-
-def key_needed(host: str) -> str:
-    """Return why nobody may listen there as long as there is no key that may do everything."""
-    return (
-        f"--host {host} can be reached from other machines, and there is no key yet: make one with "
-        "`podfleet keys create --kind admin --direct`, or set PODFLEET_API_KEY; to let everybody who "
-        "reaches it do everything, say --trust everybody"
-    )

@@ -163,17 +163,12 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
 
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
-    """Return who tells senders apart: keys, run tokens, sessions, else the trust of the settings."""
-    if settings.trust == "everybody":
-        keyless: Keyless | None = Keyless(anywhere=True)
-    else:
-        keyless = Keyless() if settings.is_loopback else None
+    """Return who tells senders apart: keys, run tokens, sessions, else who needs none."""
     return Keyed(
         ring,
         SignIn(Sessions(db), clock, ids),
         RunTokens(Runs(db), clock),
         Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
-        keyless,
-        stays=settings.trust != "none",
+        Keyless() if settings.keyless else None,
     )

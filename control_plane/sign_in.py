@@ -10,16 +10,17 @@ import hmac
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from control_plane.believed import Believed
+from control_plane.head import secret_in
 from control_plane.store.sessions import Sessions
 from events.clock import Clock, Ids
 from events.key_text import digest
 
-COOKIE: Final = "__Host-podfleet"  # browsers take it only with Secure, for this host and all of its paths
 SESSION_LIFE: Final = timedelta(days=7)
+LINK_LIFE: Final = timedelta(minutes=10)
+LINK: Final = "link:"  # before the digest: what opens a session is none itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,38 @@ class SignIn:
 
     async def begin(self, key_text: str, key_id: str | None) -> str:
         """Return the secret of a new session of a key that opens; its id is None for the environment's."""
-        secret, now = self.ids.token(), self.clock.now()
+        return await self._begin(digest(key_text), key_id)
+
+    async def offer(self, key_text: str, key_id: str | None) -> str:
+        """Return a token that begins one session of this key, once and soon (`LINK_LIFE`)."""
+        token = self.ids.token()
+        await self._keep(f"{LINK}{digest(token)}", digest(key_text), key_id, LINK_LIFE)
+        return token
+
+    async def take_up(self, token: str) -> str | None:
+        """Return the secret of the session that a token begins; None where it was used, or is over."""
+        stored = await self.store.take(f"{LINK}{digest(token)}")
+        if stored is None or stored["expiresAt"] <= self.clock.now():
+            return None
+        return await self._begin(stored["keyHash"], stored["keyId"])
+
+    async def _begin(self, key_hash: str, key_id: str | None) -> str:
+        secret = self.ids.token()
+        await self._keep(digest(secret), key_hash, key_id, SESSION_LIFE)
+        return secret
+
+    async def _keep(self, name: str, key_hash: str, key_id: str | None, life: timedelta) -> None:
+        now = self.clock.now()
         await self.store.create(
             {
-                "_id": digest(secret),
+                "_id": name,
                 "keyId": key_id,
-                "keyHash": digest(key_text),
+                "keyHash": key_hash,
                 "formToken": self.ids.token(),
                 "createdAt": now,
-                "expiresAt": now + SESSION_LIFE,
+                "expiresAt": now + life,
             }
         )
-        return secret
 
     async def end(self, cookies: str) -> None:
         """End the session of a browser, if it has one."""
@@ -82,15 +103,6 @@ class SignIn:
         if stored is None:
             return None
         return Session(stored["keyId"], stored["keyHash"], stored["formToken"], stored["expiresAt"])
-
-
-def secret_in(cookies: str) -> str | None:
-    """Return the secret of a session that a Cookie header holds."""
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None and found.value else None
 
 
 def is_brought_back(token: str, offered: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -12,11 +13,14 @@ from typing import Final
 
 from events.clock import SystemClock
 from events.errors import ConfigError
+from events.interpreter import objection
 from events.logs import LogOptions, configure_logs
 from pod_worker.child import ChildOptions
 from pod_worker.config import Wishes, read_settings
 from pod_worker.nursery import Nursery
 from pod_worker.privileges import hide
+
+log = logging.getLogger(__name__)
 
 EXIT_CONFIG: Final = 2
 
@@ -27,6 +31,8 @@ def main() -> int:
     try:
         settings = read_settings(os.environ, _wishes(), dotenv=Path(".env"))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
+        if told := objection(sys.version_info[:3]):
+            log.warning("start.old_python", extra={"why": told})
         stop = stop_on_signals()
         with Nursery(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
             nursery.hatch()

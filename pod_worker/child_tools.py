@@ -21,6 +21,7 @@ from stages.literature import Literature, LookUpFailed, Work
 from stages.model import Answer, Model, Question
 from stages.ports import Tools
 from stages.registry import imported
+from stages.sandbox import POLICIES
 
 SLOTS_MAX: Final = 8
 
@@ -49,7 +50,7 @@ def tools(environ: Mapping[str, str]) -> Tools:
     return Tools(
         sandbox=LocalSandbox(
             clock=SystemClock(),
-            policy="strict" if environ.get("PODFLEET_ISOLATION") == "strict" else "best",
+            policy=next((each for each in POLICIES if each == environ.get("PODFLEET_ISOLATION")), "strict"),
             gpus=tuple(filter(None, environ.get("CUDA_VISIBLE_DEVICES", "").split(","))),
         ),
         model=_model(environ),

@@ -12,14 +12,15 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from events.access import DATA_DEFAULT as FLEET_DATA
+from events.access import URL_DEFAULT, Access, access, running
 from events.errors import ConfigError
 from events.matching import Mode
 from pod_worker.child import secrets_of
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
-CONTROL_PLANE_DEFAULT: Final = "http://127.0.0.1:8700"
-ISOLATIONS: Final = ("best", "strict")
+ISOLATIONS: Final = ("strict", "filter", "best")
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 
 
@@ -65,12 +66,18 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     values = {**from_file, **environ}
     modes = get_args(Mode)
     chosen = wishes.mode or values.get("WORKER_MODE") or "experiment"
-    url = values.get("CONTROL_PLANE_URL") or CONTROL_PLANE_DEFAULT
-    problems = []
+    problems: list[str] = []
+    near = running(Path(values.get("PODFLEET_DATA") or dotenv.parent / FLEET_DATA))
+    try:
+        found = access(environ, {name: value for name, value in from_file.items() if value}, near)
+    except ConfigError as error:
+        problems += error.problems
+        found = Access(URL_DEFAULT)
+    url = found.url
     if chosen not in modes:
         problems.append(f"WORKER_MODE (--mode) is {chosen!r}; accepted values: {', '.join(modes)}")
     if not _is_address(url):
-        problems.append(f"CONTROL_PLANE_URL is no address like {CONTROL_PLANE_DEFAULT}")
+        problems.append(f"CONTROL_PLANE_URL is no address like {URL_DEFAULT}")
     if wishes.runs_max is not None and wishes.runs_max < 1:
         problems.append(f"--max-runs is {wishes.runs_max}; it has to be 1 or more")
     if wishes.idle_exit_s is not None and not 0 <= wishes.idle_exit_s < float("inf"):
@@ -82,7 +89,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         mode=next(each for each in modes if each == chosen),
         mongodb_url=values.get("MONGODB_URL") or None,
         control_plane_url=url.rstrip("/"),
-        api_key=values.get("PODFLEET_API_KEY") or None,
+        api_key=found.key,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
         data=(wishes.data or DATA_DEFAULT).expanduser().absolute(),

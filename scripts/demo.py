@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 import threading
@@ -222,13 +221,13 @@ def main() -> int:
 
 
 def _run(stack: Stack, arguments: argparse.Namespace, console: Console, asked: Interrupts) -> int:
-    key = os.environ.get("PODFLEET_API_KEY")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = {"Authorization": f"Bearer {stack.api_key}"}
     with httpx.Client(base_url=stack.url, headers=headers, trust_env=False, timeout=30.0) as client:
         demo = Demo(client, console, SystemClock(), asked)
         run_id = demo.submit(arguments.hypothesis)
         console.print(f"submitted {escape(arguments.hypothesis.stem)}")
-        console.print(f"watch it  {stack.url}/runs/{run_id}", soft_wrap=True)
+        link = stack.sign_in_link(f"/runs/{run_id}") or f"{stack.url}/runs/{run_id}"
+        console.print(f"watch it  {escape(link)}", soft_wrap=True, highlight=False)
         run = demo.watch(run_id)
         return _report(demo, run, stack.url, arguments.data)
 

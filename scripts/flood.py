@@ -374,7 +374,7 @@ def main() -> int:
         world = World(
             environment={**os.environ, "PODFLEET_API_KEY": root}, clock=CLOCK, ids=IDS, say=lambda _: None
         )
-        with Stack(Options(data=Path(folder), port=0, workers=0), world) as stack:
+        with Stack(Options(data=Path(folder), port=0, workers=0, keyless=True), world) as stack:
             resource.setrlimit(
                 resource.RLIMIT_NOFILE, (hard, hard)
             )  # for the attackers, not for the attacked

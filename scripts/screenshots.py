@@ -57,7 +57,7 @@ def filled_stack() -> Iterator[str]:
     """Run a fleet with a past and one run under way; yield its address."""
     with tempfile.TemporaryDirectory(prefix="podfleet-pictures-") as home:
         world = World(environment=os.environ, clock=SystemClock(), ids=SystemIds(), say=print)
-        with Stack(Options(data=Path(home) / "data", port=0, workers=1), world) as stack:
+        with Stack(Options(data=Path(home) / "data", port=0, workers=1, keyless=True), world) as stack:
             subprocess.run(
                 [sys.executable, "-m", "scripts.seed", "--url", stack.mongodb_url, *SEED], check=True
             )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Final, Literal
 
-from stages.sandbox import LOG_TAIL_CHARS, Ended, How, Isolation, Job, JobLimits
+from stages.sandbox import ACCEPTED, LOG_TAIL_CHARS, METADATA, Ended, How, Isolation, Job, JobLimits, Policy
 from stages.system_calls import BIRTHS, MACHINES, compiled, rules
 
 
@@ -267,18 +267,33 @@ class Trial:
     obstacle: str = ""
     gaps: tuple[str, ...] = ()
 
+    @property
+    def is_strict(self) -> bool:
+        """Say whether it works, with no gap but accepted ones."""
+        return not self.obstacle and ACCEPTED.issuperset(self.gaps)
+
 
 def judge(candidate: Candidate, worked: Mapping[str, bool]) -> Trial:
     """Return what a probe's answers mean: every question must have one."""
     assert worked.keys() == GAPS.keys(), f"unanswered: {GAPS.keys() ^ worked.keys()}"
-    return Trial(candidate, gaps=tuple(words for name, words in GAPS.items() if worked[name]))
+    known = (METADATA,) if candidate.landlock else ()  # of its kind: no kernel's Landlock knows `stat`
+    return Trial(candidate, gaps=(*(words for name, words in GAPS.items() if worked[name]), *known))
 
 
-def best(trials: Sequence[Trial]) -> Trial | None:
-    """Return the first trial without a gap, else the first of those with the fewest."""
-    return min(
-        (trial for trial in trials if not trial.obstacle), key=lambda trial: len(trial.gaps), default=None
-    )
+def chosen(trials: Sequence[Trial], policy: Policy) -> Trial | None:
+    """Return the first with the fewest gaps, of those that a policy allows; None where it allows none."""
+    allowed = [trial for trial in trials if not trial.obstacle and _suffices(trial, policy)]
+    return min(allowed, key=lambda trial: len(trial.gaps), default=None)
+
+
+def _suffices(trial: Trial, policy: Policy) -> bool:
+    match policy:
+        case "strict":
+            return trial.is_strict
+        case "filter":
+            return trial.candidate.filtered
+        case "best":
+            return True
 
 
 def described(trial: Trial, machine: Machine) -> Isolation:
@@ -287,17 +302,29 @@ def described(trial: Trial, machine: Machine) -> Isolation:
     return Isolation(f"{trial.candidate.name}{version}", trial.gaps)
 
 
-def refusal(trials: Sequence[Trial]) -> str:
-    """Return why no program is run, and what to do about it."""
+def refusal(trials: Sequence[Trial], policy: Policy) -> str:
+    """Return why a policy lets no program run, and what to do about it."""
     found = [
         f"{trial.candidate.name}: {trial.obstacle.rstrip('. ') or 'a program could ' + ', '.join(trial.gaps)}"
         for trial in trials
     ]
+    missing = {
+        "strict": "strict isolation is asked for (the default), and none here is without a gap",
+        "filter": "a filter of system calls is asked for, and none works here",
+        "best": "nothing that could hold them works here",
+    }
+    steps = {
+        "strict": "or, where no stranger's programs run, accept these gaps in the worker's environment with "
+        "PODFLEET_ISOLATION=filter (a filter of system calls at least) or "
+        "PODFLEET_ISOLATION=best (whatever works)",
+        "filter": "or accept these gaps with PODFLEET_ISOLATION=best in the worker's environment",
+        "best": "or run it on another pod",
+    }
     return (
-        "Generated programs are not run: strict isolation is asked for, and none here is without a gap. "
+        f"Generated programs are not run: {missing[policy]}. "
         + "; ".join(found)
         + ". Install bubblewrap (on Debian or Ubuntu, as root: apt-get install bubblewrap) and allow user "
-        "namespaces, or take a kernel with Landlock; or accept these gaps with PODFLEET_ISOLATION=best."
+        f"namespaces, or take a kernel with Landlock; {steps[policy]}."
     )
 
 

@@ -12,6 +12,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 SETTING: Final = "PODFLEET_PRIVATE_HOSTS"
+# Withdrawn, and public to the standard library: addresses of a site (RFC 3879), relays of 6to4 (RFC 7526).
+WITHDRAWN: Final = (IPv6Network("fec0::/10"), IPv4Network("192.88.99.0/24"))
 TRANSLATED: Final = IPv6Network("64:ff9b::/96")  # to IPv4, by the network
 
 Address = IPv4Address | IPv6Address
@@ -69,6 +71,8 @@ def _led_to(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
+    if any(address in network for network in WITHDRAWN):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved)
 
 

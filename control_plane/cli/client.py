@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 import typer
 
 from control_plane.cli.output import clean_lines
+from events.access import URL_DEFAULT
+from events.errors import ConfigError
 
 EXIT_FAILED: Final = 1
 EXIT_WRONG_USE: Final = 2
 EXIT_UNREACHABLE: Final = 3
 EXIT_INTERRUPTED: Final = 130
 
-URL_DEFAULT: Final = "http://127.0.0.1:8700"
 ANSWER_S: Final = 30.0
 NOT_FOUND: Final = 404
 NO_ROUTE: Final = "http"  # the code of a problem that no part of the program gave its own
@@ -38,7 +39,8 @@ NEXT_STEPS: Final[Mapping[str | int, str]] = {
     "unknown_pod": "`podfleet pods list` shows those that there are",
     "schedule_exists": "choose another id, or remove that one with `podfleet schedules remove`",
     "idempotency_conflict": "take a new key for another run, or submit the same as before",
-    401: "set PODFLEET_API_KEY in the environment or in .env to the key of this control plane",
+    401: "set PODFLEET_API_KEY beside CONTROL_PLANE_URL, both in the environment or both in .env, "
+    "to a key of this control plane; in the folder of `podfleet up` none is needed",
     403: "ask for a key that may do this; `podfleet config show` says which one is sent",
     409: "`podfleet runs show ID` says how it stands",
     429: "wait a moment and try again",
@@ -234,13 +236,14 @@ def is_list(items: object) -> bool:
 
 
 def client() -> Client:
-    """Return the control plane that the environment names."""
-    from control_plane.embedded.config import environment
+    """Return the control plane that the environment names, else the one that runs in this folder."""
+    from control_plane.embedded.config import found_access
 
-    variables = environment(Path.cwd())
-    url = variables.get("CONTROL_PLANE_URL") or URL_DEFAULT
     try:
-        urlsplit(url)
+        found = found_access(Path.cwd())
+        urlsplit(found.url)
+    except ConfigError as error:
+        fail(error.message, EXIT_WRONG_USE)
     except ValueError as error:
-        fail(f"CONTROL_PLANE_URL is {shown(url)!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
-    return Client(url.rstrip("/"), variables.get("PODFLEET_API_KEY"))
+        fail(f"CONTROL_PLANE_URL is not valid: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
+    return Client(found.url, found.key)

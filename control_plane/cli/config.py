@@ -11,9 +11,9 @@ from typing import Final
 import typer
 
 from control_plane.budgets import EVENT_BYTES_DEFAULT
-from control_plane.cli.client import URL_DEFAULT
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, is_terminal, print_items, say
+from events.access import URL_DEFAULT
 from events.mask import SECRET_IN_QUERY
 
 app = noun("config")
@@ -32,6 +32,8 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_SECURE": "false",
     "PODFLEET_ORIGINS": None,
     "PODFLEET_EVENT_BYTES_MAX": str(EVENT_BYTES_DEFAULT),
+    "FORWARDED_ALLOW_IPS": None,
+    "PODFLEET_DATA": ".podfleet",
     "WORKER_MODE": "experiment",
     "RUNPOD_POD_ID": None,
     "PODFLEET_POD_ID": None,
@@ -41,7 +43,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "PODFLEET_REGION": None,
     "PODFLEET_GPU_USD_PER_HOUR": None,
     "PODFLEET_PRICES": None,
-    "PODFLEET_ISOLATION": "best",
+    "PODFLEET_ISOLATION": "strict",
     "PODFLEET_DATASETS": None,
     "PODFLEET_JUDGE_SECRET": None,
     "PODFLEET_LITERATURE_URL": None,

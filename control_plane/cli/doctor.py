@@ -15,10 +15,11 @@ from typing import Final, Literal
 
 import typer
 
-from control_plane.cli.client import EXIT_FAILED, URL_DEFAULT, Client
+from control_plane.cli.client import EXIT_FAILED, Client
 from control_plane.cli.config import masked
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, print_items, tell
+from events.interpreter import objection
 
 app = noun("doctor", has_verbs=False)
 
@@ -79,6 +80,8 @@ def python(_: Variables) -> Iterator[Finding]:
             "python", "failed", found, f"install Python {needed} or newer, and run `make setup` with it"
         )
         return
+    if told := objection(sys.version_info[:3]):
+        yield Finding("python", "note", found, told)
     missing = [what for name, what in PARTS.items() if find_spec(name) is None]
     says = f"{found}, podfleet {_version()}"
     if missing:
@@ -144,12 +147,19 @@ def storage(variables: Variables) -> Iterator[Finding]:
     )
 
 
-def control_plane(variables: Variables) -> Iterator[Finding]:
+def control_plane(_: Variables) -> Iterator[Finding]:
     """Ask the control plane what it stands on, whether our key is valid, and what time it is there."""
     import httpx
 
-    url = (variables.get("CONTROL_PLANE_URL") or URL_DEFAULT).rstrip("/")
-    asked = Client(url, variables.get("PODFLEET_API_KEY"))
+    from control_plane.embedded.config import found_access
+    from events.errors import ConfigError
+
+    try:
+        found = found_access(Path.cwd())
+    except ConfigError as error:
+        yield Finding("key", "failed", error.message, "name the address and its key in the same place")
+        return
+    url, asked = found.url, Client(found.url, found.key)
     try:
         http = asked.http()
         ready = http.get("/readyz", timeout=PATIENCE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Any, Final
@@ -17,8 +18,9 @@ from control_plane.cli.output import AsJson, Column, IdsOnly, ago, field, print_
 app = noun("keys")
 
 SHOWN_MAX: Final = 1_000
-DAY_S: Final = 86_400
 HOUR_S: Final = 3_600
+UNITS_S: Final = {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}
+LIFE: Final = re.compile(r"([1-9]\d{0,9})([smhd])", re.ASCII)
 
 Json = Mapping[str, Any]
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Its id: `podfleet keys list` shows them.")]
@@ -51,7 +53,9 @@ def create(
         list[str] | None,
         typer.Option("--scope", "-s", help="What it may do, of what its kind may: again for more."),
     ] = None,
-    days: Annotated[int | None, typer.Option(min=1, max=3650, help="It ends after so many days.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="It ends after so long: 90s, 30m, 2h, 7d.")
+    ] = None,
     direct: Annotated[
         bool, typer.Option("--direct", help="Write it to MONGODB_URL: for the first key of a fleet.")
     ] = False,
@@ -61,8 +65,8 @@ def create(
     body: dict[str, Any] = {"kind": kind, "name": name}
     if scope:
         body["scopes"] = scope
-    if days:
-        body["life_s"] = days * DAY_S
+    if expires is not None:
+        body["life_s"] = _seconds(expires)
     _tell(_direct(body) if direct else client().post("/api/keys", body), as_json=as_json)
 
 
@@ -100,6 +104,13 @@ def revoke(key: KeyId, as_json: AsJson = False) -> None:
         print_json(revoked)
     else:
         say(f"{revoked['id']} ({revoked['name']}) is revoked")
+
+
+def _seconds(text: str) -> int:
+    found = LIFE.fullmatch(text.strip())
+    if found is None:
+        fail(f"--expires is {text!r}; it is a number with a unit, such as 90s, 30m, 2h or 7d", EXIT_WRONG_USE)
+    return int(found[1]) * UNITS_S[found[2]]
 
 
 def _tell(made: Json, *, as_json: bool) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final
 
 import typer
 
 from control_plane.cli.nouns import HELP_NAMES, Nouns
 from control_plane.cli.output import clean_lines
+from events.access import Access, running
 from events.errors import ConfigError
 
 app = typer.Typer(
@@ -20,12 +21,16 @@ app = typer.Typer(
     context_settings={"help_option_names": list(HELP_NAMES)},
 )
 
+KEYLESS_HELP: Final = "This machine needs no key, until there is one or a proxy: for one of your own."
+Keyless = Annotated[bool, typer.Option("--keyless", help=KEYLESS_HELP)]
+
 
 @app.command()
 def up(
     workers: Annotated[int, typer.Option(help="How many workers to run.")] = 1,
     port: Annotated[int, typer.Option(help="Port of the control plane.")] = 8700,
     data: Annotated[Path, typer.Option(help="Folder that keeps everything.")] = Path(".podfleet"),
+    keyless: Keyless = False,
 ) -> None:
     """Run the whole fleet on this machine until Ctrl-C."""
     from control_plane.embedded.config import environment
@@ -34,22 +39,50 @@ def up(
     from events.clock import SystemClock, SystemIds
 
     world = World(environment=environment(Path.cwd()), clock=SystemClock(), ids=SystemIds(), say=_say)
-    raise typer.Exit(run_stack(Options(data=data, port=port, workers=workers), world))
+    raise typer.Exit(run_stack(Options(data=data, port=port, workers=workers, keyless=keyless), world))
 
 
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8700,
-    trust: Annotated[
-        Literal["none", "loopback", "everybody"],
-        typer.Option(help="Who may do everything without a key, though there is one."),
-    ] = "none",
+    keyless: Keyless = False,
 ) -> None:
     """Run one control plane; MongoDB and storage come from the environment."""
     from control_plane.__main__ import serve as run_server
 
-    raise typer.Exit(run_server(host=host, port=port, trust=trust))
+    raise typer.Exit(run_server(host=host, port=port, keyless=keyless))
+
+
+@app.command()
+def env() -> None:
+    """Print the address and the key of the fleet that runs here: `eval "$(podfleet env)"` sets them."""
+    import shlex
+
+    found = _fleet_here()
+    print(f"export CONTROL_PLANE_URL={shlex.quote(found.url)}")
+    print(f"export PODFLEET_API_KEY={shlex.quote(found.key or '')}")
+
+
+@app.command()
+def signin() -> None:
+    """Print a link that signs one browser in, once and within ten minutes, with the key of this folder."""
+    from control_plane.cli.client import client
+
+    asked = client()
+    print(f"{asked.url}{asked.post('/api/signin-links')['path']}")
+
+
+def _fleet_here() -> Access:
+    from control_plane.cli.client import EXIT_UNREACHABLE, fail
+    from control_plane.embedded.config import data_folder
+
+    data = data_folder(Path.cwd())
+    found = running(data)
+    if found is None:
+        words = f"no fleet of yours runs in {data}: start one there with `podfleet up`, or set PODFLEET_DATA"
+        fail(words, EXIT_UNREACHABLE)
+    return found
 
 
 @app.command()

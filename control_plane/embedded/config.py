@@ -8,6 +8,7 @@ from typing import Final
 
 from dotenv import dotenv_values
 
+from events.access import DATA_DEFAULT, Access, access, running
 from events.errors import ConfigError
 
 DOTENV: Final = ".env"
@@ -27,3 +28,13 @@ def written(file: Path) -> dict[str, str]:
         return {name: value for name, value in dotenv_values(file).items() if value}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{file} cannot be read: {error}"]) from error
+
+
+def data_folder(folder: Path) -> Path:
+    """Return where a fleet of this folder keeps its data."""
+    return Path(os.environ.get("PODFLEET_DATA") or folder / DATA_DEFAULT)
+
+
+def found_access(folder: Path) -> Access:
+    """Return the control plane to ask from a folder, and the key for it. Raises `ConfigError`."""
+    return access(os.environ, written(folder / DOTENV), running(data_folder(folder)))

@@ -6,6 +6,7 @@ Secrets reach a part by its environment only, and a worker gets none of the stor
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -22,14 +24,15 @@ from control_plane.embedded.data_lock import held
 from control_plane.embedded.interrupts import interrupts
 from control_plane.embedded.mongod import find_mongod, prepare_mongod
 from control_plane.embedded.part import Part
-from control_plane.embedded.private_file import private_directory
+from control_plane.embedded.private_file import private_directory, replace_private
 from control_plane.embedded.process import Command
 from control_plane.embedded.s3 import find_s3, prepare_s3
 from control_plane.embedded.supervisor import LOOK_S, Say, Supervisor
+from events.access import DATA_DEFAULT, FILE, Access, noted
 from events.clock import Clock, Ids
 from events.errors import ConfigError, PodfleetError
 
-DEFAULT_DATA: Final = Path(".podfleet")
+DEFAULT_DATA: Final = DATA_DEFAULT
 DEFAULT_PORT: Final = 8700
 WORKERS_MAX: Final = 64
 CREDENTIALS: Final = "credentials.json"
@@ -47,6 +50,9 @@ EXIT_WRONG_USE: Final = 2
 
 # a server of models on one's own machine is what people try first
 LOCAL_MODELS: Final = {"PODFLEET_PRIVATE_HOSTS": "127.0.0.0/8,::1"}
+# Without a model only programs that we ship run here, so nothing is refused for what the machine lacks.
+MODELS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+SHIPPED_ONLY: Final = {"PODFLEET_ISOLATION": "best"}
 # which parts of the environment a worker must not see, and by which it would be renamed
 NOT_FOR_WORKERS: Final = ("MINIO_", "RUNPOD_POD_ID")
 
@@ -66,6 +72,7 @@ class Options:
     data: Path = DEFAULT_DATA
     port: int = DEFAULT_PORT
     workers: int = 1
+    keyless: bool = False  # whether this machine needs no key, as long as there is none and no proxy
     programs: Programs = Programs()
 
     def problems(self) -> list[str]:
@@ -105,6 +112,7 @@ class Stack:
         self._supervisor: Supervisor | None = None
         self.port = options.port
         self.mongodb_url = ""
+        self.api_key = ""
 
     @property
     def url(self) -> str:
@@ -120,8 +128,12 @@ class Stack:
         self._held.enter_context(held(self._data))
         self.port = self._options.port or ports.choose(self._world.ids)
         self._held.enter_context(ports.kept(self.port))
+        tiers = self._tiers()
+        access = self._data / FILE  # where the command line and other workers find us, and the key
+        replace_private(access, noted(Access(self.url, self.api_key), os.getpid()))
+        self._held.callback(access.unlink, missing_ok=True)
         self._supervisor = Supervisor(
-            self._tiers(), logs=self._data / "logs", clock=self._world.clock, say=self._world.say
+            tiers, logs=self._data / "logs", clock=self._world.clock, say=self._world.say
         )
         self._supervisor.begin()
 
@@ -132,6 +144,17 @@ class Stack:
     def check(self) -> None:
         """Raise what ended the stack, if anything did."""
         self._running().check()
+
+    def sign_in_link(self, to: str = "/") -> str | None:
+        """Return an address that signs one browser in, once and soon; None where none is made."""
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        try:
+            answer = httpx.post(f"{self.url}/api/signin-links", headers=headers, trust_env=False)
+        except httpx.TransportError:
+            return None
+        if answer.status_code != httpx.codes.CREATED:
+            return None
+        return f"{self.url}{answer.json()['path']}&to={quote(to, safe='/')}"
 
     def is_running(self) -> bool:
         """Say whether the parts are looked after."""
@@ -182,10 +205,11 @@ class Stack:
         servers: list[Part] = []
         control = _for_python(self._world.environment)
         control["CONTROL_PLANE_URL"] = self.url
-        control.setdefault("PODFLEET_API_KEY", secrets.api_key)
+        self.api_key = control["PODFLEET_API_KEY"] = control.get("PODFLEET_API_KEY") or secrets.api_key
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
-        worker = LOCAL_MODELS | {
+        has_model = any(self._world.environment.get(name, "").strip() for name in MODELS)
+        worker = (LOCAL_MODELS if has_model else LOCAL_MODELS | SHIPPED_ONLY) | {
             name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)
         }
         workers = [self._worker(number, worker) for number in range(1, self._options.workers + 1)]
@@ -214,8 +238,8 @@ class Stack:
 
     def _control_plane(self, environment: Mapping[str, str]) -> Part:
         argv = (*self._options.programs.control_plane, "--port", str(self.port), "--migrate")
-        if "PODFLEET_API_KEY" not in self._world.environment:  # the key that we made ourselves is for workers
-            argv += ("--trust", "loopback")
+        if self._options.keyless:
+            argv += ("--keyless",)
         return Part(
             name="control-plane",
             command=Command(argv, environment),
@@ -243,6 +267,15 @@ class Stack:
             grace_s=WORKER_GRACE_S,
             steady_s=WORKER_STEADY_S,
         )
+
+
+def _how_to_enter(stack: Stack, options: Options) -> str:
+    if options.keyless:
+        return "no key is needed on this machine, until there is one or a proxy stands before it (--keyless)"
+    link = stack.sign_in_link()
+    if link is None:
+        return "`podfleet signin` prints a link that signs a browser in"
+    return f"sign in    {link}\n           once, within ten minutes; `podfleet signin` prints another"
 
 
 def _is_alive() -> bool:
@@ -275,6 +308,7 @@ def up(options: Options, world: World) -> int:
             if not asked.count:
                 stack.check()
                 world.say(f"ready {stack.url} (data in {options.data}; Ctrl-C stops everything)")
+                world.say(_how_to_enter(stack, options))
             while not asked.count and stack.is_running():
                 world.clock.wait(idle, LOOK_S)
             stack.check()

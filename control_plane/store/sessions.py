@@ -24,6 +24,11 @@ class Sessions:
         return await self.db.sessions.find_one({"_id": session_id})
 
     @answers()
+    async def take(self, session_id: str) -> Document | None:
+        """Remove one and return it: to one of those who ask at the same time."""
+        return await self.db.sessions.find_one_and_delete({"_id": session_id})
+
+    @answers()
     async def remove(self, session_id: str) -> None:
         """End a session, if there is one."""
         await self.db.sessions.delete_one({"_id": session_id})

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from control_plane.auth import Keyed, address_of, refuse_foreign_pages
+from control_plane.api.runs import MayRead
+from control_plane.auth import Forbidden, Keyed, address_of, refuse_foreign_pages
 from control_plane.config import LOOPBACK
+from control_plane.head import COOKIE
 from control_plane.key_ring import Unauthorized
-from control_plane.sign_in import COOKIE, SESSION_LIFE
+from control_plane.sign_in import SESSION_LIFE
 from control_plane.web.site import Site
 
 SEE_OTHER: Final = 303
 PLACE_CHARS_MAX: Final = 2_000
 KEY_CHARS_MAX: Final = 500
+UNKEPT: Final = {"Cache-Control": "no-store"}
+LINK_OVER: Final = "this link was used, or is older than ten minutes: `podfleet signin` prints another"
 
 Place = Annotated[str, Form(max_length=PLACE_CHARS_MAX)]
+Token = Annotated[str, Query(max_length=KEY_CHARS_MAX)]
 KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
 
 
@@ -38,8 +43,26 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
             return shown(request, to, error.message)
         if "read" not in owner.scopes:
             return shown(request, to, "this key is for programs: it opens no page")
-        secret = await keyed.sign_in.begin(key.strip(), owner.key_id)
-        answer = RedirectResponse(own_path(to), SEE_OTHER)
+        return entered(await keyed.sign_in.begin(key.strip(), owner.key_id), to)
+
+    @routes.get("/signin/once")
+    async def once(request: Request, token: Token = "", to: str = "/") -> Response:
+        secret = await keyed.sign_in.take_up(token)
+        if secret is None:
+            return shown(request, to, LINK_OVER)
+        return entered(secret, to)
+
+    @routes.post("/api/signin-links", status_code=201, include_in_schema=True, tags=["keys"])
+    async def link(request: Request, asker: MayRead) -> dict[str, str]:
+        """Make a link that signs one browser in with the key of this request, once and within ten minutes."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise Forbidden("no_key", "a link is made with a key, in the header Authorization")
+        token = await keyed.sign_in.offer(key.strip(), asker.key_id)
+        return {"path": f"/signin/once?token={token}"}
+
+    def entered(secret: str, to: str) -> Response:
+        answer = RedirectResponse(own_path(to), SEE_OTHER, {"Referrer-Policy": "no-referrer", **UNKEPT})
         answer.set_cookie(
             COOKIE,
             secret,

@@ -54,7 +54,7 @@ def fleet(
         ids=SystemIds(),
         say=lambda _: None,
     )
-    options = Options(data=home, port=0, workers=workers, programs=programs or Programs())
+    options = Options(data=home, port=0, workers=workers, keyless=True, programs=programs or Programs())
     with Stack(options, world) as stack:
         yield stack
 
@@ -71,7 +71,16 @@ def control_planes(url: str, count: int) -> Iterator[list[str]]:
     try:
         for _ in range(count):
             port = choose(SystemIds())
-            command = [sys.executable, "-m", "control_plane", "serve", "--migrate", "--port", str(port)]
+            command = [
+                sys.executable,
+                "-m",
+                "control_plane",
+                "serve",
+                "--migrate",
+                "--keyless",
+                "--port",
+                str(port),
+            ]
             processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
             urls.append(f"http://{LOOPBACK}:{port}")
             _await(urls[-1])

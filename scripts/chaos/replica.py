@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--ttl", type=float, required=True)
     parser.add_argument("--bug", default=NO_BUG)
     arguments = parser.parse_args()
-    settings = read_settings(os.environ, host=LOOPBACK, port=arguments.port)
+    settings = read_settings(os.environ, host=LOOPBACK, port=arguments.port, keyless=True)
     configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -61,7 +61,7 @@ class LocalSandbox:
     """
 
     clock: Clock
-    policy: Policy = "best"
+    policy: Policy = "strict"
     stop: threading.Event = field(default_factory=threading.Event)
     gpus: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = CANDIDATES
@@ -94,13 +94,13 @@ class LocalSandbox:
                 machine = found_machine(self.gpus)
                 self._trials = tuple(self._tried(machine))
                 self._machine = machine
-        chosen = isolation.best(self._trials)
-        if chosen is None or (chosen.gaps and self.policy == "strict"):
-            raise PipelineError("NO_ISOLATION", isolation.refusal(self._trials))
+        chosen = isolation.chosen(self._trials, self.policy)
+        if chosen is None:
+            raise PipelineError("NO_ISOLATION", isolation.refusal(self._trials, self.policy))
         return chosen, self._machine
 
     def _tried(self, machine: Machine) -> list[Trial]:
-        """Probe the candidates, best first, until one has no gap."""
+        """Probe the candidates, best first, until one is strict."""
 
         def run(
             candidate: Candidate, job: Job, environ: dict[str, str], begun: Callable[[int], None]
@@ -112,7 +112,7 @@ class LocalSandbox:
         for candidate in self.candidates:
             obstacle = isolation.obstacle(candidate, machine)
             trials.append(Trial(candidate, obstacle) if obstacle else probe(candidate, run, machine.masked))
-            if not trials[-1].obstacle and not trials[-1].gaps:
+            if trials[-1].is_strict:
                 break
         return trials
 

@@ -105,7 +105,7 @@ class Data:
 def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | None:
     """Return the data set that a run names: one that ships, or a file; None where it names none.
 
-    A file is read once to learn its shape; only those inside `folders` are, where there are any.
+    A file is read once to learn its shape; only those inside `folders` are.
     Raises `PipelineError` that says what to do.
     """
     if wanted is None:
@@ -173,15 +173,20 @@ def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) 
 
 def _located(text: str, folders: tuple[Path, ...]) -> Path:
     """Return the file that `text` names, free of links. Raises `PipelineError` for one out of bounds."""
-    allowed = [folder.resolve() for folder in folders]
-    places = allowed or [Path.cwd()]
+    places = [folder.resolve() for folder in folders]
+    if not places:
+        raise PipelineError(
+            "CONFIG",
+            f"The data file {text[:SHOWN_CHARS]!r} is not opened: this pod names no folder whose files runs may "
+            "read. Ask whoever runs the pod to set PODFLEET_DATASETS to its folder.",
+        )
     looked = ", ".join(str(place) for place in places)
     name = text[:SHOWN_CHARS]
     outside = False
     for place in places:
         try:
             path = (place / text).resolve()  # an absolute path stays what it is
-            if allowed and not any(path.is_relative_to(folder) for folder in allowed):
+            if not any(path.is_relative_to(folder) for folder in places):
                 outside = True  # said whether or not it exists: a run must not learn what lies out there
                 continue
             if not path.exists():

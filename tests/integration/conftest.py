@@ -140,7 +140,7 @@ def start_control_plane(
     *,
     port: int | None = None,
     host: str = "127.0.0.1",
-    trust: str = "none",
+    keyless: bool = True,
     **environment: str,
 ) -> tuple[Program, str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
@@ -148,7 +148,8 @@ def start_control_plane(
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
         command = ["-m", "control_plane", "serve", "--migrate"]
-        command += ["--host", host, "--port", str(chosen), "--trust", trust]
+        command += ["--host", host, "--port", str(chosen)]
+        command += ["--keyless"] if keyless and "PODFLEET_API_KEY" not in environment else []
         with (home / LOG).open("ab") as log:
             process = start_program(command, env=values, stderr=log, cwd=home)
         if is_ready(process, f"http://127.0.0.1:{chosen}"):

@@ -105,7 +105,7 @@ def plane(database_url: str, s3: Any, tmp_path: Path) -> Iterator[Plane]:
     ours = {"MONGODB_URL": url, "MINIO_ENDPOINT": f"127.0.0.1:{storage.port}"}
     address = choose(SystemIds())
     log = tmp_path / "log"
-    command = [IMPATIENT, "serve", "--migrate", "--port", str(address)]
+    command = [IMPATIENT, "serve", "--migrate", "--keyless", "--port", str(address)]
     with log.open("wb") as stderr:
         process = start_program(
             command, env={"PATH": os.defpath, **s3.environment, **ours}, stderr=stderr, cwd=tmp_path
@@ -180,7 +180,7 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
 
 def test_keys_that_the_storage_refuses_end_the_program(emptied_url: str, s3: Any, tmp_path: Path) -> None:
     values = {**s3.environment, "MINIO_SECRET_KEY": "wrong", "MONGODB_URL": emptied_url, "PATH": os.defpath}
-    command = ["-m", "control_plane", "serve", "--migrate", "--port", str(choose(SystemIds()))]
+    command = ["-m", "control_plane", "serve", "--migrate", "--keyless", "--port", str(choose(SystemIds()))]
     ended = run_program(command, env=values, cwd=tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert "MINIO_SECRET_KEY" in ended.stderr.splitlines()[-1]

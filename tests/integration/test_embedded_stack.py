@@ -19,6 +19,7 @@ import pytest
 from pymongo import MongoClient
 
 from control_plane.embedded.process import Member, descendants, started
+from events.access import FILE, Access, running
 
 RUN_STACK = Path(__file__).parent / "programs" / "run_stack.py"
 Until = Callable[..., None]
@@ -224,6 +225,12 @@ def test_a_worker_gets_its_name_and_no_key_of_the_storage(lasting: Running) -> N
     assert oct((stack.data / "credentials.json").stat().st_mode)[-3:] == "600"
 
 
+def test_the_address_and_the_key_lie_in_the_data_folder_while_it_runs(lasting: Running) -> None:
+    assert running(lasting.data) == Access(lasting.url, "k")
+    line = _command_line(lasting.part("fake_control_plane"))
+    assert not any(word in line for word in ("--keyless", "--trust")), "no address is trusted"
+
+
 def test_servers_that_the_environment_names_are_used_and_not_started(start: Start, until: Until) -> None:
     stack = start(**ELSEWHERE)
     _ready(stack, until)
@@ -231,6 +238,7 @@ def test_servers_that_the_environment_names_are_used_and_not_started(start: Star
     assert not (stack.data / "mongo").exists()
     assert not (stack.data / "s3").exists()
     assert _stopped_by(stack, signal.SIGHUP, PARTS - SERVERS) == 0
+    assert not (stack.data / FILE).exists()
 
 
 def test_a_second_stack_on_the_same_data_is_refused_with_the_holder(lasting: Running) -> None:

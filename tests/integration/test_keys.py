@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from control_plane.embedded.private_file import replace_private
+from control_plane.head import COOKIE
 from control_plane.keys import SCOPES, id_of
+from events.access import FILE, Access, noted
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import start_control_plane
@@ -117,19 +123,91 @@ def test_a_rotated_key_opens_beside_its_successor_until_the_overlap_is_over(
     assert status(keyed_url, new["key"]) == 200
 
 
-def test_nobody_listens_beyond_loopback_without_a_key_unless_told_so_in_words(
+def test_nobody_listens_without_a_key_unless_told_so_in_words_and_never_beyond_loopback(
     database_url: str, s3: Any, tmp_path: Path
 ) -> None:
-    with pytest.raises(AssertionError, match="there is no key yet"):
-        start_control_plane(tmp_path, database_url, s3, host="0.0.0.0")  # noqa: S104 - what is refused
-    process, url = start_control_plane(
-        tmp_path, database_url, s3, host="0.0.0.0", trust="everybody"  # noqa: S104 - told so in words
-    )  # fmt: skip
+    everywhere = "0.0.0.0"  # noqa: S104 - what is refused
+    for host in (everywhere, "127.0.0.1"):
+        with pytest.raises(AssertionError, match="there is no key yet"):
+            start_control_plane(tmp_path, database_url, s3, host=host, keyless=False)
+    with pytest.raises(AssertionError, match="--keyless is for a machine of one's own"):
+        start_control_plane(tmp_path, database_url, s3, host=everywhere)
+
+
+def test_a_proxy_that_shows_itself_ends_keyless_work(database_url: str, s3: Any, tmp_path: Path) -> None:
+    process, url = start_control_plane(tmp_path, database_url, s3)
     try:
-        assert httpx.get(f"{url}/api/runs", headers={"host": "fleet.example"}).status_code == 200
+        assert httpx.get(f"{url}/api/runs").status_code == 200
+        assert httpx.get(f"{url}/api/runs", headers={"x-forwarded-for": "8.8.8.8"}).status_code == 401
+        later = httpx.post(f"{url}/api/keys", json={"kind": "admin", "name": "stranger"})
+        assert (later.status_code, later.json()["code"]) == (401, "no_key")
     finally:
         process.terminate()
         process.wait(15)
+
+
+@keyed
+def test_a_link_signs_one_browser_in_once(root: httpx.Client, keyed_url: str) -> None:
+    viewer = made(root, kind="viewer")["key"]
+    with httpx.Client(base_url=keyed_url, headers={"authorization": f"Bearer {viewer}"}) as client:
+        path = client.post("/api/signin-links").json()["path"]
+    entered = httpx.get(f"{keyed_url}{path}&to=/runs")
+    assert (entered.status_code, entered.headers["location"]) == (303, "/runs")
+    assert (entered.headers["referrer-policy"], entered.headers["cache-control"]) == (
+        "no-referrer",
+        "no-store",
+    )
+    cookie = entered.headers["set-cookie"].partition(";")[0]
+    assert httpx.get(f"{keyed_url}/api/runs", headers={"cookie": cookie}).status_code == 200
+    assert httpx.get(f"{keyed_url}/api/keys", headers={"cookie": cookie}).status_code == 403, "as its key"
+    again = httpx.get(f"{keyed_url}{path}")
+    assert (again.status_code, "set-cookie" in again.headers) == (401, False)
+    assert "podfleet signin" in again.text
+    token = path.partition("=")[2]
+    as_session = {"cookie": f"{COOKIE}={token}"}
+    assert httpx.get(f"{keyed_url}/api/runs", headers=as_session).status_code == 401
+    assert httpx.post(f"{keyed_url}/api/signin-links").status_code == 401
+    assert httpx.post(f"{keyed_url}/api/signin-links", headers={"cookie": cookie}).status_code == 403
+    assert httpx.get(f"{keyed_url}/signin/once").status_code == 401
+
+
+@keyed
+@pytest.mark.parametrize("wrong", ["", "2", "h", "-1h", "0h", "2 weeks", "1.5h", "٢h", "9999999999d"])
+def test_a_key_may_be_short_lived(keyed_url: str, tmp_path: Path, wrong: str) -> None:
+    def create(life: str) -> Any:
+        words = ["keys", "create", "pod-7", "--kind", "pod", "--expires", life, "--json"]
+        env = {"PATH": "", "CONTROL_PLANE_URL": keyed_url, "PODFLEET_API_KEY": ROOT_KEY}
+        return run_program([*PROGRAM, *words], env=env, cwd=tmp_path)
+
+    refused = create(wrong)
+    assert (refused.returncode, refused.stdout) == (2, ""), refused.stderr
+    if wrong:
+        return
+    key = json.loads(create("2h").stdout)
+    life = datetime.fromisoformat(key["endsAt"]) - datetime.fromisoformat(key["createdAt"])
+    assert life == timedelta(hours=2)
+
+
+@keyed
+def test_the_command_line_finds_the_fleet_of_its_folder_and_sends_no_key_elsewhere(
+    keyed_url: str, tmp_path: Path
+) -> None:
+    def said(*words: str, **environment: str) -> tuple[int, str, str]:
+        done = run_program([*PROGRAM, *words], env={"PATH": "", **environment}, cwd=tmp_path)
+        return done.returncode, done.stdout, done.stderr
+
+    assert said("env")[:2] == (3, "")
+    (tmp_path / ".podfleet").mkdir()
+    replace_private(tmp_path / ".podfleet" / FILE, noted(Access(keyed_url, ROOT_KEY), os.getpid()))
+    assert said("env")[1].splitlines() == [
+        f"export CONTROL_PLANE_URL={keyed_url}", f"export PODFLEET_API_KEY={ROOT_KEY}"
+    ]  # fmt: skip
+    assert said("runs", "list", "--json")[0] == 0
+    link = said("signin")[1].strip()
+    assert httpx.get(link).status_code == 303
+    (tmp_path / ".env").write_text("CONTROL_PLANE_URL=http://127.0.0.1:9\n")
+    status, _, words = said("runs", "list", PODFLEET_API_KEY=ROOT_KEY)
+    assert (status, "is not sent to the address that .env names" in words) == (2, True), words
 
 
 def test_a_key_that_was_made_without_a_control_plane_closes_the_door_of_loopback(

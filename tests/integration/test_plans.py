@@ -27,7 +27,7 @@ Operation = dict[str, Any]
 SMALL = {"api_keys"}
 # What asks no database, has no end, or gives everything away on purpose.
 UNASKED = {
-    "/healthz", "/readyz", "/signin", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
+    "/healthz", "/readyz", "/signin", "/signin/once", "/openapi.json", "/live", "/api/stream", "/api/wakeups",
     "/api/audit/export", "/artifacts/{artifact_id:path}", "/api/schedules/preview",
 }  # fmt: skip
 SCAN = 60  # how much a page with a sieve looks at here, so that a small store shows the bound
@@ -57,7 +57,7 @@ async def app(filled: tuple[str, Any]) -> AsyncIterator[FastAPI]:
     values = {"MONGODB_URL": url, **dict.fromkeys(names, "127.0.0.1:1")}
     client = store.connect(url)
     db = store.database(client, url)
-    settings = read_settings(values, host="127.0.0.1", port=8700)
+    settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
     yield create_app(wire(settings, db, ManualClock(SystemClock().now()), SystemIds()))
     await client.close()
 

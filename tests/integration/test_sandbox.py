@@ -119,7 +119,7 @@ def opened() -> Callable[[Candidate], LocalSandbox]:
 
     def open_(candidate: Candidate) -> LocalSandbox:
         if candidate not in found:
-            sandbox = LocalSandbox(clock=CLOCK, candidates=(candidate,))
+            sandbox = LocalSandbox(clock=CLOCK, policy="best", candidates=(candidate,))
             try:
                 sandbox.isolation()
             except PipelineError as refusal:
@@ -438,8 +438,8 @@ print(found == [os.getcwd()])
         assert [end.result().log_tail for end in ends] == ["True\n"] * 3
 
 
-def test_the_default_is_the_best_that_works_here(opened: Callable[[Candidate], LocalSandbox]) -> None:
-    default = LocalSandbox(clock=CLOCK)
+def test_best_is_the_best_that_works_here(opened: Callable[[Candidate], LocalSandbox]) -> None:
+    default = LocalSandbox(clock=CLOCK, policy="best")
     isolation = default.isolation()
     possible = []
     for candidate in CANDIDATES:
@@ -447,21 +447,25 @@ def test_the_default_is_the_best_that_works_here(opened: Callable[[Candidate], L
             possible.append(opened(candidate).isolation())
     assert isolation == min(possible, key=lambda each: len(each.gaps))
     if isolation.is_strict:
-        assert replace(default, policy="strict").isolation() == isolation
+        assert LocalSandbox(clock=CLOCK).isolation() == isolation, "strict is the default"
 
 
 def test_strict_isolation_refuses_where_there_are_gaps_and_says_which(tmp_path: Path) -> None:
-    sandbox = LocalSandbox(clock=CLOCK, policy="strict", candidates=(FILTER, LIMITS))
+    sandbox = LocalSandbox(clock=CLOCK, candidates=(FILTER, LIMITS))
     with pytest.raises(PipelineError) as refusal:
         run(sandbox, tmp_path / "work", "open('ran', 'w')")
     assert refusal.value.code == "NO_ISOLATION"
     for words in (
         "system call filter: a program could ", "resource limits: a program could ",
         "read files outside its folder", "open TCP connections",
-        "apt-get install bubblewrap", "PODFLEET_ISOLATION=best",
+        "apt-get install bubblewrap", "PODFLEET_ISOLATION=best", "PODFLEET_ISOLATION=filter",
     ):  # fmt: skip
         assert words in refusal.value.message
     assert not (tmp_path / "work" / "ran").exists()
+    stepped = replace(sandbox, policy="filter")
+    assert stepped.isolation().name == "system call filter"
+    with pytest.raises(PipelineError, match="a filter of system calls is asked for"):
+        LocalSandbox(clock=CLOCK, policy="filter", candidates=(LIMITS,)).isolation()
 
 
 def test_without_a_strict_policy_a_gap_is_told_and_the_program_runs(

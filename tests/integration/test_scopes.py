@@ -20,7 +20,14 @@ from tests.unit.control_plane.test_principals import routes_of
 
 ROOT_KEY = "a-key-of-the-test"
 URL = "mongodb://127.0.0.1:1/unit"
-OPEN: Final = ("GET /healthz", "GET /readyz", "GET /signin", "POST /signin", "POST /signout")
+OPEN: Final = (
+    "GET /healthz",
+    "GET /readyz",
+    "GET /signin",
+    "GET /signin/once",
+    "POST /signin",
+    "POST /signout",
+)
 OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
     "read": (
         "GET /",
@@ -43,6 +50,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/schedules/{schedule_id}",
         "GET /api/schedules/{schedule_id}/next",
         "GET /api/stream",
+        "POST /api/signin-links",
         "GET /artifacts/{artifact_id}",
         "GET /hypotheses",
         "GET /hypotheses/{hypothesis_id}",

@@ -35,7 +35,7 @@ WEEK = timedelta(days=7)
 async def control_plane(url: str) -> AsyncIterator[Deps]:
     client = store.connect(url)
     values = {"MONGODB_URL": url, **dict.fromkeys(NAMES, "127.0.0.1:1")}
-    settings = read_settings(values, host="127.0.0.1", port=8700)
+    settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
     deps = wire(settings, store.database(client, url), SystemClock(), SystemIds())
     await schema.migrate(deps.db)
     try:

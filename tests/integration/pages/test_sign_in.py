@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from control_plane.embedded.mongod import Mongod
-from control_plane.sign_in import COOKIE
+from control_plane.head import COOKIE
 from control_plane.web.sign_in_pages import own_path
 from tests.integration.conftest import fleet_on
 from tests.servers import S3Server, own_database

@@ -20,6 +20,7 @@ from events.clock import SystemClock, SystemIds
 from events.key_text import written
 
 URL = "mongodb://127.0.0.1:1/unit"
+NEAR = "127.0.0.1"
 HOME = {"host": "127.0.0.1:8700"}
 
 
@@ -37,7 +38,7 @@ async def keyed() -> AsyncIterator[Callable[..., Keyed]]:
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8700", "127.0.0.1", "[::1]:8700", "LOCALHOST:1"])
 async def test_without_a_key_this_machine_may_do_everything(host: str) -> None:
-    assert (await Keyless().identify("POST", {"host": host})).scopes == ALL
+    assert (await Keyless().identify("POST", {"host": host}, NEAR)).scopes == ALL
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ async def test_without_a_key_this_machine_may_do_everything(host: str) -> None:
 )
 async def test_without_a_key_a_name_that_is_not_this_machine_is_refused(host: str) -> None:
     with pytest.raises(Forbidden):
-        await Keyless().identify("GET", {"host": host})
+        await Keyless().identify("GET", {"host": host}, NEAR)
 
 
 @pytest.mark.parametrize(
@@ -54,18 +55,18 @@ async def test_without_a_key_a_name_that_is_not_this_machine_is_refused(host: st
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 async def test_a_foreign_page_may_change_nothing(origin: str, method: str) -> None:
     with pytest.raises(Forbidden):
-        await Keyless().identify(method, {**HOME, "origin": origin})
+        await Keyless().identify(method, {**HOME, "origin": origin}, NEAR)
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 async def test_a_browser_that_calls_the_request_foreign_is_believed(site: str) -> None:
     with pytest.raises(Forbidden):
-        await Keyless().identify("POST", {**HOME, "sec-fetch-site": site})
+        await Keyless().identify("POST", {**HOME, "sec-fetch-site": site}, NEAR)
 
 
 async def test_our_own_page_may_act() -> None:
     headers = {**HOME, "origin": "http://127.0.0.1:8700", "sec-fetch-site": "same-origin"}
-    assert (await Keyless().identify("POST", headers)).name == "loopback"
+    assert (await Keyless().identify("POST", headers, NEAR)).name == "loopback"
 
 
 async def test_the_key_opens_as_bearer(keyed: Callable[..., Keyed]) -> None:
@@ -111,21 +112,51 @@ async def test_anything_but_the_key_is_refused(keyed: Callable[..., Keyed], auth
         await keyed("k").identify("GET", {**HOME, "authorization": authorization})
 
 
-async def test_a_key_of_the_environment_closes_the_door_unless_it_was_told_to_stay_open(
-    keyed: Callable[..., Keyed],
+async def test_without_a_key_only_a_connection_of_this_machine_is_served() -> None:
+    for near in (NEAR, "::1"):
+        assert (await Keyless().identify("GET", HOME, near)).is_shared
+    for far in ("", "10.0.0.1", "8.8.8.8", "::2", "localhost.evil", "]["):
+        with pytest.raises(Forbidden):
+            await Keyless().identify("GET", HOME, far)
+
+
+@pytest.fixture
+def open_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stored key may do everything, as at the first start."""
+
+    async def none(_: KeyRing) -> bool:
+        return False
+
+    monkeypatch.setattr(KeyRing, "has_admin", none)
+
+
+@pytest.mark.usefixtures("open_ring")
+@pytest.mark.parametrize(
+    "header",
+    [
+        "x-forwarded-for", "X-Forwarded-Proto", "X-Forwarded-Whatever", "Forwarded", "Via", "x-real-ip",
+        "CF-Connecting-IP", "True-Client-IP", "X-Client-IP",
+    ],
+)  # fmt: skip
+async def test_a_header_of_a_proxy_ends_keyless_work_for_good(
+    keyed: Callable[..., Keyed], header: str
 ) -> None:
-    with pytest.raises(Unauthorized):
-        await keyed("k", Keyless()).identify("GET", HOME)
-    stays = keyed("k", Keyless(), stays=True)
-    assert (await stays.identify("GET", HOME)).is_shared
-    with pytest.raises(Unauthorized):
-        await stays.identify("GET", {**HOME, "authorization": "Bearer wrong"})
-    with pytest.raises(Forbidden):
-        await stays.identify("GET", {"host": "evil.example"})
+    door = keyed(None, Keyless())
+    assert (await door.identify("GET", HOME, NEAR)).name == "loopback"
+    for headers in ({**HOME, header: "127.0.0.1"}, HOME):
+        with pytest.raises(Unauthorized):
+            await door.identify("GET", headers, NEAR)
 
 
-async def test_everybody_is_trusted_only_where_that_was_said(keyed: Callable[..., Keyed]) -> None:
-    trusting = keyed(None, Keyless(anywhere=True), stays=True)
-    assert (await trusting.identify("GET", {"host": "fleet.example"})).name == "anybody"
-    with pytest.raises(Forbidden):
-        await trusting.identify("POST", {"host": "fleet.example", "origin": "https://evil.example"})
+@pytest.mark.usefixtures("open_ring")
+async def test_a_header_of_a_proxy_beside_a_key_counts_too(keyed: Callable[..., Keyed]) -> None:
+    door = keyed("k", Keyless())
+    assert (await door.identify("GET", HOME, NEAR)).name == "loopback", "its own key does not end it"
+    await door.identify("GET", {**HOME, "via": "1.1 x", "authorization": "Bearer k"}, NEAR)
+    with pytest.raises(Unauthorized):
+        await door.identify("GET", HOME, NEAR)
+
+
+async def test_who_was_not_told_to_be_keyless_asks_everybody(keyed: Callable[..., Keyed]) -> None:
+    with pytest.raises(Unauthorized):
+        await keyed(None).identify("GET", HOME, NEAR)

@@ -27,12 +27,15 @@ def test_all_problems_are_told_at_once() -> None:
         assert word in text
 
 
-@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.5", "example.org", ""])
-def test_a_bind_beyond_loopback_needs_a_key(host: str) -> None:
+@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.5", "example.org", "", "127.0.0.1"])
+def test_a_server_needs_a_key(host: str) -> None:
     assert read_settings(GOOD, host=host, port=8700).needs_stored_key
     assert not read_settings({**GOOD, "PODFLEET_API_KEY": "k"}, host=host, port=8700).needs_stored_key
-    assert not read_settings(GOOD, host=host, port=8700, trust="everybody").needs_stored_key
-    assert not read_settings(GOOD, host="127.0.0.1", port=8700).needs_stored_key
+    if host == "127.0.0.1":
+        assert not read_settings(GOOD, host=host, port=8700, keyless=True).needs_stored_key
+        return
+    with pytest.raises(ConfigError, match="--keyless is for a machine of one's own"):
+        read_settings(GOOD, host=host, port=8700, keyless=True)
 
 
 def test_no_secret_is_in_the_repr() -> None:

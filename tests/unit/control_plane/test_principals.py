@@ -19,7 +19,7 @@ from control_plane.deps import wire
 from control_plane.store import database
 from events.clock import SystemClock, SystemIds
 
-OPEN = {"/healthz", "/readyz", "/signin", "/signout", "/static"}
+OPEN = {"/healthz", "/readyz", "/signin", "/signin/once", "/signout", "/static"}
 URL = "mongodb://127.0.0.1:1/unit"
 
 

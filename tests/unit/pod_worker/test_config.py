@@ -51,7 +51,7 @@ def test_every_problem_is_named_together_with_what_is_accepted(tmp_path: Path) -
     )
     names = ("GPU_USD_PER_HOUR", "PRICES", "DATASETS", "ISOLATION", "LITERATURE_URL")
     assert [name for name in names if f"PODFLEET_{name}" not in said] == []
-    assert "accepted values: best, strict" in said
+    assert "accepted values: strict, filter, best" in said
     assert "accepted values: experiment, ideation, hybrid" in said
     assert str(missing) in said
     assert said.count("\n") == 5
@@ -61,7 +61,7 @@ def test_what_exists_is_accepted(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.touch()
     folders = os.pathsep.join([str(tmp_path), str(tmp_path)])
-    for isolation in ("best", "strict"):
+    for isolation in ("best", "filter", "strict"):
         read(PODFLEET_PRICES=str(prices), PODFLEET_DATASETS=folders, PODFLEET_ISOLATION=isolation)
     for address in ("", "http://127.0.0.1:9/graph/v1", "https://index.example"):
         read(PODFLEET_LITERATURE_URL=address)

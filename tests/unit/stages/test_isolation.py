@@ -25,7 +25,7 @@ from stages.isolation import (
     Plan,
     Report,
     Trial,
-    best,
+    chosen,
     described,
     ended,
     environment,
@@ -34,7 +34,7 @@ from stages.isolation import (
     plan,
     refusal,
 )
-from stages.sandbox import LOG_TAIL_CHARS, Job, JobLimits
+from stages.sandbox import LOG_TAIL_CHARS, METADATA, POLICIES, Job, JobLimits, Policy
 
 MACHINE = Machine(
     architecture="x86_64",
@@ -174,38 +174,49 @@ def test_the_only_gpu_is_named_as_the_operator_names_it(gpu: int | None, named: 
 
 def test_every_answer_of_a_probe_counts_and_none_may_lack() -> None:
     shut = dict.fromkeys(GAPS, False)
-    assert judge(LANDLOCK, shut) == Trial(LANDLOCK)
+    assert judge(BUBBLEWRAP, shut) == Trial(BUBBLEWRAP)
+    assert judge(LANDLOCK, shut) == Trial(LANDLOCK, gaps=(METADATA,))
     for name, words in GAPS.items():
-        assert judge(LANDLOCK, shut | {name: True}).gaps == (words,)
+        trial = judge(BUBBLEWRAP, shut | {name: True})
+        assert (trial.gaps, trial.is_strict) == ((words,), False)
+        assert not judge(LANDLOCK, shut | {name: True}).is_strict
         with pytest.raises(AssertionError, match=name):
             judge(LANDLOCK, {each: False for each in GAPS if each != name})
 
 
-def test_the_best_is_the_first_of_those_with_the_fewest_gaps() -> None:
+def test_each_policy_takes_the_first_of_those_with_the_fewest_gaps_that_it_allows() -> None:
     broken = Trial(BUBBLEWRAP, obstacle="it does not work here")
     two, one, other = Trial(LANDLOCK, gaps=("a", "b")), Trial(FILTER, gaps=("a",)), Trial(LIMITS, gaps=("b",))
     none = Trial(LIMITS)
-    assert best([broken, two, one, other]) is one
-    assert best([two, one, none]) is none
-    assert best([Trial(BUBBLEWRAP), Trial(LANDLOCK)]) == Trial(BUBBLEWRAP)
-    assert best([broken]) is None
-    assert best([]) is None
+    accepted = Trial(LANDLOCK, gaps=(METADATA,))
+    assert chosen([broken, two, one, other], "best") is one
+    assert chosen([two, one, none], "best") is none
+    assert chosen([two, one, none], "filter") is one
+    assert chosen([Trial(BUBBLEWRAP), Trial(LANDLOCK)], "strict") == Trial(BUBBLEWRAP)
+    assert chosen([broken, accepted, one], "strict") is accepted
+    assert chosen([broken, Trial(LANDLOCK, gaps=(METADATA, "a")), one, other], "strict") is None
+    assert chosen([broken, other], "filter") is None
+    assert chosen([broken, other], "best") is other
+    for policy in POLICIES:
+        assert chosen([broken], policy) is None
+        assert chosen([], policy) is None
 
 
 def test_an_isolation_is_named_with_its_version_and_its_gaps() -> None:
-    assert described(Trial(LANDLOCK), MACHINE).name == "Landlock (ABI 7)"
-    assert described(Trial(LANDLOCK), MACHINE).is_strict
+    landlock = described(Trial(LANDLOCK, gaps=(METADATA,)), MACHINE)
+    assert (landlock.name, landlock.is_strict, landlock.gaps) == ("Landlock (ABI 7)", True, (METADATA,))
     with_gap = described(Trial(FILTER, gaps=("send UDP",)), MACHINE)
     assert (with_gap.name, with_gap.gaps, with_gap.is_strict) == ("system call filter", ("send UDP",), False)
 
 
-def test_a_refusal_says_what_was_tried_and_what_to_do() -> None:
-    words = refusal(
-        [Trial(BUBBLEWRAP, obstacle="it is not installed"), Trial(LIMITS, gaps=("send UDP", "list"))]
-    )
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_refusal_says_what_was_tried_and_what_to_do(policy: Policy) -> None:
+    trials = [Trial(BUBBLEWRAP, obstacle="it is not installed"), Trial(LIMITS, gaps=("send UDP", "list"))]
+    words = refusal(trials, policy)
     assert "bubblewrap: it is not installed" in words
     assert "resource limits: a program could send UDP, list" in words
-    assert "PODFLEET_ISOLATION=best" in words
+    steps = {"strict": ("=filter", "=best"), "filter": ("=best",), "best": ("another pod",)}
+    assert all(step in words for step in steps[policy])
 
 
 LIMITED = plan(LIMITS, MACHINE, JOB)

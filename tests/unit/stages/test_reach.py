@@ -36,6 +36,11 @@ from stages.reach import SETTING, read_reach
         "2002:7f00:1::",
         "2002:a9fe:a9fe::1",
         "2001:0:7f00:1::",
+        "fec0::1",
+        "feff:ffff::1",
+        "192.88.99.1",
+        "::ffff:192.88.99.1",
+        "64:ff9b::192.88.99.1",
     ],
 )
 def test_what_is_not_the_public_internet_is_refused_with_what_allows_it(address: str) -> None:

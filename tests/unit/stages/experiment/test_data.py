@@ -21,7 +21,9 @@ HEADING = "x,kind\n"
 
 
 def found(wanted: str, *folders: Path) -> DataSet:
-    data_set = find_data_set(wanted, folders)
+    # the folder of a file that is named by its whole path is one that is allowed
+    allowed = folders or (Path(wanted.partition("#")[0]).parent,)
+    data_set = find_data_set(wanted, allowed)
     assert data_set is not None
     return data_set
 
@@ -81,7 +83,7 @@ def test_an_unknown_name_is_told_what_is_known(wanted: str) -> None:
 
 def test_a_file_is_found_by_its_whole_path(tmp_path: Path) -> None:
     path = make_file(tmp_path / "Big_houses.CSV")
-    assert found(f"{path}#Kind") == DataSet(
+    assert found(f"{path}#Kind", tmp_path) == DataSet(
         name="Big_houses",
         task="classification",
         rows=ROWS,
@@ -89,17 +91,16 @@ def test_a_file_is_found_by_its_whole_path(tmp_path: Path) -> None:
         outputs=2,
         location=str(path),
         target="kind",
-        digest=found(str(path)).digest,
+        digest=found(str(path), tmp_path).digest,
     )
 
 
-def test_a_relative_path_is_looked_up_where_the_run_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_named_folder_no_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    make_file(tmp_path / "t.csv")
-    assert found("t.csv").location == str(tmp_path / "t.csv")
-    assert f"was not found in {tmp_path}" in refusal("none.csv")
+    path = make_file(tmp_path / "t.csv")
+    said = {refusal(wanted).replace(wanted, "") for wanted in ("t.csv", str(path), "missing.csv")}
+    assert len(said) == 1, "whether it exists is not told"
+    assert "PODFLEET_DATASETS" in said.pop()
 
 
 def test_a_relative_path_is_looked_up_in_each_allowed_folder(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_an_allowed_folder_may_itself_be_a_link(tmp_path: Path) -> None:
 def test_a_link_does_not_lend_its_ending(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("x,y\n1,2\n")
     (tmp_path / "t.csv").symlink_to(tmp_path / "secret.txt")
-    assert "does not end in" in refusal(str(tmp_path / "t.csv"))
+    assert "does not end in" in refusal(str(tmp_path / "t.csv"), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "loop", "\udc80"])
@@ -156,13 +157,13 @@ def test_a_file_that_may_not_be_read_is_refused_in_words(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(os, "open", denied)  # tests may run as a user who may read everything
-    assert "cannot be read: Permission denied" in refusal(str(path))
+    assert "cannot be read: Permission denied" in refusal(str(path), tmp_path)
 
 
 def test_a_column_may_be_called_like_a_file(tmp_path: Path) -> None:
     path = make_file(tmp_path / "odd#name.csv")
     path.write_text(path.read_text().replace("kind", "old.csv", 1))
-    assert found(f"{path}#old.csv").target == "old.csv"
+    assert found(f"{path}#old.csv", tmp_path).target == "old.csv"
 
 
 # the split

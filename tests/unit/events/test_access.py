@@ -1,0 +1,79 @@
+"""Which control plane is asked, and that a key goes nowhere but where it was made for."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from events.access import FILE, KEY, URL, URL_DEFAULT, Access, access, noted, running
+from events.errors import ConfigError
+
+NEAR = Access("http://127.0.0.1:9999", "near")
+ELSEWHERE = "http://elsewhere.example"
+
+
+@pytest.mark.parametrize(
+    ("environment", "written", "near", "found"),
+    [
+        ({}, {}, None, (URL_DEFAULT, None)),
+        ({}, {}, NEAR, (NEAR.url, "near")),
+        ({KEY: "k"}, {}, None, (URL_DEFAULT, "k")),
+        ({KEY: "k"}, {}, NEAR, (NEAR.url, "k")),
+        ({}, {KEY: "f"}, None, (URL_DEFAULT, "f")),
+        ({URL: ELSEWHERE, KEY: "k"}, {}, NEAR, (ELSEWHERE, "k")),
+        ({URL: ELSEWHERE, KEY: "k"}, {URL: "http://b", KEY: "f"}, None, (ELSEWHERE, "k")),
+        ({URL: ELSEWHERE}, {}, NEAR, (ELSEWHERE, None)),
+        ({}, {URL: ELSEWHERE}, NEAR, (ELSEWHERE, None)),
+        ({}, {URL: ELSEWHERE, KEY: "f"}, NEAR, (ELSEWHERE, "f")),
+        ({KEY: "k"}, {URL: ELSEWHERE, KEY: "f"}, None, (ELSEWHERE, "f")),
+        ({URL: f"{ELSEWHERE}/", KEY: "k"}, {URL: ELSEWHERE}, None, (ELSEWHERE, "k")),
+        ({KEY: "k"}, {URL: "http://localhost:8700"}, None, ("http://localhost:8700", "k")),
+        ({URL: "http://localhost:9999"}, {}, NEAR, ("http://localhost:9999", "near")),
+    ],
+)
+def test_a_key_goes_where_its_place_says(
+    environment: dict[str, str], written: dict[str, str], near: Access | None, found: tuple[str, str | None]
+) -> None:
+    got = access(environment, written, near)
+    assert (got.url, got.key) == found
+
+
+@pytest.mark.parametrize(
+    ("environment", "written"),
+    [
+        ({KEY: "secret"}, {URL: ELSEWHERE}),
+        ({URL: ELSEWHERE}, {KEY: "secret"}),
+        ({URL: ELSEWHERE}, {KEY: "secret", URL: "http://127.0.0.1:8700"}),
+        ({KEY: "secret"}, {URL: "https://127.0.0.1:8700"}),
+        ({KEY: "secret"}, {URL: "http://127.0.0.1:8701"}),
+        ({KEY: "secret"}, {URL: "http://[::1"}),
+    ],
+)
+def test_a_key_for_another_address_is_refused_in_words(
+    environment: dict[str, str], written: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="is not sent to the address that") as caught:
+        access(environment, written, NEAR if URL in environment else None)
+    assert "secret" not in caught.value.message
+
+
+def test_a_fleet_is_found_while_it_runs_and_only_in_a_file_of_ours(tmp_path: Path) -> None:
+    assert running(tmp_path) is None
+    file = tmp_path / FILE
+    file.write_text(noted(NEAR, os.getpid()))
+    file.chmod(0o600)
+    assert running(tmp_path) == NEAR
+    for mode in (0o644, 0o660):
+        file.chmod(mode)
+        assert running(tmp_path) is None
+    file.chmod(0o600)
+    said = json.loads(file.read_text())
+    for change in ({"moment": "1"}, {"pid": 2**31}, {"pid": "x"}, {"pid": None}):
+        file.write_text(json.dumps({**said, **change}))
+        assert running(tmp_path) is None, change
+    for text in ("", "[]", "null", "{}", "[" * 4_000, "\xff"):
+        file.write_text(text)
+        assert running(tmp_path) is None, text
