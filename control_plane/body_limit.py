@@ -20,6 +20,9 @@ BODY_BYTES_MAX: Final = 2 * WIRE_BYTES_MAX
 BODY_S: Final = 30.0
 HELD_BYTES_MAX: Final = 128 * WIRE_BYTES_MAX  # of all bodies that are not answered yet
 RETRY_AFTER_S: Final = 2
+PAIRS_MAX: Final = 1_000  # of a form; an empty one is counted by nobody else, and costs as much
+URLENCODED: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/"
 # the rest of a body is not wanted, and a kept connection would have to swallow it
 LAST: Final = {"Connection": "close"}
 
@@ -39,12 +42,16 @@ class BodyLimit:
             return
         taken = 0
         is_whole = False
+        media = _media_of(scope)
+        pairs = 1
         until_s = asyncio.get_running_loop().time() + self.body_s
 
         async def bounded() -> Message:
-            nonlocal taken, is_whole
+            nonlocal taken, is_whole, pairs
             if is_whole:  # what comes now is the end of the connection
                 return await receive()
+            if media.startswith(MULTIPART):  # no page of ours sends any, and each of its parts has a head
+                raise HTTPException(415, f"{media[:60]} is not accepted: send a form as {URLENCODED}", LAST)
             message = await _in_time(receive, until_s, self.body_s)
             size = len(message.get("body", b""))
             taken += size
@@ -52,6 +59,10 @@ class BodyLimit:
             is_whole = not message.get("more_body", False)
             if taken > BODY_BYTES_MAX:
                 raise HTTPException(413, f"the body is over the limit body_bytes = {BODY_BYTES_MAX:,}", LAST)
+            if media == URLENCODED:
+                pairs += message.get("body", b"").count(b"&")
+                if pairs > PAIRS_MAX:
+                    raise HTTPException(413, f"the form has over {PAIRS_MAX:,} fields", LAST)
             if self._held_bytes > self.held_bytes_max:
                 waits = {"Retry-After": str(RETRY_AFTER_S), **LAST}
                 raise HTTPException(503, "too many bodies are open here; send it again", waits)
@@ -61,6 +72,12 @@ class BodyLimit:
             await self.app(scope, bounded, send)
         finally:
             self._held_bytes -= taken
+
+
+def _media_of(scope: Scope) -> str:
+    """Return the declared type of a body without its parameters, or the empty text."""
+    declared = next((value for name, value in scope.get("headers", ()) if name == b"content-type"), b"")
+    return bytes(declared).partition(b";")[0].strip().lower().decode("latin-1")
 
 
 async def _in_time(receive: Receive, until_s: float, body_s: float) -> Message:

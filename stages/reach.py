@@ -12,9 +12,15 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 SETTING: Final = "PODFLEET_PRIVATE_HOSTS"
-# Withdrawn, and public to the standard library: addresses of a site (RFC 3879), relays of 6to4 (RFC 7526).
-WITHDRAWN: Final = (IPv6Network("fec0::/10"), IPv4Network("192.88.99.0/24"))
 TRANSLATED: Final = IPv6Network("64:ff9b::/96")  # to IPv4, by the network
+ALLOCATED: Final = IPv6Network("2000::/3")  # nothing else of IPv6 was given to the public internet
+# Of the special-purpose registries of IANA (RFC 6890), what some Python counts as global: protocols, relays
+# and anycast that the nearest network may answer, and documentation.
+SPECIAL: Final[tuple[IPv4Network | IPv6Network, ...]] = (
+    *(IPv4Network(each) for each in ("192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24")),
+    *(IPv4Network(each) for each in ("192.88.99.0/24", "192.175.48.0/24")),
+    *(IPv6Network(each) for each in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20")),
+)
 
 Address = IPv4Address | IPv6Address
 
@@ -71,7 +77,9 @@ def _led_to(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
-    if any(address in network for network in WITHDRAWN):
+    if isinstance(address, IPv6Address) and address not in ALLOCATED:
+        return False
+    if any(address in network for network in SPECIAL):
         return False
     return address.is_global and not (address.is_multicast or address.is_reserved)
 

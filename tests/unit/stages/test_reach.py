@@ -36,11 +36,10 @@ from stages.reach import SETTING, read_reach
         "2002:7f00:1::",
         "2002:a9fe:a9fe::1",
         "2001:0:7f00:1::",
-        "fec0::1",
-        "feff:ffff::1",
-        "192.88.99.1",
-        "::ffff:192.88.99.1",
-        "64:ff9b::192.88.99.1",
+        *("192.0.0.8", "192.0.0.9", "192.31.196.1", "192.52.193.1", "192.88.99.1", "192.175.48.1"),
+        *("::8.8.8.8", "::ffff:0:10.0.0.1", "64:ff9b:1::808:808", "100::1", "100:0:0:1::1", "5f00::1"),
+        *("2001:1::1", "2001:20::1", "2001:db8::1", "3fff::1", "2620:4f:8000::1", "fec0::1", "fc00::1"),
+        *("2002:c058:6301::1", "64:ff9b::c058:6301", "4000::1", "e000::1"),  # 192.88.99.1; not allocated
     ],
 )
 def test_what_is_not_the_public_internet_is_refused_with_what_allows_it(address: str) -> None:
@@ -50,7 +49,9 @@ def test_what_is_not_the_public_internet_is_refused_with_what_allows_it(address:
     assert objection.endswith(f"to {SETTING}")
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"]
+)
 def test_public_addresses_are_allowed(address: str) -> None:
     assert read_reach("").objection("model.example", address) is None
 
