@@ -170,14 +170,9 @@ def open_blobs(storage: Storage) -> Blobs:
 
 
 async def storage_call(step: Callable[[], T]) -> T:
-    """Ask the storage beside the event loop.
-
-    Raises `Transient` when it does not answer, `Rejected` (`bad_key`) where no object can have the key.
-    """
+    """Ask the storage beside the event loop. Raises `Transient` when it does not answer."""
     try:
         return await asyncio.to_thread(step)
     except (MinioException, HTTPError, OSError) as error:
         why = f"object storage does not answer ({type(error).__name__})"
         raise Transient("storage_unreachable", why) from error
-    except ValueError as error:
-        raise Rejected("bad_key", f"object storage has no such key: {error}") from error

@@ -39,7 +39,7 @@ class Tools:
     """What the pod offers to its pipelines; None is what it does not have.
 
     `judge_secret` is the fleet's: by it equal seeds hide data in the same way (empty: each run has its own).
-    `data_sets` are the folders in which a run may name data files (empty: any folder), and
+    `data_sets` are the folders in which a run may name data files (empty: none), and
     `pod_usd_per_hour` is what the pod costs while it works.
     """
 

@@ -241,9 +241,10 @@ def client() -> Client:
 
     try:
         found = found_access(Path.cwd())
-        urlsplit(found.url)
     except ConfigError as error:
         fail(error.message, EXIT_WRONG_USE)
+    try:
+        urlsplit(found.url)
     except ValueError as error:
-        fail(f"CONTROL_PLANE_URL is not valid: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
+        fail(f"CONTROL_PLANE_URL is {shown(found.url)!r}: {error}; it is like {URL_DEFAULT}", EXIT_WRONG_USE)
     return Client(found.url, found.key)

@@ -106,7 +106,10 @@ def operations(profile: Any, seen: int = 0) -> list[Operation]:
 def is_walk(operation: Operation) -> bool:
     collection = operation["ns"].partition(".")[2]
     plan = operation.get("planSummary", "")
-    return ("COLLSCAN" in plan and collection not in SMALL) or bool(operation.get("hasSortStage"))
+    stages = [next(iter(stage)) for stage in operation["command"].get("pipeline", [])]
+    counts_first = "$group" in stages and "$sort" not in stages[: stages.index("$group")]
+    is_sorted = bool(operation.get("hasSortStage")) and not counts_first  # what was counted is few
+    return ("COLLSCAN" in plan and collection not in SMALL) or is_sorted
 
 
 def is_wasteful(operation: Operation) -> bool:

@@ -21,7 +21,7 @@ NOWHERE = {
 @pytest.mark.parametrize("key", ["runs/a/a1/../../b/a1/x", "runs/./x", ""])
 def test_a_key_that_no_object_can_have_is_refused_in_words(key: str) -> None:
     blobs = open_blobs(read_storage(NOWHERE))
-    for ask in (blobs.get_url(key, name="x", inline=False), blobs.digest(key), blobs.beginning(key, 9)):
+    for ask in (blobs.get_url(key, name="x"), blobs.digest(key), blobs.beginning(key, 9)):
         with pytest.raises(Rejected) as refused:
             asyncio.run(ask)
         assert refused.value.code == "bad_key"

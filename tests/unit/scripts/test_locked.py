@@ -56,6 +56,7 @@ class Shelf:
             env={
                 "PYTHONPATH": str(ROOT),
                 "XDG_CACHE_HOME": str(self.folder / "cache"),
+                "UV_CACHE_DIR": str(self.folder / "cache" / "uv"),  # without HOME it would lie where we are
                 "PIP_CONFIG_FILE": os.devnull,
                 "PIP_NO_INDEX": "1",
                 "PIP_FIND_LINKS": str(self.folder),

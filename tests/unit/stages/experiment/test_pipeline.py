@@ -251,7 +251,9 @@ def test_hostile_text_stays_text(hostile: RecordingReporter) -> None:
 def test_a_file_that_only_the_idea_names_is_the_data_or_the_run_says_that_it_is_not_there(
     tmp_path: Path,
 ) -> None:
-    reporter = experiment(tmp_path, make_tools(), "Dropout improves accuracy on no/such/houses.csv#price")
+    reporter = experiment(
+        tmp_path, make_tools(data_sets=(tmp_path,)), "Dropout improves accuracy on no/such/houses.csv#price"
+    )
     failure = reporter.facts[-1]
     assert isinstance(failure, c.RunFailed)
     assert (failure.code, "'no/such/houses.csv' was not found" in failure.message) == ("CONFIG", True)

@@ -193,7 +193,9 @@ def test_a_table_is_the_same_in_each_format(tmp_path: Path) -> None:
         packed.write(path.read_bytes())
     parquet.write_table(arrow.table(dict(columns)), tmp_path / "same.parquet")
     wanted = [f"{path}#kind", f"{path}.gz#kind", f"{tmp_path / 'same.parquet'}#kind"]
-    first, *others = [prepare(found, seed=5) for each in wanted if (found := find_data_set(each, ()))]
+    first, *others = [
+        prepare(found, seed=5) for each in wanted if (found := find_data_set(each, (tmp_path,)))
+    ]
     assert len(others) == 2
     for other in others:
         assert (other.facts, other.sizes, other.notes) == (first.facts, first.sizes, first.notes)
@@ -211,7 +213,7 @@ def test_numbers_are_the_same_in_an_npz_too(tmp_path: Path) -> None:
     one, other = (
         prepare(found, seed=1)
         for name in (path, tmp_path / "a.npz")
-        if (found := find_data_set(str(name), ()))
+        if (found := find_data_set(str(name), (tmp_path,)))
     )
     assert one.facts == other.facts
     assert np.array_equal(one.visible.train.features, other.visible.train.features)
@@ -239,7 +241,7 @@ HOSTILE = st.one_of(
 def outcome(path: Path) -> Data | PipelineError:
     """Return what a run gets of a file: data, or words."""
     try:
-        data_set = find_data_set(str(path), ())
+        data_set = find_data_set(str(path), (path.parent,))
         assert data_set is not None
         data = prepare(data_set, seed=0)
     except PipelineError as error:
@@ -409,7 +411,7 @@ def make_npz(path: Path, **arrays: Any) -> Path:
 def test_square_arrays_are_images(tmp_path: Path, shape: tuple[int, ...]) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, size=(ROWS, *shape)).astype(np.uint8)
     path = make_npz(tmp_path / "images.npz", features=pixels, targets=np.arange(ROWS) % 3)
-    found = find_data_set(str(path), ())
+    found = find_data_set(str(path), (tmp_path,))
     assert found is not None
     assert (found.image_side, found.features, found.outputs) == (6, 36, 3)
     data = prepare(found, seed=0)
