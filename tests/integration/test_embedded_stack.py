@@ -126,7 +126,10 @@ def _stopped_by(stack: Running, number: signal.Signals, parts: int = PARTS) -> i
     family = stack.family()
     assert len(family) == parts
     stack.process.send_signal(number)
-    status = stack.process.wait(timeout=30)
+    try:
+        status = stack.process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"still there: {_alive(family)}; it said: {stack.said}")
     assert _alive(family) == []
     return status
 
