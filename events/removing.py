@@ -17,7 +17,7 @@ _OPEN: Final = 0o700  # what the owner needs to look into a folder, to empty and
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all that is in it; follows no link. What cannot be removed stays, without a word."""
+    """Remove a folder with all that is in it; follow no link. What cannot be removed stays, in silence."""
     with suppress(OSError):
         if not folder.is_symlink():
             folder.chmod(_OPEN)
@@ -30,7 +30,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _empty(root: int) -> None:
-    """Remove what is in a folder; each inner folder is first brought right into it, so that nothing is deep."""
+    """Remove what is in a folder; each inner folder is first moved right into it: nothing is deep."""
     waiting = _emptied(root, root)
     while waiting:
         name = waiting.pop()
