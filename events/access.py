@@ -68,8 +68,9 @@ def running(data: Path) -> Access | None:
             if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
                 return None  # somebody else's, or anybody's: who knows what it says
             found = json.loads(file.read(FILE_BYTES_MAX))
+        near = Access(str(found["url"]), str(found["api_key"]))
         is_alive = moment_of(found["pid"]) == found["moment"]
-        return Access(str(found["url"]), str(found["api_key"])) if is_alive else None
+        return near if is_alive and _is_of_this_machine(near.url) else None
     except (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
         return None  # none, or one that is being written: nobody runs there yet
 
@@ -88,6 +89,15 @@ def moment_of(pid: int) -> str:
         os.kill(pid, 0)
         return ""
     return Path(f"/proc/{int(pid)}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+
+
+def _is_of_this_machine(url: str) -> bool:
+    """Say whether an address is one that `podfleet up` may have: an archive can bring such a file along.
+
+    It names a process that lives everywhere, and would have the environment's key sent to any address.
+    """
+    scheme, host, *_ = _place(url)
+    return (scheme, host) == ("http", "loopback")
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -8,7 +8,6 @@ pause it looks at the lease before it does anything else.
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -35,6 +34,7 @@ from events.loops import Threads
 from events.outbox import Outbox
 from events.outgoing import end_of
 from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
+from events.removing import remove_tree
 from events.runs import stages_before
 from events.settlement import End
 from pod_worker.child import Exit, Heard, Listener
@@ -188,10 +188,10 @@ class Attempt:
             if "lease" in self.halts:
                 # What stood still for a lease that was lost must not hold up the files of the next attempt.
                 self.ports.uploads.resume()
-            shutil.rmtree(workspace, ignore_errors=True)
+            remove_tree(workspace)
 
     def _run(self, workspace: Path) -> None:
-        shutil.rmtree(workspace, ignore_errors=True)
+        remove_tree(workspace)
         try:
             workspace.mkdir(parents=True)
         except OSError as error:
@@ -215,7 +215,7 @@ class Attempt:
                 if self.ports.clock.monotonic_s() - begun_s < RESTORE_WAIT_S:
                     self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
                     continue
-                shutil.rmtree(folder, ignore_errors=True)  # half a set would be a riddle
+                remove_tree(folder)  # half a set would be a riddle
                 warnings = [f"this attempt begins at the start, without checkpoints: {error.message}"]
                 is_away = True
             else:

@@ -33,9 +33,9 @@ from events.ingest_client import bearer
 from events.paths import BadPath, RunPath, SafeName
 
 PIECE_BYTES: Final = 256 * 1024
-RESTORED_BYTES_MAX: Final = (
-    16 << 30
-)  # of all checkpoints together: a pod's disk is not filled by another's word
+# Of all checkpoints together: neither a pod's disk nor its time is filled by another's word.
+RESTORED_BYTES_MAX: Final = 16 << 30
+FETCHED_BYTES_MAX: Final = 32 << 30
 SHOWN_CHARS_MAX: Final = 500
 CALL_S: Final = 10.0  # orders are heard between two calls
 
@@ -89,7 +89,7 @@ class HttpCheckpoints:
         """
         warnings: list[str] = []
         done: set[str] = set()
-        left = _Room(RESTORED_BYTES_MAX)
+        left = _Room(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
         for candidate in self._candidates(claim):  # the nearest and latest of each name first
             if candidate.name in done:
                 continue
@@ -123,6 +123,7 @@ class HttpCheckpoints:
         name = SafeName(candidate.name)
         if candidate.manifest.size > MANIFEST_BYTES_MAX:
             raise _BrokenError("its manifest is too large")
+        before = left.disk_bytes
         try:
             manifest = self._fetch_manifest(candidate, claim, folder, left)
             stored = {each.name: each for each in candidate.files}
@@ -131,6 +132,7 @@ class HttpCheckpoints:
         except BaseException:
             with suppress(FileNotFoundError):
                 shutil.rmtree(folder / name)  # without its manifest nothing here counts
+            left.disk_bytes = before
             raise
 
     def _fetch_manifest(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> Contents:
@@ -158,6 +160,7 @@ class HttpCheckpoints:
                 _check(response, stored)
                 for piece in response.iter_raw(PIECE_BYTES):
                     size += len(piece)
+                    left.carry(len(piece))
                     if size > stored.size:
                         break
                     digest.update(piece)
@@ -170,15 +173,22 @@ class HttpCheckpoints:
 
 @dataclass(slots=True)
 class _Room:
-    """How many bytes may still be taken."""
+    """How many bytes may still be kept, and how many may still come; of what is broken none are kept."""
 
-    left_bytes: int
+    disk_bytes: int
+    wire_bytes: int
 
     def take(self, size: int) -> None:
         """Take room for an object. Raises `_BrokenError` where there is none."""
-        if size > self.left_bytes:
+        if size > self.disk_bytes:
             raise _BrokenError(f"more than {RESTORED_BYTES_MAX} bytes of checkpoints are not taken")
-        self.left_bytes -= size
+        self.disk_bytes -= size
+
+    def carry(self, size: int) -> None:
+        """Count what came. Raises `_BrokenError` where it was too much in vain."""
+        self.wire_bytes -= size
+        if self.wire_bytes < 0:
+            raise _BrokenError(f"more than {FETCHED_BYTES_MAX} bytes are not fetched for checkpoints")
 
 
 def _check(response: httpx.Response, stored: _Stored) -> None:

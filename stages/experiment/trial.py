@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -22,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from events.removing import remove_tree
 from stages.experiment.data import Facts, Visible
 from stages.experiment.judging.exam import Judges
 from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
@@ -82,7 +82,7 @@ class Bench:
         try:
             return self._run(place, code, seeds, judges, gpu)
         finally:
-            tidy(place)
+            remove_tree(place)  # its results are read, and a pod's disk is small
 
     def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
         self._lay_out(folder, code, seeds, judges)
@@ -144,11 +144,6 @@ def write_data(folder: Path, visible: Visible) -> Path:
         watch_targets=visible.watch.targets,
     )
     return file
-
-
-def tidy(folder: Path) -> None:
-    """Remove a finished job's folder: its results are read, and a pod's disk is small."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _report(file: Path, ended: Ended) -> Report:

@@ -77,3 +77,16 @@ def test_a_fleet_is_found_while_it_runs_and_only_in_a_file_of_ours(tmp_path: Pat
     for text in ("", "[]", "null", "{}", "[" * 4_000, "\xff"):
         file.write_text(text)
         assert running(tmp_path) is None, text
+
+
+@pytest.mark.parametrize(
+    "url", [ELSEWHERE, "https://127.0.0.1:9999", "http://127.0.0.1@elsewhere", "http://[::1", ""]
+)
+def test_a_file_that_an_archive_brought_along_leads_no_key_to_another_machine(
+    tmp_path: Path, url: str
+) -> None:
+    file = tmp_path / FILE
+    file.write_text(noted(Access(url, "theirs"), os.getpid()))
+    file.chmod(0o600)
+    found = access({KEY: "secret"}, {}, running(tmp_path))
+    assert (found.url, found.key) == (URL_DEFAULT, "secret")

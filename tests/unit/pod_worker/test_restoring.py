@@ -240,6 +240,31 @@ def test_all_checkpoints_together_are_bounded(
     assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
 
 
+def test_a_checkpoint_that_claims_all_the_room_takes_none_from_what_is_whole(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "RESTORED_BYTES_MAX", 5_000)
+    lying = house.keep("A", 2, {}, file=bytes(4_000))
+    del house.objects[lying["files"][0]["name"]]
+    house.keep("Stage_1", 1, {"best": 1}, file=bytes(4_000))
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    assert "is not in the storage" in warning
+    assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
+
+
+def test_what_comes_in_vain_is_bounded_too(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "FETCHED_BYTES_MAX", 9_000)
+    for attempt in (4, 3, 2):
+        altered = house.keep("A", attempt, {}, file=bytes(4_000))
+        house.objects[altered["files"][0]["name"]] = b"x" * 4_000
+    warnings = checkpoints.fetch(CLAIM, tmp_path)
+    assert "other bytes than were registered" in warnings[0]
+    assert "more than 9000 bytes are not fetched" in warnings[-1]
+    assert found(tmp_path) == {}
+
+
 LYING: dict[str, dict[str, Any] | bytes] = {
     "no JSON": b"{",
     "not UTF-8": b'{"name": "\xff"}',

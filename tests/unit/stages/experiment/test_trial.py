@@ -183,3 +183,19 @@ def test_the_same_program_and_seed_answer_the_same(tools: Tools, tmp_path: Path)
     assert two.scores is not None
     assert {**one.scores, "training_seconds": 0} == {**two.scores, "training_seconds": 0}
     assert one.curve == two.curve
+
+
+def test_a_program_that_leaves_folders_without_end_costs_its_own_trial_nothing_else(
+    tools: Tools, tmp_path: Path
+) -> None:
+    deep = """
+import os
+at = os.open(".", os.O_RDONLY)
+for _ in range(2_000):
+    os.mkdir("d", dir_fd=at)
+    at, above = os.open("d", os.O_RDONLY, dir_fd=at), at
+    os.close(above)
+"""
+    place = Workplace(tmp_path, tools)
+    assert place.run(deep + GOOD).error is None
+    assert list(place.bench.places.iterdir()) == []
