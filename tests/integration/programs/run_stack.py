@@ -15,6 +15,7 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the tests would ignore it, and so would we
 here = Path(__file__).parent
 options = Options(
     data=Path(sys.argv[1]),
