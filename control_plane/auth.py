@@ -254,8 +254,13 @@ def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
     origin = headers.get("origin")
     if origin is not None and _netloc_of(origin) != headers.get("host"):
         raise Forbidden("foreign_origin", "another site's page may not do this")
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    if is_led_here(headers):
         raise Forbidden("foreign_origin", "another site's page may not do this")
+
+
+def is_led_here(headers: Mapping[str, str]) -> bool:
+    """Say whether a browser tells that a page of another site made it ask."""
+    return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 def _is_forwarding(name: str) -> bool:

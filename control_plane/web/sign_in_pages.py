@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from control_plane.api.runs import MayRead
-from control_plane.auth import Forbidden, Keyed, address_of, refuse_foreign_pages
+from control_plane.auth import Forbidden, Keyed, address_of, is_led_here, refuse_foreign_pages
 from control_plane.config import LOOPBACK
 from control_plane.head import COOKIE
 from control_plane.key_ring import Unauthorized
@@ -20,6 +20,8 @@ PLACE_CHARS_MAX: Final = 2_000
 KEY_CHARS_MAX: Final = 500
 UNKEPT: Final = {"Cache-Control": "no-store"}
 LINK_OVER: Final = "this link was used, or is older than ten minutes: `podfleet signin` prints another"
+# Whoever owns a key could sign others in with it, who would go on in his name.
+LINK_LED: Final = "another page led here: paste the link into the address bar, if it is yours"
 
 Place = Annotated[str, Form(max_length=PLACE_CHARS_MAX)]
 Token = Annotated[str, Query(max_length=KEY_CHARS_MAX)]
@@ -47,6 +49,8 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
 
     @routes.get("/signin/once")
     async def once(request: Request, token: Token = "", to: str = "/") -> Response:
+        if is_led_here(request.headers):
+            return shown(request, to, LINK_LED)
         secret = await keyed.sign_in.take_up(token)
         if secret is None:
             return shown(request, to, LINK_OVER)

@@ -191,6 +191,7 @@ class Experiment:
             measured=frozenset({claim.metric.name, claim.selection.name, QUALITY[claim.task].name}),
             epochs=self.effort.epochs,
             device="cuda" if tools.gpus else "cpu",
+            secret=secret,
             places=self.folder / "programs",
         )
         crew = Crew(tools.slots, tools.gpus)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from events.errors import PipelineError
 from events.runs import ExperimentSpec, idea_of
 from stages.bounds import Unreadable
 from stages.budget import NOTHING, Budget, Spent
@@ -85,11 +84,9 @@ def hire(context: Context, spec: ExperimentSpec, data_set: DataSet | None, epoch
         return Staff(built_in, purse.check, is_dear=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, purse.keep)
     if claim is not None and claim.metric.is_told:
-        raise PipelineError(
-            "CONFIG",
-            f"The run began with a claim about the {claim.metric.title}, which only the programs of {model.name} "
-            "tell, and nobody can count: start a new run, with another measure.",
-        )
+        told = f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
+        context.log(f"the claim of an earlier attempt is not used: it is about {told}", "warning")
+        claim = None  # whoever left it may have lied: it ends no run
     if claim is None:
         claim = choose(model, idea, data_set, context.notes, context.log)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)

@@ -1,7 +1,8 @@
 """One trial: a program is run in the sandbox from several seeds, and what it answers is scored here.
 
 Law: a program is told the targets of the rows it learns from and watches, never of those that
-judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage.
+judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage,
+and the seeds that it is told follow from the run's secret.
 Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
 (parameters, curve) is bounded, and marked as its word.
 """
@@ -12,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
@@ -25,6 +26,7 @@ from events.removing import remove_tree
 from stages.experiment.data import Facts, Visible
 from stages.experiment.judging.exam import Judges
 from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
+from stages.experiment.judging.secret import Secret
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
 from stages.sandbox import Ended, Job, JobLimits, Sandbox
@@ -69,6 +71,7 @@ class Bench:
     measured: frozenset[str]  # the scores without which a trial is worth nothing
     epochs: int
     device: str
+    secret: Secret = field(repr=False)
     places: Path  # where programs run, each in a folder of a name that says nothing
 
     def run(
@@ -98,7 +101,7 @@ class Bench:
 
     def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
         job = {
-            "seeds": list(seeds),
+            "seeds": list(map(self.secret.seed, seeds)),
             "kind": self.facts.task,
             "outputs": self.facts.outputs,
             "image_side": self.facts.image_side,
@@ -115,11 +118,12 @@ class Bench:
 
     def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seconds: float) -> Trial:
         try:
-            report = _report(folder / f"report-{seed}.json", ended)
+            told = self.secret.seed(seed)
+            report = _report(folder / f"report-{told}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
             answers = read_answers(
-                folder / f"answers-{seed}.npy", self.facts.task, judges.total, self.facts.outputs
+                folder / f"answers-{told}.npy", self.facts.task, judges.total, self.facts.outputs
             )
             scores = _scores(self.facts, judges.judged(answers), judges.targets)
             scores["training_seconds"] = seconds

@@ -151,6 +151,10 @@ def test_a_link_signs_one_browser_in_once(root: httpx.Client, keyed_url: str) ->
     viewer = made(root, kind="viewer")["key"]
     with httpx.Client(base_url=keyed_url, headers={"authorization": f"Bearer {viewer}"}) as client:
         path = client.post("/api/signin-links").json()["path"]
+    led = httpx.get(f"{keyed_url}{path}", headers={"sec-fetch-site": "cross-site"})
+    assert (led.status_code, "set-cookie" in led.headers) == (401, False), (
+        "nobody is signed in by another page"
+    )
     entered = httpx.get(f"{keyed_url}{path}&to=/runs")
     assert (entered.status_code, entered.headers["location"]) == (303, "/runs")
     assert (entered.headers["referrer-policy"], entered.headers["cache-control"]) == (

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stages.experiment.seeds import SEED_BITS
+
 
 @dataclass(frozen=True, slots=True)
 class Secret:
@@ -25,6 +27,12 @@ class Secret:
     def mark(self) -> str:
         """Return what tells two secrets apart and betrays none."""
         return self._digest("mark").hex()[:16] if self.hides else ""
+
+    def seed(self, seed: int) -> int:
+        """Return the seed that a program is told for one of ours, which names a stage to whoever knows the run's."""
+        if not self.hides:
+            return seed
+        return int.from_bytes(self._digest("seed", str(seed))[:4], "big") % (1 << SEED_BITS)
 
     def chance(self, *purpose: str) -> np.random.Generator:
         """Return the random numbers for one purpose."""

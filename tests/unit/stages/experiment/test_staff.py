@@ -13,11 +13,12 @@ from events.runs import ExperimentSpec, read_spec
 from events.testing import ManualClock
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
-from stages.experiment.ledger import Past
+from stages.experiment.ledger import ClaimState, Past, SearchState, state_of
 from stages.experiment.staff import SPENDING, hire
 from stages.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
+from stages.space.data_sets import SHIPPED
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 CHOICE = {
@@ -95,6 +96,20 @@ def test_what_an_attempt_spent_to_its_last_answer_counts_in_the_next(tools: Tool
     assert isinstance(failure, c.RunFailed)
     assert (failure.code, second.asked) == ("BUDGET_EXCEEDED", [])
     assert "300 of 250 tokens" in failure.message
+
+
+def test_a_claim_that_nobody_can_measure_and_another_pod_left_ends_no_run(
+    tools: Tools, tmp_path: Path
+) -> None:
+    claim = ClaimState("momentum", "parameters", "decrease", SHIPPED["iris"], None, ())
+    left = Restored(1, state_of(SearchState(claim=claim), is_complete=False), {})
+    oracle, checkpoints = Oracle(away), MemoryCheckpoints(attempt=2, found={"Stage_1": left})
+    reporter = experiment(tmp_path, replace(tools, model=oracle), checkpoints)
+    assert any("nobody can count" in each.message for each in reporter.facts if isinstance(each, c.RunLog))
+    assert oracle.asked[0] == "choose"
+    failure = reporter.facts[-1]
+    assert isinstance(failure, c.RunFailed)
+    assert failure.code == "MODEL_UNREACHABLE"
 
 
 def spending(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from events.removing import remove_tree
 from stages.experiment.data import prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Judges, write_exam
 from stages.experiment.judging.secret import Secret
+from stages.experiment.seeds import fresh_seeds, seed_for
 from stages.experiment.template import program_for
 from stages.experiment.trial import Bench, Trials, write_data
 from stages.ports import Tools
@@ -45,6 +48,7 @@ class Workplace:
             measured=frozenset({"accuracy"} if data.facts.task == "classification" else {"rmse"}),
             epochs=2,
             device="cpu",
+            secret=Secret("of seeds", hides=False),
             places=home / "programs",
         )
         self.judges: Judges = write_exam(home / "data", hidden, secret).validation
@@ -185,6 +189,17 @@ def test_the_same_program_and_seed_answer_the_same(tools: Tools, tmp_path: Path)
     assert one.curve == two.curve
 
 
+def test_no_seed_tells_a_program_the_stage_for_which_it_runs(tools: Tools, tmp_path: Path) -> None:
+    """Whoever knows how seeds follow from the run's can be bad on the day that counts."""
+    search, fresh = [seed_for(7, "Stage_1/1", 0)], fresh_seeds(7, 2, ())
+    bad = f"    assert task.seed not in {[*search, *fresh]}, 'the day that counts'\n"
+    place = Workplace(tmp_path, tools)
+    place.bench = replace(place.bench, secret=Secret("of seeds"))
+    trials = place.run(GOOD.replace("    task.size", f"{bad}    task.size"), *search, *fresh)
+    assert trials.error is None
+    assert [each.seed for each in trials.trials] == [*search, *fresh]
+
+
 def test_a_program_that_leaves_folders_without_end_costs_its_own_trial_nothing_else(
     tools: Tools, tmp_path: Path
 ) -> None:
@@ -197,5 +212,8 @@ for _ in range(2_000):
     os.close(above)
 """
     place = Workplace(tmp_path, tools)
-    assert place.run(deep + GOOD).error is None
-    assert list(place.bench.places.iterdir()) == []
+    try:
+        assert place.run(deep + GOOD).error is None
+        assert list(place.bench.places.iterdir()) == []
+    finally:
+        remove_tree(tmp_path)  # what is left of it would end who cleans up after all tests
