@@ -147,7 +147,8 @@ def _strayed(
     np.fill_diagonal(squares, np.inf)
     usual = float(np.sqrt(np.median(squares.min(axis=1)))) if len(rows) > 1 else 0.0
     step = chance.standard_normal(canaries.shape) * usual / np.sqrt(max(canaries.shape[1], 1))
-    return (canaries + step).astype(np.float32)
+    strayed: NDArray[np.float32] = (canaries + step).astype(np.float32)
+    return strayed
 
 
 def _check_against(law: Law, answers: Floats, targets: NDArray[Any]) -> None:
