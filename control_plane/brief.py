@@ -42,11 +42,16 @@ def brief_list(items: Sequence[Mapping[str, Any]], bytes_max: int) -> list[dict[
     left = bytes_max
     for item in items:
         small = brief_fields(item)
-        left -= len(msgspec.json.encode(small))
+        left -= len(msgspec.json.encode(small, enc_hook=_said))
         if left < 0 and kept:
             break
         kept.append(small)
     return kept
+
+
+def _said(value: object) -> int | str:
+    """Return what BSON has types of its own for: whole numbers beyond 32 bits, first of all."""
+    return int(value) if isinstance(value, int) else str(value)
 
 
 class _Budget:
