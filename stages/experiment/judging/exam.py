@@ -24,6 +24,7 @@ from stages.experiment.scores import Floats
 
 CANARIES: Final = 40
 CHANCE_MAX: Final = 1e-9  # of an honest program to be taken for one that knows the answers
+NEIGHBOURS_LOOKED_AT: Final = 200  # rows, to learn how far neighbours are
 LAW_MIN: Final = 1e-12
 HAS_READ: Final = "so it has read what judges it, and its answers count for nothing"
 
@@ -109,6 +110,7 @@ def write_exam(folder: Path, disguised: Disguised, secret: Secret) -> Exam:
     data = disguised.data
     chance = secret.chance("exam")
     canaries, sides = _canaries(data, chance)
+    canaries = _strayed(canaries, data.visible.train.features, secret.chance("canaries"))
     rows = np.concatenate([data.visible.validation.features, data.sealed.features, canaries])
     places = chance.permutation(len(rows))
     shuffled = np.empty_like(rows)
@@ -130,6 +132,23 @@ def _canaries(data: Data, chance: np.random.Generator) -> tuple[NDArray[np.float
     fallen = chance.random(len(sides)) < 0.5
     sides[fallen] = sides[fallen, ::-1]
     return features.astype(np.float32), sides
+
+
+def _strayed(
+    canaries: NDArray[np.float32], known: NDArray[np.float32], chance: np.random.Generator
+) -> NDArray[np.float32]:
+    """Return canaries as far from where they stood as rows are from their neighbours.
+
+    Right on the line between two rows that a program is given, every one could be told by arithmetic.
+    """
+    rows = known[:NEIGHBOURS_LOOKED_AT].astype(np.float64)
+    lengths = (rows**2).sum(axis=1)
+    squares = np.maximum(lengths[:, None] + lengths[None] - 2.0 * rows @ rows.T, 0.0)
+    np.fill_diagonal(squares, np.inf)
+    usual = float(np.sqrt(np.median(squares.min(axis=1)))) if len(rows) > 1 else 0.0
+    step = chance.standard_normal(canaries.shape) * usual / np.sqrt(max(canaries.shape[1], 1))
+    strayed: NDArray[np.float32] = (canaries + step).astype(np.float32)
+    return strayed
 
 
 def _check_against(law: Law, answers: Floats, targets: NDArray[Any]) -> None:

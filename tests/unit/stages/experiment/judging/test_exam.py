@@ -47,6 +47,24 @@ def test_no_row_of_a_public_data_set_is_shown_as_it_is_known(name: str) -> None:
     assert abs(float(after.features.std()) - float(before.features.std())) < 0.05
 
 
+@pytest.mark.parametrize("name", ["iris", "wine"])
+def test_a_canary_cannot_be_told_by_the_rows_that_it_was_made_of(tmp_path: Path, name: str) -> None:
+    """On the line between two known rows it would be the one row of the file that lies on such a line."""
+    data = hidden(name)
+    exam = write_exam(tmp_path, data, ONE)
+    rows, known = np.load(exam.features).astype(float), data.data.visible.train.features.astype(float)
+    nearest = np.full(len(rows), np.inf)
+    for one in known:
+        ways = known[(known != one).any(axis=1)] - one
+        off = rows - one
+        shares = np.clip(off @ ways.T / (ways**2).sum(axis=1), 0.4, 0.6)
+        gaps = ((off[:, None] - shares[:, :, None] * ways) ** 2).sum(axis=2)
+        nearest = np.minimum(nearest, gaps.min(axis=1))
+    canaries = np.zeros(len(rows), bool)
+    canaries[exam.order[-len(exam.sides) :]] = True
+    assert np.median(nearest[canaries]) > 0.25 * np.median(nearest[~canaries])
+
+
 @pytest.mark.parametrize("name", [name for name, each in SHIPPED.items() if each.task == "classification"])
 def test_who_knows_the_public_targets_and_the_disguise_knows_no_more_than_the_law(name: str) -> None:
     """Of rows that everybody knows the targets are drawn anew: certainty about them does not pay."""
