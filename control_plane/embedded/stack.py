@@ -271,7 +271,7 @@ class Stack:
 
 def _how_to_enter(stack: Stack, options: Options) -> str:
     if options.keyless:
-        return "no key is needed on this machine, until there is one or a proxy stands before it (--keyless)"
+        return "no key is needed here (--keyless) until an admin key is made, or a proxy stands before it"
     link = stack.sign_in_link()
     if link is None:
         return "`podfleet signin` prints a link that signs a browser in"
