@@ -41,7 +41,7 @@ class Budgets:
 
     counts: ByteCounts
     clock: Clock
-    event_bytes_max: int
+    event_bytes_max: int = EVENT_BYTES_DEFAULT
     _known: dict[Name, tuple[int, float]] = field(default_factory=dict)  # bytes, and when they were read
     _owed: dict[Name, int] = field(default_factory=dict)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from control_plane.budgets import EVENT_BYTES_DEFAULT, Budgets
+from control_plane.budgets import Budgets
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
@@ -77,16 +77,7 @@ def build(
         runs=runs,
         documents=documents,
         projector=projector,
-        ingestor=Ingestor(
-            events,
-            documents,
-            early,
-            direct,
-            steps,
-            Budgets(documents, clock, EVENT_BYTES_DEFAULT),
-            clock,
-            ids,
-        ),
+        ingestor=Ingestor(events, documents, early, direct, steps, Budgets(documents, clock), clock, ids),
         submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),

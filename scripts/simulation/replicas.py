@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final, TypeVar
 
-from control_plane.budgets import EVENT_BYTES_DEFAULT, Budgets
+from control_plane.budgets import Budgets
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
 from control_plane.decisions import Decider
@@ -149,14 +149,7 @@ class Replica:
         steps = alone(runs, events, projector)
         return Parts(
             ingestor=Ingestor(
-                events,
-                documents,
-                early,
-                direct,
-                steps,
-                Budgets(documents, clock, EVENT_BYTES_DEFAULT),
-                clock,
-                self.ids,
+                events, documents, early, direct, steps, Budgets(documents, clock), clock, self.ids
             ),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),

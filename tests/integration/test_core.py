@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from control_plane.audit import Auditor
-from control_plane.budgets import EVENT_BYTES_DEFAULT, Budgets
+from control_plane.budgets import Budgets
 from control_plane.cancellation import cancel_decision
 from control_plane.catch_up import CatchUp
 from control_plane.chronicle import Chronicler
@@ -176,16 +176,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         runs=runs,
         events=events,
         projector=projector,
-        ingestor=Ingestor(
-            events,
-            documents,
-            early,
-            direct,
-            steps,
-            Budgets(documents, clock, EVENT_BYTES_DEFAULT),
-            clock,
-            ids,
-        ),
+        ingestor=Ingestor(events, documents, early, direct, steps, Budgets(documents, clock), clock, ids),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),

@@ -25,7 +25,7 @@ from events.testing import make_line
 from tests.integration.test_core import Core, in_core
 
 ORPHANS = int(os.environ.get("HOSTILE_ORPHANS", "2000"))  # noqa: TID251 - the long form, by hand
-EVENTS = int(os.environ.get("HOSTILE_EVENTS", "2000"))  # noqa: TID251
+EVENTS = int(os.environ.get("HOSTILE_EVENTS", "2000"))  # noqa: TID251 - the long form, by hand
 GAPS = 10_000
 PEAK_MIB_MAX = 300
 # The command line, with the most memory that it ever had as its last word.

@@ -13,8 +13,9 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
+from events.beneath import read_beneath
+from events.paths import RunPath
 from stages.experiment.judging.npy import NotAnArray, read_numbers
-from stages.experiment.judging.plain import open_plain
 from stages.experiment.scores import Floats
 from stages.space.metrics import Task
 
@@ -81,7 +82,7 @@ def read_answers(file: Path, task: Task, rows: int, outputs: int) -> Floats:
 
 def _content(file: Path) -> bytes:
     try:
-        with open_plain(file) as stream:
+        with read_beneath(file.parent, RunPath(file.name)) as stream:
             content = stream.read(REPORT_BYTES_MAX + 1)
     except OSError as error:
         raise Mistake(f"the program left no report ({error.strerror})") from error

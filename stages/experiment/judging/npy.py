@@ -16,7 +16,8 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.experiment.judging.plain import open_plain
+from events.beneath import read_beneath
+from events.paths import RunPath
 
 MAGIC: Final = b"\x93NUMPY"
 LENGTH_BYTES: Final = {(1, 0): 2, (2, 0): 4}  # of the heading's own length; numbers need no version 3
@@ -74,7 +75,7 @@ def read_numbers(file: Path, *shapes: tuple[int, ...]) -> NDArray[np.float64]:
     No more is read, and no more memory taken, than an array of that shape needs.
     """
     try:
-        stream = open_plain(file)
+        stream = read_beneath(file.parent, RunPath(file.name))
     except OSError as error:
         raise NotAnArray(f"there is no file that can be read ({error.strerror})") from error
     with stream:
