@@ -50,13 +50,14 @@ class BodyLimit:
             nonlocal taken, is_whole, pairs
             if is_whole:  # what comes now is the end of the connection
                 return await receive()
-            if media.startswith(MULTIPART):  # no page of ours sends any, and each of its parts has a head
-                raise HTTPException(415, f"{media[:60]} is not accepted: send a form as {URLENCODED}", LAST)
             message = await _in_time(receive, until_s, self.body_s)
             size = len(message.get("body", b""))
             taken += size
             self._held_bytes += size
             is_whole = not message.get("more_body", False)
+            # No page of ours sends any, and each of its parts has a head.
+            if media.startswith(MULTIPART) and (size or not is_whole):
+                raise HTTPException(415, f"{media[:60]} is not accepted: send a form as {URLENCODED}", LAST)
             if taken > BODY_BYTES_MAX:
                 raise HTTPException(413, f"the body is over the limit body_bytes = {BODY_BYTES_MAX:,}", LAST)
             if media == URLENCODED:

@@ -16,7 +16,7 @@ from events.lifecycle import Cause
 
 # What stays empty until a decision or an event fills it.
 EMPTY_AT_FIRST: Final = (
-    "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "currentStage", "error",
+    "claimedBy", "claimedAt", "settled", "cancelRequested", "humanVerdict", "sealed", "currentStage", "error",
     "validation", "startedAt", "finishedAt",
 )  # fmt: skip
 # What people steer by; a run from before there was such a thing lacks it.

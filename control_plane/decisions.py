@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -17,6 +18,7 @@ from events.lifecycle import Cause, Illegal, Status, next_status
 
 TRIES_MAX: Final = 50
 NOTES_MAX: Final = 20
+RECORD_LOOK_S: Final = 0.1
 NOTE_CHARS_MAX: Final = 1_000
 
 # None: the run stands as wished already.
@@ -25,11 +27,12 @@ Choose = Callable[[Run], Decision | Illegal | None]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A person's verdict."""
+    """A person's verdict; `incomplete` says that it was given on what there is of an incomplete record."""
 
     verdict: Literal["pass", "fail"]
     notes: str
     reviewer: str
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Decider:
     documents: Documents
     ids: Ids
     clock: Clock
+    record_wait_s: float = 3.0
 
     async def cancel(self, run_id: str, *, by: str) -> Run:
         """Cancel a run: at once while it waits, else by an order to its owner; twice is the same."""
@@ -65,11 +69,24 @@ class Decider:
         return await self._decide(run_id, lambda run: note_decision(run, said, by=by))
 
     async def review(self, run_id: str, review: Review) -> Run:
-        """Record a person's verdict on a run that waits for one."""
+        """Record a person's verdict on a run that waits for one, and seal the run's record.
+
+        What a worker said before its settle may arrive a moment after it: that is waited for.
+        """
+        if not review.incomplete:
+            await self._wait_for_record(run_id)
         run = await self._decide(run_id, lambda run: review_decision(run, review))
         # Now, and not at the next sweep: whoever asked looks at once.
         await self.documents.chronicle([(run.id, entry) for entry in run.journal])
         return run
+
+    async def _wait_for_record(self, run_id: str) -> None:
+        until_s = self.clock.monotonic_s() + self.record_wait_s
+        while self.clock.monotonic_s() < until_s:
+            run = (await self._find(run_id)).run
+            if run.status is not Status.AWAITING_HUMAN or not run.log_open:
+                return
+            await asyncio.sleep(RECORD_LOOK_S)
 
     async def _find(self, run_id: str) -> Found:
         found = await self.runs.find(run_id)
@@ -136,8 +153,36 @@ def review_decision(run: Run, review: Review) -> Decision | Illegal:
     usual = next_status(run.status, Cause.REVIEW)
     if isinstance(usual, Illegal):
         return usual
+    if not review.incomplete and (run.log_open or run.log_incomplete):
+        raise Conflict("record_incomplete", _missing(run))
     target = Status.HUMAN_VALIDATED if review.verdict == "pass" else Status.HUMAN_REJECTED
     by = f"reviewer:{review.reviewer}"
     said = {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
     # In the decision itself, so that no crash can keep the verdict and lose its reasons.
-    return Decision(Cause.REVIEW, target, by, sets={"finishedAt": ServerTime(), "humanVerdict": said})
+    sets = {"finishedAt": ServerTime(), "humanVerdict": said, "sealed": SEAL}
+    return Decision(Cause.REVIEW, target, by, sets=sets, silent=CLOSED_LOG)
+
+
+# By the server: the log may have moved since the run was read.
+_IS_MARKED: Final = {"$ne": [{"$ifNull": ["$logIncomplete", None]}, None]}
+_MISSING: Final = {"from": {"$add": ["$lastEventSeq", 1]}, "to": "$settled.last"}
+SEAL: Final = {
+    "attempt": Expression("$attempt"),
+    "last": Expression("$lastEventSeq"),
+    "whole": Expression({"$not": [{"$or": ["$logOpen", _IS_MARKED]}]}),
+}
+CLOSED_LOG: Final = {
+    "logOpen": False,
+    "logIncomplete": Expression(
+        {"$cond": ["$logOpen", _MISSING, {"$ifNull": ["$logIncomplete", None]}]},
+    ),
+}
+
+
+def _missing(run: Run) -> str:
+    last = "" if run.settled is None else f" to {run.settled.last}"
+    state = "are still on their way" if run.log_open else "never arrived"
+    return (
+        f"events {run.last_event_seq + 1}{last} of attempt {run.attempt} {state}, and a verdict closes the "
+        "record for good; wait for them, or give the verdict with `incomplete`, on what there is"
+    )

@@ -39,6 +39,7 @@ STRANGERS_LETTER_BYTES_MAX: Final = 512
 CUT: Final = "…"
 AHEAD_MAX: Final = 10_000_000  # positions: more than any attempt says while one of its lines is on its way
 FAR_AHEAD: Final = "far_ahead"
+SEALED: Final = "sealed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class Ingestor:
             else:
                 self._refuse(request, line, checked)
         early = [each for each in candidates if each.is_early]
-        candidates = await self._affordable([each for each in candidates if not each.is_early], request)
+        candidates = await self._possible([each for each in candidates if not each.is_early], request)
         candidates = await self._decidable(candidates, request)
         repeated = await self._repeated(candidates, request)
         taken = await self._store(candidates, repeated, request)
@@ -297,18 +298,23 @@ class Ingestor:
             return _refuse(line, event, UNCLAIMED, message)
         return _candidate(line, event, is_early=True)
 
-    async def _affordable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return the candidates for which their attempts have bytes left."""
+    async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+        """Return the candidates whose record is open, and whose attempt has bytes left."""
         await self.budgets.look({(each.event.run_id, each.event.attempt) for each in candidates})
-        over = {each.id: why for each in candidates if (why := self.budgets.refusal(each.event))}
-        if not over:
+        refused: dict[str, Refused] = {}
+        for each in candidates:
+            run, event = request.run(each.event.run_id), each.event
+            if run and event.sequence is not None and (why := run.closes(event.attempt, event.sequence)):
+                refused[each.id] = _refuse(each.line, event, SEALED, why)
+            elif why := self.budgets.refusal(event):
+                refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)
+        if not refused:
             return list(candidates)
-        stored = await self.events.by_ids([*over])  # what is there already takes no more room
+        stored = await self.events.by_ids([*refused])  # what is there already is only told again
         kept: list[Candidate] = []
         for each in candidates:
-            if each.id in over and each.id not in stored:
-                refused = _refuse(each.line, each.event, OVER_BUDGET, over[each.id])
-                self._refuse(request, each.line, refused)
+            if each.id in refused and each.id not in stored:
+                self._refuse(request, each.line, refused[each.id])
             else:
                 kept.append(each)
         return kept

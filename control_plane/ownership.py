@@ -28,11 +28,11 @@ CLAIMABLE: Final[Writers] = {
     **_by("claim, decision", "tokens"),
     **_by("settle", "settled"),
     **_by("cancel", "cancelRequested"),
-    **_by("review", "humanVerdict"),
+    **_by("review", "humanVerdict", "sealed"),
     **_by("pause, resume", "paused"),
     **_by("note", "notes"),
     **_by("application", "lastEventSeq", "currentStage", "startedAt", "validation"),
-    **_by("claim, settle, application, catch-up", "logOpen", "logIncomplete"),
+    **_by("claim, settle, application, catch-up, review", "logOpen", "logIncomplete"),
     **_by("heartbeat", "lastHeartbeat"),
 }  # fmt: skip
 

@@ -50,6 +50,11 @@ class Turn:
         return self.attempt == self.found.run.attempt
 
     @property
+    def is_sealed(self) -> bool:
+        """Say whether a person's verdict rests on what was applied: nothing follows it."""
+        return self.is_current and self.found.run.sealed is not None
+
+    @property
     def cursor(self) -> int:
         return self.found.run.last_event_seq if self.is_current else self.record.seq
 
@@ -80,7 +85,7 @@ class Projector:
                 return 0
             record = await self.documents.attempt(run_id, attempt)
             turn = Turn(found, attempt, record)
-            stretch = await self.events.stretch(run_id, attempt, turn.cursor)
+            stretch = [] if turn.is_sealed else await self.events.stretch(run_id, attempt, turn.cursor)
             if not stretch:
                 await self._flush(found)
                 return turn.cursor
@@ -106,7 +111,7 @@ class Projector:
         for index, (each, record) in enumerate(zip(stretches, records, strict=True)):
             turn = Turn(each.found, each.attempt, record)
             events = [event for event in each.events if (event.sequence or 0) > turn.cursor]
-            if not events:
+            if not events or turn.is_sealed:
                 cursors[index] = turn.cursor
             elif events[0].sequence == turn.cursor + 1 and each.found.run.id not in turns:
                 turns[each.found.run.id] = (index, turn, fold(turn.view, contiguous(events), turn.cursor))

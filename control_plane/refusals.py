@@ -63,10 +63,18 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
             return None if (event.sequence or 0) > AHEAD_MAX else "its sequence is not far ahead"
         case "illegal_transition":
             return None if event.sequence is None else "an event with a sequence decides nothing"
+        case "sealed":
+            return None if evidence is None or _was_closed(evidence.run, event) else "its record was open"
         case "over_budget":
             return None  # a count of bytes that other lines have raised since
         case code:
             return f"no line is refused as {code!r}"
+
+
+def _was_closed(run: Document, event: Event) -> bool:
+    """Say whether the attempt may have ended before; the next claim makes its settle forgotten."""
+    is_open = event.attempt == run["attempt"] and run.get("settled") is None
+    return run.get("sealed") is not None or not is_open
 
 
 def _is_own(letter: Document, event: Event) -> bool:

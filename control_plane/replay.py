@@ -108,6 +108,7 @@ def _fold_up_to(
     log = logs.get(attempt)
     last = cursor if log is None else log.held.reach(cursor)
     last = last if seq is None else min(last, seq)
+    last = min(last, _sealed_at(result, attempt, last))
     if log is None or last <= cursor or result.fields.get("status") not in STATUSES:
         return
     before = result.attempts.get(attempt)
@@ -127,12 +128,19 @@ def _fold_up_to(
     }
 
 
+def _sealed_at(result: Replayed, attempt: int, otherwise: int) -> int:
+    """Return the last position that counts, where a person's verdict sealed the attempt's record."""
+    sealed = result.fields.get("sealed")
+    return sealed["last"] if sealed and sealed["attempt"] == attempt else otherwise
+
+
 def _complete(result: Replayed, run_id: str, logs: Mapping[int, AttemptLog]) -> None:
     """Fold each attempt whole: late events complete its own record, whatever the run did meanwhile."""
     for attempt, log in logs.items():
         if attempt > result.fields.get("attempt", 0):
             continue  # not claimed yet: stored, and waiting
         last = log.held.reach(0)
+        last = min(last, _sealed_at(result, attempt, last))
         if not last:
             continue  # what is stored begins behind a gap: nothing of it can have been applied
         folded = fold_to(AttemptView(run_id, attempt), log.up_to(0, last), last)

@@ -60,6 +60,18 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """Where a person's verdict closed the record: `last` is the last position of `attempt` that it counts.
+
+    `whole` is False where the person knew that a part of the record was missing.
+    """
+
+    attempt: int
+    last: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CurrentStage:
     """What the run does at the moment; `progress` from 0 to 1."""
 
@@ -110,6 +122,7 @@ class Run:
     paused: bool
     notes_count: int
     tokens: tuple[AttemptToken, ...] = ()
+    sealed: Seal | None = None
 
     @property
     def standing(self) -> Standing:
@@ -134,6 +147,15 @@ class Run:
         """Say whether `attempt` holds the run, or has settled and what it said is still on its way."""
         is_last = attempt == self.attempt and self.lease is not None
         return is_last and (self.is_held or self.log_open)
+
+    def closes(self, attempt: int, sequence: int) -> str | None:
+        """Say why nothing new is taken at this position any more; None where it is."""
+        if self.sealed is not None:
+            return f"the record of run {self.id} was sealed by a person's verdict"
+        last = 0 if self.settled is None or attempt != self.attempt else self.settled.last
+        if 0 < last < sequence:  # whoever settles with 0 has told no log
+            return f"attempt {attempt} of run {self.id} was settled with {last} as its last event"
+        return None
 
     def has_lost(self, attempt: int) -> bool:
         """Say whether `attempt` ran once and owns the run no more, without having settled."""

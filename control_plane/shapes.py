@@ -32,6 +32,12 @@ class _Settled(msgspec.Struct):
     last: Counted
 
 
+class _Seal(msgspec.Struct):
+    attempt: Counted
+    last: Counted
+    whole: bool
+
+
 class _Verdict(msgspec.Struct):
     verdict: str
     notes: str | None
@@ -50,6 +56,7 @@ class _Sets(msgspec.Struct, kw_only=True):
     settled: _Settled | msgspec.UnsetType | None = msgspec.UNSET
     error: _Error | msgspec.UnsetType | None = msgspec.UNSET
     humanVerdict: _Verdict | msgspec.UnsetType | None = msgspec.UNSET
+    sealed: _Seal | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _Entry(msgspec.Struct, kw_only=True):
@@ -80,6 +87,7 @@ class _Run(_Stored, kw_only=True):
     lastEventSeq: Counted
     lease: _Lease | None
     settled: _Settled | None
+    sealed: _Seal | None = None
     failures: dict[str, Counted]
     journal: list[_Entry]
     logOpen: bool

@@ -160,9 +160,13 @@ class NoteBody(Body):
 
 
 class ReviewBody(Body):
-    """A person's verdict."""
+    """A person's verdict, which closes the run's record.
+
+    With `incomplete` it is also taken where a part of the record has not arrived.
+    """
 
     verdict: Literal["pass", "fail"]
+    incomplete: bool = False
     notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
 
 

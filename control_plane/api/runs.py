@@ -151,7 +151,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/{run_id}/review")
     async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
-        await deps.decider.review(run_id, Review(body.verdict, body.notes, principal.name))
+        await deps.decider.review(run_id, Review(body.verdict, body.notes, principal.name, body.incomplete))
         return await reading.run(run_id)
 
     return routes

@@ -17,6 +17,10 @@ from control_plane.cli.runs import SHOWN, Limit
 app = noun("reviews")
 
 Notes = Annotated[str, typer.Option("--notes", "-m", help="Why.")]
+Incomplete = Annotated[
+    bool,
+    typer.Option("--incomplete", help="Judge what there is of a record that is not whole, and close it."),
+]
 
 COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
@@ -37,15 +41,15 @@ def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJso
 
 
 @app.command("pass")
-def pass_(run: RunName, notes: Notes = "", as_json: AsJson = False) -> None:
+def pass_(run: RunName, notes: Notes = "", incomplete: Incomplete = False, as_json: AsJson = False) -> None:
     """Say that the claim of a run stands."""
-    _review(run, {"verdict": "pass", "notes": notes}, as_json=as_json)
+    _review(run, {"verdict": "pass", "notes": notes, "incomplete": incomplete}, as_json=as_json)
 
 
 @app.command("fail")
-def fail_(run: RunName, notes: Notes = "", as_json: AsJson = False) -> None:
+def fail_(run: RunName, notes: Notes = "", incomplete: Incomplete = False, as_json: AsJson = False) -> None:
     """Say that the claim of a run does not stand."""
-    _review(run, {"verdict": "fail", "notes": notes}, as_json=as_json)
+    _review(run, {"verdict": "fail", "notes": notes, "incomplete": incomplete}, as_json=as_json)
 
 
 def _review(run: str, body: Mapping[str, Any], *, as_json: bool) -> None:

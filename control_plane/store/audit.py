@@ -17,7 +17,7 @@ from control_plane.evidence import Evidence
 from control_plane.refusals import asked_for
 from control_plane.shapes import name as named
 from control_plane.shapes import problem
-from control_plane.store.database import Database, Document, answers
+from control_plane.store.database import WHOLE_NUMBERS, Database, Document, answers
 from control_plane.store.schema import QUEUES
 from events.lifecycle import HELD
 
@@ -31,6 +31,7 @@ BESIDE: Final = (*WITH_RUN, "dead_letters")
 UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
 READ: Final[Any] = CodecOptions(
     tz_aware=True,
+    type_registry=WHOLE_NUMBERS,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",
 )

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from control_plane.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Settled
+from control_plane.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Seal, Settled
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import QUEUES
 from events import journal
@@ -258,7 +258,12 @@ def decode(document: Mapping[str, Any]) -> Run:
             AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"])
             for each in document.get("tokens") or ()
         ),
+        sealed=_seal(document.get("sealed")),
     )
+
+
+def _seal(document: Mapping[str, Any] | None) -> Seal | None:
+    return None if document is None else Seal(document["attempt"], document["last"], document["whole"])
 
 
 def decode_entry(entry: Mapping[str, Any]) -> Entry:

@@ -113,11 +113,13 @@ class ReviewForm(Form):
     verdict: str = ""
     notes: str = ""
     reviewer: str = ""
+    incomplete: bool = False
     back: str = ""
 
     def body(self) -> ReviewBody:
         """Return the verdict. Raises `Unfit`."""
-        return read_body(ReviewBody, {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()})
+        said = {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()}
+        return read_body(ReviewBody, {**said, "incomplete": self.incomplete})
 
     def judge(self) -> str:
         """Return the name that was typed. Raises `Unfit`."""

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import httpx
+
+from control_plane.projection import artifact_prefix
+from events import catalog as c
+from events.settlement import End
+from events.testing import make_line
+from tests.integration.conftest import NDJSON, bearer
 
 
 def test_a_person_has_the_last_word_once(fleet: Any, database: Any) -> None:
@@ -18,3 +27,66 @@ def test_a_person_has_the_last_word_once(fleet: Any, database: Any) -> None:
     assert stored["humanVerdict"] == {**verdict, "reviewer": "loopback"}
     (human,) = [each for each in first.json()["validations"] if each["by"] == "human"]
     assert human["summary"] == verdict["notes"]
+
+
+def approve(fleet: Any, run_id: str, **more: Any) -> httpx.Response:
+    answer: httpx.Response = fleet.client.post(f"/api/runs/{run_id}/review", json={"verdict": "pass", **more})
+    return answer
+
+
+def paper(run_id: str, letter: str) -> c.ArtifactRegistered:
+    key = f"{artifact_prefix(run_id, 1)}{letter}.pdf"
+    return c.ArtifactRegistered(name="paper.pdf", key=key, size=1, sha256=letter * 64)
+
+
+def refusals(fleet: Any, pod: Any, sequence: int, fact: c.Fact) -> list[str]:
+    """Send an event with the attempt's token; return the codes of what was refused."""
+    line = make_line(fact, sequence=sequence, run_id=pod.claim.run_id, attempt=1)
+    answer = fleet.client.post(
+        "/api/ingest/events", content=line, headers={**NDJSON, **bearer(pod.claim.run_token)}
+    )
+    body = answer.json()
+    return [each["code"] for each in body.get("rejected", [body])] if not answer.is_success else []
+
+
+def test_nothing_is_shown_under_a_verdict_that_came_after_it(fleet: Any, by_hand: Any, database: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted(), paper(run_id, "a"))
+    pod.settle(End("completed"), unsaid=2)
+    assert refusals(fleet, pod, 5, paper(run_id, "b")) == ["sealed"]  # beyond what it settled with
+
+    answer = approve(fleet, run_id)
+    assert (answer.status_code, answer.json()["code"]) == (409, "record_incomplete")
+    assert "events 3 to 4 of attempt 1 are still on their way" in answer.json()["detail"]
+    page = fleet.client.get("/reviews").text
+    assert 'name="incomplete"' in page
+    form = {"verdict": "pass", "notes": "", "reviewer": "me"}
+    assert fleet.client.post(f"/runs/{run_id}/review", data=form).status_code == 409
+
+    answer = approve(fleet, run_id, incomplete=True)
+    assert (answer.status_code, answer.json()["status"]) == (200, "HUMAN_VALIDATED")
+    assert answer.json()["sealed"] == {"attempt": 1, "last": 2, "whole": False}
+    assert answer.json()["logIncomplete"] == {"from": 3, "to": 4}
+    assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}").text
+
+    assert refusals(fleet, pod, 3, paper(run_id, "b")) == ["sealed"]
+    assert refusals(fleet, pod, 4, c.RunLog(message="late")) == ["sealed"]
+    pod.sequence = 0
+    pod.say(c.RunStarted())  # what was taken before is only told again
+    (kept,) = database.artifacts.find({"runId": run_id})
+    assert kept["sha256"] == "a" * 64
+    presign = {"name": "paper.pdf", "size": 1, "sha256": "b" * 64}
+    path = f"/api/runs/{run_id}/artifacts/presign"
+    assert fleet.client.post(path, json=presign, headers=bearer(pod.claim.run_token)).status_code == 409
+
+
+def test_what_was_on_its_way_at_the_settle_is_waited_for(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted())
+    pod.settle(End("completed"), unsaid=1)
+    with ThreadPoolExecutor(1) as person:
+        verdict = person.submit(approve, fleet, run_id)
+        pod.say(c.RunLog(message="the rest"))
+        assert verdict.result().json()["sealed"] == {"attempt": 1, "last": 2, "whole": True}

@@ -66,3 +66,22 @@ async def test_the_bodies_of_all_have_a_size_together_and_give_it_back() -> None
     await asyncio.gather(*held)
     await asked(limit, [MIB, MIB], go_on)
     assert limit._held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "more", "is_refused"), [(b"", False, False), (b"x", False, True), (b"", True, True)]
+)
+async def test_a_type_alone_is_no_multipart_body(body: bytes, *, more: bool, is_refused: bool) -> None:
+    async def read(scope: Any, receive: Any, send: Any) -> None:
+        assert not (await receive())["more_body"]
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    scope = {"type": "http", "headers": [(b"content-type", b"multipart/form-data")]}
+    answered = BodyLimit(read)(scope, receive, None)  # type: ignore[arg-type] # a part of ASGI
+    if is_refused:
+        with pytest.raises(HTTPException, match="not accepted"):
+            await answered
+    else:
+        await answered

@@ -11,8 +11,10 @@ from typing import Any, Final
 import pytest
 
 from control_plane.decisions import (
+    CLOSED_LOG,
     NOTE_CHARS_MAX,
     NOTES_MAX,
+    SEAL,
     TRIES_MAX,
     Decider,
     Review,
@@ -22,7 +24,7 @@ from control_plane.decisions import (
     resume_decision,
     review_decision,
 )
-from control_plane.run import Run
+from control_plane.run import Run, Seal, Settled
 from control_plane.store.documents import Documents
 from control_plane.store.runs import Runs, decode
 from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
@@ -157,7 +159,7 @@ def test_a_run_that_has_ended_says_so_before_it_counts_its_notes() -> None:
 def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
     review: Review, to: Status
 ) -> None:
-    assert review_decision(make_run(Status.AWAITING_HUMAN), review) == Decision(
+    assert review_decision(make_run(Status.AWAITING_HUMAN, log_open=False), review) == Decision(
         cause=Cause.REVIEW,
         to=to,
         by=f"reviewer:{review.reviewer}",
@@ -168,9 +170,50 @@ def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
                 "notes": review.notes,
                 "reviewer": review.reviewer,
             },
+            "sealed": SEAL,
         },
-        silent={},
+        silent=CLOSED_LOG,
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"settled": Settled("completed", 7)}, "events 3 to 7 of attempt 1 are still on their way"),
+        ({}, "events 3 of attempt 1 are still on their way"),
+        (
+            {"settled": Settled("completed", 7), "log_open": False, "log_incomplete": True},
+            "events 3 to 7 of attempt 1 never arrived",
+        ),
+    ],
+    ids=["on its way", "no settle", "given up"],
+)
+def test_a_verdict_on_a_part_of_the_record_has_to_say_so(fields: dict[str, Any], says: str) -> None:
+    run = make_run(Status.AWAITING_HUMAN, **fields)
+    with pytest.raises(Conflict, match=says) as refusal:
+        review_decision(run, PASS)
+    assert refusal.value.code == "record_incomplete"
+    decision = review_decision(run, replace(PASS, incomplete=True))
+    assert isinstance(decision, Decision)
+    assert decision.to is Status.HUMAN_VALIDATED
+
+
+@pytest.mark.parametrize(
+    ("fields", "attempt", "sequence", "is_closed"),
+    [
+        ({}, 1, 9, False),
+        ({"settled": Settled("completed", 7)}, 1, 7, False),
+        ({"settled": Settled("completed", 7)}, 1, 8, True),
+        ({"settled": Settled("completed", 0)}, 1, 8, False),
+        ({"settled": Settled("completed", 7), "attempt": 2}, 1, 8, False),
+        ({"sealed": Seal(1, 7, whole=True)}, 1, 1, True),
+        ({"sealed": Seal(2, 7, whole=True), "attempt": 2}, 1, 8, True),
+    ],
+)
+def test_a_record_is_closed_behind_its_settle_and_by_a_verdict(
+    fields: dict[str, Any], attempt: int, sequence: int, *, is_closed: bool
+) -> None:
+    assert (make_run(**fields).closes(attempt, sequence) is not None) == is_closed
 
 
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.AWAITING_HUMAN}))
@@ -340,6 +383,7 @@ async def test_a_verdict_is_stored_and_stands_beside_the_run_at_once() -> None:
         "reviewer:ada",
         finishedAt=EPOCH,
         humanVerdict=said,
+        sealed={"attempt": 1, "last": 0, "whole": True},
         paused=False,
     )
     assert run == decode(scene.stored)

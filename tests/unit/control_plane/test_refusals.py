@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from control_plane.evidence import Evidence
 from control_plane.refusals import wrongly_refused
 from events.catalog import RunLog
-from events.testing import make_line
+from events.testing import EPOCH, make_line
 
 RUN_ID = "01K0000000000000000000000A"
 
@@ -33,3 +34,18 @@ def test_a_line_is_forbidden_to_all_but_its_own_run_token(principal: str, is_rig
 
 def test_no_numbered_line_is_refused_for_what_it_decides() -> None:
     assert wrongly_refused(None, letter("illegal_transition", "pod-7")) is not None
+
+
+@pytest.mark.parametrize(
+    ("run", "is_right"),
+    [
+        ({"attempt": 2}, False),
+        ({"attempt": 2, "settled": {"outcome": "completed", "last": 2}}, True),
+        ({"attempt": 2, "sealed": {"attempt": 2, "last": 2, "whole": True}}, True),
+        ({"attempt": 3}, True),
+    ],
+    ids=["open", "settled", "a verdict", "a later attempt"],
+)
+def test_only_a_closed_record_refuses_a_line(run: dict[str, Any], *, is_right: bool) -> None:
+    evidence = Evidence("runs", run, (), (), (), (), (), (), now=EPOCH)
+    assert (wrongly_refused(evidence, letter("sealed", f"{RUN_ID}/a2")) is None) == is_right

@@ -247,6 +247,16 @@ def test_a_verdict_is_a_field_of_the_run_until_the_next_claim() -> None:
     assert replay("r", [*entries, claimed(4, 2, seq=1)], log).fields["validation"] is None
 
 
+@pytest.mark.parametrize(("sealed", "told"), [(None, 7), ({"attempt": 1, "last": 5, "whole": False}, 5)])
+def test_behind_the_seal_of_a_verdict_nothing_is_told(sealed: dict[str, Any] | None, told: int) -> None:
+    waits = decided(3, Cause.END_COMPLETED, S.RUNNING, S.AWAITING_HUMAN, attempt=1, seq=5)
+    verdict = decided(
+        4, Cause.REVIEW, S.AWAITING_HUMAN, S.HUMAN_VALIDATED, attempt=1, seq=5, sets={"sealed": sealed}
+    )
+    result = replay("r", [submitted(), claimed(), waits, verdict], WHOLE)
+    assert (result.fields["lastEventSeq"], result.attempts[1].seq) == (told, told)
+
+
 def test_the_number_of_a_decision_is_its_place_whatever_the_order_it_is_read_in() -> None:
     entries = [submitted(), claimed(), preempted(2), claimed(4, 2, seq=2)]
     assert replay("r", list(reversed(entries)), list(reversed(WHOLE))) == replay("r", entries, WHOLE)
