@@ -188,8 +188,8 @@ class Reading:
             told[name] = brief_list(items, TOLD_BYTES_MAX)
             cut |= {name} if len(told[name]) < len(items) else set()
         return {
-            # a run from before there were pauses and notes lacks both
-            **{"paused": False, "notes": []},
+            # a run without a verdict has no seal, one from before there were pauses and notes lacks both
+            **{"paused": False, "notes": [], "sealed": None},
             **brief_fields(run),
             "fromStage": plain(spec.get("fromStage")),
             "spec": plain(spec.get("spec")),
