@@ -42,11 +42,16 @@ def brief_list(items: Sequence[Mapping[str, Any]], bytes_max: int) -> list[dict[
     left = bytes_max
     for item in items:
         small = brief_fields(item)
-        left -= len(msgspec.json.encode(small, enc_hook=str))
+        left -= len(msgspec.json.encode(small, enc_hook=_plain))
         if left < 0 and kept:
             break
         kept.append(small)
     return kept
+
+
+def _plain(value: Any) -> Any:
+    """Return as JSON knows it what BSON has of its own: whole numbers of 64 bits, ids."""
+    return int(value) if isinstance(value, int) else str(value)
 
 
 class _Budget:

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from bson import decode, encode
-from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
 from bson.errors import BSONError
+from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.collecting import Collected, Unjudged
@@ -17,7 +18,7 @@ from control_plane.evidence import Evidence
 from control_plane.refusals import asked_for
 from control_plane.shapes import name as named
 from control_plane.shapes import problem
-from control_plane.store.database import WHOLE_NUMBERS, Database, Document, answers
+from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import QUEUES
 from events.lifecycle import HELD
 
@@ -29,9 +30,21 @@ VALUE_CHARS_MAX: Final = 100
 WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", "ideas")
 BESIDE: Final = (*WITH_RUN, "dead_letters")
 UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
+
+
+class _WholeNumbers(TypeDecoder):
+    """Reads a whole number beyond 32 bits as the `int` that it is; JSON knows no `Int64`."""
+
+    bson_type = Int64
+
+    def transform_bson(self, value: Any) -> int:
+        return int(value)
+
+
+# Of what is read raw only: as an option of the client it breaks how the driver reads a failed write.
 READ: Final[Any] = CodecOptions(
     tz_aware=True,
-    type_registry=WHOLE_NUMBERS,
+    type_registry=TypeRegistry([_WholeNumbers()]),
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",
 )

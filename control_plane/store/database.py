@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from bson.codec_options import TypeDecoder, TypeRegistry
-from bson.int64 import Int64
 from pymongo import AsyncMongoClient, ReadPreference, WriteConcern
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
@@ -40,25 +38,12 @@ SERVER_SELECTION_S: Final = 15
 KILLED: Final = frozenset({43, 175, 237, 262})
 
 
-class _WholeNumbers(TypeDecoder):
-    """Reads a whole number beyond 32 bits as the `int` that it is; JSON knows no `Int64`."""
-
-    bson_type = Int64
-
-    def transform_bson(self, value: Any) -> int:
-        return int(value)
-
-
-WHOLE_NUMBERS: Final = TypeRegistry([_WholeNumbers()])
-
-
 def connect(url: str) -> AsyncMongoClient[Document]:
     """Return a client; it connects at the first command. Raises `ConfigError` for an unusable URL."""
     try:
         return AsyncMongoClient(
             url,
             tz_aware=True,
-            type_registry=WHOLE_NUMBERS,
             retryWrites=True,
             serverSelectionTimeoutMS=SERVER_SELECTION_S * 1000,
             appname="podfleet-control-plane",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bson import ObjectId
+from bson import Int64, ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,4 +48,8 @@ def test_of_many_fields_the_known_ones_come_first() -> None:
 def test_a_list_ends_where_its_items_are_too_long_together() -> None:
     assert brief_list([{"a": "x" * 100}] * 10, 500) == [{"a": "x" * 100}] * 4
     assert len(brief_list([{"a": "x" * 1_000}] * 10, 500)) == 1
-    assert len(brief_list([{"a": 1 << 40, "b": ObjectId()}] * 10, 100)) == 2
+    assert len(brief_list([{"a": Int64(1 << 40), "b": ObjectId()}] * 10, 100)) == 2
+
+
+def test_numbers_of_the_store_count_like_any_other() -> None:
+    assert brief_list([{"size": Int64(1 << 50)}], 1_000) == [{"size": 1 << 50}]
