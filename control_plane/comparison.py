@@ -52,7 +52,8 @@ def _log_marks(evidence: Evidence, told: Replayed) -> Iterator[str]:
         if is_whole and mark is not None:
             yield f"the run: logIncomplete is {mark}, but the log is whole"
     elif settled is None:
-        if not run["logOpen"] or mark is not None:
+        is_sealed = told.fields.get("sealed") is not None
+        if run["logOpen"] == is_sealed or mark is not None:
             yield f"the run: logOpen is {run['logOpen']}, logIncomplete {mark}, but attempt {attempt} goes on"
     elif not run["logOpen"] and not _fits(mark, cursor, settled["last"]):
         missing = f"{cursor + 1}–{settled['last']}"

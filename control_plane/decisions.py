@@ -166,6 +166,7 @@ def review_decision(run: Run, review: Review) -> Decision | Illegal:
 # By the server: the log may have moved since the run was read.
 _IS_MARKED: Final = {"$ne": [{"$ifNull": ["$logIncomplete", None]}, None]}
 _MISSING: Final = {"from": {"$add": ["$lastEventSeq", 1]}, "to": "$settled.last"}
+_HAS_LAST: Final = {"$ne": [{"$ifNull": ["$settled", None]}, None]}
 SEAL: Final = {
     "attempt": Expression("$attempt"),
     "last": Expression("$lastEventSeq"),
@@ -174,15 +175,18 @@ SEAL: Final = {
 CLOSED_LOG: Final = {
     "logOpen": False,
     "logIncomplete": Expression(
-        {"$cond": ["$logOpen", _MISSING, {"$ifNull": ["$logIncomplete", None]}]},
+        {"$cond": [{"$and": ["$logOpen", _HAS_LAST]}, _MISSING, {"$ifNull": ["$logIncomplete", None]}]},
     ),
 }
 
 
 def _missing(run: Run) -> str:
-    last = "" if run.settled is None else f" to {run.settled.last}"
-    state = "are still on their way" if run.log_open else "never arrived"
+    if run.settled is None:
+        what = f"nothing says which event of attempt {run.attempt} is its last"
+    else:
+        state = "are still on their way" if run.log_open else "never arrived"
+        what = f"events {run.last_event_seq + 1} to {run.settled.last} of attempt {run.attempt} {state}"
     return (
-        f"events {run.last_event_seq + 1}{last} of attempt {run.attempt} {state}, and a verdict closes the "
-        "record for good; wait for them, or give the verdict with `incomplete`, on what there is"
+        f"{what}, and a verdict closes the record for good; wait for the rest, or give the verdict with "
+        "`incomplete`, on what there is"
     )

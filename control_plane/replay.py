@@ -108,7 +108,7 @@ def _fold_up_to(
     log = logs.get(attempt)
     last = cursor if log is None else log.held.reach(cursor)
     last = last if seq is None else min(last, seq)
-    last = min(last, _sealed_at(result, attempt, last))
+    last = _up_to_seal(result, attempt, last)
     if log is None or last <= cursor or result.fields.get("status") not in STATUSES:
         return
     before = result.attempts.get(attempt)
@@ -128,10 +128,10 @@ def _fold_up_to(
     }
 
 
-def _sealed_at(result: Replayed, attempt: int, otherwise: int) -> int:
-    """Return the last position that counts, where a person's verdict sealed the attempt's record."""
+def _up_to_seal(result: Replayed, attempt: int, last: int) -> int:
+    """Return `last`, or the position at which a person's verdict sealed the attempt's record before it."""
     sealed = result.fields.get("sealed")
-    return sealed["last"] if sealed and sealed["attempt"] == attempt else otherwise
+    return min(last, sealed["last"]) if sealed and sealed["attempt"] == attempt else last
 
 
 def _complete(result: Replayed, run_id: str, logs: Mapping[int, AttemptLog]) -> None:
@@ -139,8 +139,7 @@ def _complete(result: Replayed, run_id: str, logs: Mapping[int, AttemptLog]) -> 
     for attempt, log in logs.items():
         if attempt > result.fields.get("attempt", 0):
             continue  # not claimed yet: stored, and waiting
-        last = log.held.reach(0)
-        last = min(last, _sealed_at(result, attempt, last))
+        last = _up_to_seal(result, attempt, log.held.reach(0))
         if not last:
             continue  # what is stored begins behind a gap: nothing of it can have been applied
         folded = fold_to(AttemptView(run_id, attempt), log.up_to(0, last), last)

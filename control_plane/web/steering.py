@@ -111,20 +111,20 @@ def _add_retry(routes: APIRouter, site: Site) -> None:
 
 def _add_review(routes: APIRouter, site: Site) -> None:
     @routes.post("/runs/{run_id}/review")
-    async def judge(run_id: str, principal: MayReview, form: Annotated[ReviewForm, Form()]) -> Response:
+    async def review(run_id: str, principal: MayReview, form: Annotated[ReviewForm, Form()]) -> Response:
         from_list = form.back == "reviews"
         back = "/reviews" if from_list else _run(run_id)
         try:
             body = form.body()
             # With a key, the name behind it is what the records hold.
             reviewer = (form.judge() or principal.name) if principal.is_shared else principal.name
-            review = Review(body.verdict, body.notes, reviewer, body.incomplete)
-            await site.deps.decider.review(run_id, review)
+            said = Review(body.verdict, body.notes, reviewer, body.incomplete)
+            await site.deps.decider.review(run_id, said)
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=back)
         except Conflict as error:
-            said = await site.said(run_id)
-            return await site.problem(409, error.message if said is None else _once(said), back=back)
+            before = await site.said(run_id)
+            return await site.problem(409, error.message if before is None else _once(before), back=back)
         return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 
 

@@ -12,6 +12,7 @@ from events import catalog as c
 from events.settlement import End
 from events.testing import make_line
 from tests.integration.conftest import NDJSON, bearer
+from tests.integration.test_steering import must_agree_with_its_log
 
 
 def test_a_person_has_the_last_word_once(fleet: Any, database: Any) -> None:
@@ -79,6 +80,20 @@ def test_nothing_is_shown_under_a_verdict_that_came_after_it(fleet: Any, by_hand
     presign = {"name": "paper.pdf", "size": 1, "sha256": "b" * 64}
     path = f"/api/runs/{run_id}/artifacts/presign"
     assert fleet.client.post(path, json=presign, headers=bearer(pod.claim.run_token)).status_code == 409
+
+
+def test_a_verdict_on_a_record_without_an_end_names_nothing_as_missing(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted())
+    # From outside, as a script reports that knows no sequences: nobody has told the attempt's last one.
+    line = make_line(c.RunCompleted(), sequence=None, run_id=run_id)
+    assert fleet.client.post("/api/ingest/events", content=line, headers=NDJSON).is_success
+    assert "nothing says which event" in approve(fleet, run_id).json()["detail"]
+    run = approve(fleet, run_id, incomplete=True).json()
+    assert (run["sealed"], run["logIncomplete"]) == ({"attempt": 1, "last": 1, "whole": False}, None)
+    assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}").text
+    must_agree_with_its_log(fleet)
 
 
 def test_what_was_on_its_way_at_the_settle_is_waited_for(fleet: Any, by_hand: Any) -> None:

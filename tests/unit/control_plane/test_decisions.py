@@ -180,7 +180,7 @@ def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
     ("fields", "says"),
     [
         ({"settled": Settled("completed", 7)}, "events 3 to 7 of attempt 1 are still on their way"),
-        ({}, "events 3 of attempt 1 are still on their way"),
+        ({}, "nothing says which event of attempt 1 is its last"),
         (
             {"settled": Settled("completed", 7), "log_open": False, "log_incomplete": True},
             "events 3 to 7 of attempt 1 never arrived",
