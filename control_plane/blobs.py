@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -17,11 +16,11 @@ from urllib3.exceptions import HTTPError
 
 from control_plane.config import Storage
 from control_plane.presentation import IN_PLACE
+from control_plane.signing import URL_LIFE, PutSigner
 from events.errors import ConfigError, Rejected, Transient
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 256 * 1024
-URL_LIFE: Final = timedelta(minutes=15)
 DOWNLOAD: Final = "application/octet-stream"
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
@@ -41,14 +40,20 @@ class Blobs:
 
     client: Minio
     bucket: str
+    puts: PutSigner
+    http: PoolManager
 
     async def prepare(self) -> None:
-        """Make the bucket if it is not there. Raises `ConfigError` where our keys are not valid."""
+        """Make the bucket if it is not there, and learn what its storage holds a PUT to.
+
+        Raises `ConfigError` where our keys are not valid.
+        """
 
         def make() -> None:
             try:
                 if not self.client.bucket_exists(self.bucket):
                     self.client.make_bucket(self.bucket)
+                self.puts.learn(self.http)
             except S3Error as error:
                 if error.code not in REFUSED:
                     raise
@@ -60,14 +65,6 @@ class Blobs:
     async def ping(self) -> None:
         """Ask for a sign of life."""
         await storage_call(lambda: self.client.bucket_exists(self.bucket))
-
-    async def put_urls(self, keys: Sequence[str]) -> list[str]:
-        """Return for each key a URL to which the object can be PUT."""
-
-        def sign() -> list[str]:
-            return [self.client.presigned_put_object(self.bucket, key, expires=URL_LIFE) for key in keys]
-
-        return await storage_call(sign)
 
     async def get_url(self, key: str, *, name: str, content_type: str = DOWNLOAD) -> str:
         """Return a URL from which the object can be read, as a download unless browsers show it in place.
@@ -154,6 +151,7 @@ def _require_key(key: str) -> None:
 
 def open_blobs(storage: Storage) -> Blobs:
     """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`."""
+    http = PoolManager(timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX)
     try:
         client = Minio(
             storage.endpoint,
@@ -161,12 +159,12 @@ def open_blobs(storage: Storage) -> Blobs:
             secret_key=storage.secret_key,
             secure=storage.is_secure,
             region=storage.region,  # without it the SDK asks the storage before every signature
-            http_client=PoolManager(timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX),
+            http_client=http,
         )
         client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
     except ValueError as error:
         raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
-    return Blobs(client, storage.bucket)
+    return Blobs(client, storage.bucket, PutSigner(client, storage.bucket, storage.secret_key), http)
 
 
 async def storage_call(step: Callable[[], T]) -> T:

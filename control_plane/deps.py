@@ -123,7 +123,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs = open_blobs(settings.storage)
-    multipart = Multipart(blobs.client, blobs.bucket)
+    multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,
         db=db,

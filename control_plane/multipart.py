@@ -16,7 +16,8 @@ from minio import Minio
 from minio.datatypes import Part, Upload
 from minio.error import InvalidResponseError, S3Error
 
-from control_plane.blobs import URL_LIFE, storage_call
+from control_plane.blobs import storage_call
+from control_plane.signing import Content, PutSigner
 
 PART_BYTES_MIN: Final = 5 << 20  # of S3; only the last may be smaller
 PARTS_MAX: Final = 1_000  # storage lists as many at once
@@ -58,6 +59,7 @@ class Multipart:
 
     client: Minio
     bucket: str
+    puts: PutSigner
 
     async def open(self, key: str, cutting: Cutting) -> Opened:
         """Go on with the upload of this object, or begin it; one that was cut otherwise is dropped."""
@@ -72,7 +74,9 @@ class Multipart:
             if upload_id is None:
                 upload_id = self.client._create_multipart_upload(self.bucket, key, {})
             missing = [number for number in sizes if number not in held]
-            urls = {number: self._signed(key, upload_id, number) for number in missing[:SIGNED_MAX]}
+            urls = {
+                number: self._signed(key, upload_id, number, sizes[number]) for number in missing[:SIGNED_MAX]
+            }
             return Opened(upload_id, len(missing), urls)
 
         return await storage_call(find_or_begin)
@@ -116,11 +120,8 @@ class Multipart:
             held = self.client._list_parts(self.bucket, key, upload_id, max_parts=PARTS_MAX).parts
         return held
 
-    def _signed(self, key: str, upload_id: str, number: int) -> str:
-        named: dict[str, str | list[str] | tuple[str]] = {"partNumber": str(number), "uploadId": upload_id}
-        return self.client.get_presigned_url(
-            "PUT", self.bucket, key, expires=URL_LIFE, extra_query_params=named
-        )
+    def _signed(self, key: str, upload_id: str, number: int, size: int) -> str:
+        return self.puts.sign(key, Content(size), partNumber=str(number), uploadId=upload_id).url
 
     def _drop(self, key: str, upload_id: str) -> None:
         with _gone_already():

@@ -8,10 +8,12 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends
 
 from control_plane.api.artifacts import owner_of
-from control_plane.api.models import ArtifactBodies, ArtifactBody, CompletedArtifact, SoughtArtifact
+from control_plane.api.models import ArtifactBodies, CompletedArtifact, SoughtArtifact
+from control_plane.blobs import storage_call
 from control_plane.deps import Deps
 from control_plane.multipart import PART_BYTES_MIN, Cutting
 from control_plane.projection import artifact_prefix
+from control_plane.signing import Content
 from events.errors import Rejected
 from events.paths import BadPath, RunPath
 
@@ -25,11 +27,12 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(tags=["artifacts"])
     own = owner_of(deps)
 
-    async def signed_puts(run_id: str, attempt: int, files: Sequence[ArtifactBody]) -> list[Json]:
-        keys = [artifact_key(run_id, attempt, each.name, each.sha256[:HASH_CHARS]) for each in files]
-        urls = await deps.blobs.put_urls(keys)
-        signed = zip(keys, urls, strict=True)
-        return [{"key": key, "url": url, "headers": {}, "upload_id": None} for key, url in signed]
+    async def signed_puts(files: Sequence[tuple[str, Content]]) -> list[Json]:
+        signed = await storage_call(lambda: [deps.blobs.puts.sign(*each) for each in files])
+        return [
+            {"key": key, "url": each.url, "headers": each.headers, "upload_id": None}
+            for (key, _), each in zip(files, signed, strict=True)
+        ]
 
     async def parts_of(key: str, cutting: Cutting) -> Json:
         opened, sizes = await deps.multipart.open(key, cutting), cutting.sizes()
@@ -46,17 +49,19 @@ def router(deps: Deps) -> APIRouter:
     async def presign(run_id: str, body: SoughtArtifact, attempt: int = Depends(own)) -> Json:
         key, cutting = artifact_key(run_id, attempt, body.name, named(body)), cut(body)
         if cutting is None:
-            return {
-                "key": key,
-                "url": (await deps.blobs.put_urls([key]))[0],
-                "headers": {},
-                "upload_id": None,
-            }
+            return (await signed_puts([(key, Content(body.size, body.sha256))]))[0]
         return {"key": key, "url": None, "headers": {}, **await parts_of(key, cutting)}
 
     @routes.post("/api/runs/{run_id}/artifacts/presign/many")
     async def presign_many(run_id: str, body: ArtifactBodies, attempt: int = Depends(own)) -> Json:
-        return {"files": await signed_puts(run_id, attempt, body.files)}
+        files = [
+            (
+                artifact_key(run_id, attempt, each.name, each.sha256[:HASH_CHARS]),
+                Content(each.size, each.sha256),
+            )
+            for each in body.files
+        ]
+        return {"files": await signed_puts(files)}
 
     @routes.post("/api/runs/{run_id}/artifacts/complete")
     async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:

@@ -32,7 +32,8 @@ class Liar:
     def put(self, content: bytes, name: str = "probe.bin") -> str:
         """Put an object into the storage under an honest name; return its key."""
         claim = self.hand.claim
-        described = {"name": name, "size": 1, "sha256": hashlib.sha256(content).hexdigest()}
+        digest = hashlib.sha256(content).hexdigest()
+        described = {"name": name, "size": len(content), "sha256": digest}
         url = f"/api/runs/{claim.run_id}/artifacts/presign"
         signed = self.hand.client.post(url, json=described, headers=bearer(claim.run_token)).json()
         assert httpx.put(signed["url"], content=content, trust_env=False).status_code == 200

@@ -21,6 +21,7 @@ from minio import Minio
 from minio.error import S3Error
 
 from control_plane.multipart import Cutting, Multipart
+from control_plane.signing import PutSigner
 from control_plane.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.claims import Claim
@@ -57,7 +58,8 @@ class Signer(ThreadingHTTPServer):
         self.run_id = SystemIds().ulid()
         self.attempt = 1
         self.url_life = timedelta(minutes=5)
-        self.multipart = Multipart(self.minio, self.bucket)
+        signer = PutSigner(self.minio, self.bucket, s3.secret_key)
+        self.multipart = Multipart(self.minio, self.bucket, signer)
         self.signed = 0
         self.on_signed: Callable[[], None] = lambda: None
         self.on_complete: Callable[[dict[str, Any]], None] = lambda _: None

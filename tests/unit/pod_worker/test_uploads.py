@@ -402,6 +402,16 @@ def test_an_expired_url_is_signed_again(
     assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
 
 
+def test_what_storage_has_already_is_registered(
+    uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
+) -> None:
+    house.faults["put"] = [httpx.Response(412, text="PreconditionFailed")]  # an answer before was lost
+    uploader.add(CLAIM, made(tmp_path))
+    assert drained() is None
+    assert house.presigned == 1
+    assert [type(fact) for fact in registry.facts] == [ArtifactRegistered]
+
+
 @pytest.mark.parametrize(("action", "status"), [("presign", 422), ("put", 400)])
 def test_a_lasting_refusal_is_a_failed_artifact_with_its_reason(
     action: str,
