@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 from control_plane.config import Storage
 from control_plane.presentation import IN_PLACE
 from control_plane.signing import URL_LIFE, PutSigner
+from control_plane.store.inspections import Looked, Version
 from events.errors import ConfigError, Rejected, Transient
 
 T = TypeVar("T")
@@ -90,9 +91,14 @@ class Blobs:
 
     async def digest(self, key: str) -> tuple[int, str] | None:
         """Return size and SHA-256 of an object, read in pieces; None when there is none."""
+        looked = await self.read(key)
+        return None if looked is None else (looked.version.size, looked.sha256)
+
+    async def read(self, key: str) -> Looked | None:
+        """Read an object whole, in pieces; None when there is none."""
         _require_key(key)
 
-        def read() -> tuple[int, str] | None:
+        def read() -> Looked | None:
             if self._stat(key) is None:
                 return None
             response = self.client.get_object(self.bucket, key)
@@ -101,21 +107,28 @@ class Blobs:
                 for piece in response.stream(PIECE_BYTES):
                     size += len(piece)
                     digest.update(piece)
+                # Of what was read, whatever was put in its place meanwhile.
+                version = _version(size, response.headers)
             finally:
                 response.close()
                 response.release_conn()
-            return size, digest.hexdigest()
+            return Looked(version, digest.hexdigest())
 
         return await storage_call(read)
+
+    async def version(self, key: str) -> Version | None:
+        """Return what the storage says of an object, None when there is none."""
+        _require_key(key)
+        return await storage_call(lambda: self._stat(key))
 
     async def beginning(self, key: str, limit: int) -> bytes | None:
         """Return at most the first `limit` bytes of an object, None when there is none."""
         _require_key(key)
 
         def read() -> bytes | None:
-            size = self._stat(key)
-            if not size:  # of an empty object no range can be asked for
-                return None if size is None else b""
+            version = self._stat(key)
+            if version is None or not version.size:  # of an empty object no range can be asked for
+                return None if version is None else b""
             response = self.client.get_object(self.bucket, key, length=limit)
             try:
                 return response.read()
@@ -125,18 +138,18 @@ class Blobs:
 
         return await storage_call(read)
 
-    async def size(self, key: str) -> int | None:
-        """Return the size of an object in bytes, None when there is none."""
-        _require_key(key)
-        return await storage_call(lambda: self._stat(key))
-
-    def _stat(self, key: str) -> int | None:
+    def _stat(self, key: str) -> Version | None:
         try:
-            return self.client.stat_object(self.bucket, key).size
+            found = self.client.stat_object(self.bucket, key)
+            return _version(found.size or 0, found.metadata or {})
         except S3Error as error:
             if error.code in MISSING:
                 return None
             raise
+
+
+def _version(size: int, headers: Mapping[str, str]) -> Version:
+    return Version(size, headers.get("etag", ""), headers.get("last-modified", ""))
 
 
 def is_key(key: str) -> bool:

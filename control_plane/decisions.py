@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from control_plane.cancellation import cancel_decision
 from control_plane.run import Run
@@ -35,12 +35,21 @@ class Review:
     incomplete: bool = False
 
 
+class Files(Protocol):
+    """The files that runs registered."""
+
+    async def unfit(self, run_id: str) -> list[str]:
+        """Return what is wrong with a run's files, in words; nothing where each is what it should be."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decider:
     """Makes decisions that a person asked for. Raises `NotFound`, `Conflict`, `Transient`."""
 
     runs: Runs
     documents: Documents
+    files: Files
     ids: Ids
     clock: Clock
     record_wait_s: float = 3.0
@@ -75,7 +84,9 @@ class Decider:
         """
         if not review.incomplete:
             await self._wait_for_record(run_id)
-        run = await self._decide(run_id, lambda run: review_decision(run, review))
+        is_asked = (await self._find(run_id)).run.status is Status.AWAITING_HUMAN
+        unfit = await self.files.unfit(run_id) if is_asked else []
+        run = await self._decide(run_id, lambda run: review_decision(run, review, unfit))
         # Now, and not at the next sweep: whoever asked looks at once.
         await self.documents.chronicle([(run.id, entry) for entry in run.journal])
         return run
@@ -148,18 +159,24 @@ def note_decision(run: Run, text: str, *, by: str) -> Decision | Illegal:
     return Decision(Cause.NOTE, None, by, sets={"notes": notes})
 
 
-def review_decision(run: Run, review: Review) -> Decision | Illegal:
-    """Return the decision that a verdict stands for."""
+def review_decision(run: Run, review: Review, unfit: Sequence[str]) -> Decision | Illegal:
+    """Return the decision that a verdict stands for; `unfit` says what is wrong with the run's files.
+
+    Raises `Conflict`.
+    """
     usual = next_status(run.status, Cause.REVIEW)
     if isinstance(usual, Illegal):
         return usual
     if not review.incomplete and (run.log_open or run.log_incomplete):
         raise Conflict("record_incomplete", _missing(run))
+    if not review.incomplete and unfit:
+        raise Conflict("record_incomplete", f"{'; '.join(unfit)}. {_CLOSES}")
     target = Status.HUMAN_VALIDATED if review.verdict == "pass" else Status.HUMAN_REJECTED
     by = f"reviewer:{review.reviewer}"
     said = {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
     # In the decision itself, so that no crash can keep the verdict and lose its reasons.
-    sets = {"finishedAt": ServerTime(), "humanVerdict": said, "sealed": SEAL}
+    sealed = SEAL if not unfit else {**SEAL, "whole": False}
+    sets = {"finishedAt": ServerTime(), "humanVerdict": said, "sealed": sealed}
     return Decision(Cause.REVIEW, target, by, sets=sets, silent=CLOSED_LOG)
 
 
@@ -180,13 +197,16 @@ CLOSED_LOG: Final = {
 }
 
 
+_CLOSES: Final = (
+    "A verdict closes the record for good: wait for what is missing, or give the verdict with `incomplete`, "
+    "on what there is"
+)
+
+
 def _missing(run: Run) -> str:
     if run.settled is None:
         what = f"nothing says which event of attempt {run.attempt} is its last"
     else:
         state = "are still on their way" if run.log_open else "never arrived"
         what = f"events {run.last_event_seq + 1} to {run.settled.last} of attempt {run.attempt} {state}"
-    return (
-        f"{what}, and a verdict closes the record for good; wait for the rest, or give the verdict with "
-        "`incomplete`, on what there is"
-    )
+    return f"{what}. {_CLOSES}"

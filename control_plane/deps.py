@@ -21,6 +21,7 @@ from control_plane.direct import DirectEvents
 from control_plane.doorbell import Doorbell
 from control_plane.early import EarlyLines
 from control_plane.ingest import Ingestor
+from control_plane.inspection import Inspector
 from control_plane.intake import Intake
 from control_plane.key_ring import KeyRing
 from control_plane.live import LOG, Hub
@@ -42,6 +43,7 @@ from control_plane.store.documents import Documents
 from control_plane.store.early import EarlyStore
 from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.inspections import Inspections
 from control_plane.store.keys import Keys
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
@@ -73,6 +75,7 @@ class Deps:
     runs: Runs
     blobs: Blobs
     multipart: Multipart
+    inspector: Inspector
     authenticator: Keyed
     key_ring: KeyRing
     trail: Trail
@@ -119,10 +122,11 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     steps = together(runs, events, projector)
     budgets = Budgets(documents, clock, settings.event_bytes_max)
     hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
-    decider = Decider(runs, documents, ids, clock)
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs = open_blobs(settings.storage)
+    inspector = Inspector(blobs, Inspections(db), RunReads(db))
+    decider = Decider(runs, documents, inspector, ids, clock)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,
@@ -130,6 +134,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         runs=runs,
         blobs=blobs,
         multipart=multipart,
+        inspector=inspector,
         authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
         trail=Trail(db),

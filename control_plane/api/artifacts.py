@@ -29,6 +29,7 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/api/artifacts/{artifact_id:path}", status_code=302)
     async def download(artifact_id: str, _: MayRead) -> RedirectResponse:
         artifact = await deps.reading.artifact(artifact_id)
+        await deps.inspector.require(artifact)
         url = await deps.blobs.get_url(
             artifact["key"], name=artifact["name"], content_type=artifact["contentType"]
         )

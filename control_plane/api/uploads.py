@@ -69,9 +69,9 @@ def router(deps: Deps) -> APIRouter:
             raise Rejected("foreign_key", "the key is not the one that was signed for this file")
         if not await deps.multipart.join(body.key, body.size):
             # Not asked of what was just joined: rclone reads an object whole before it tells its size.
-            size = await deps.blobs.size(body.key)
-            if size != body.size:
-                found = "nothing" if size is None else f"{size} bytes"
+            held = await deps.blobs.version(body.key)
+            if held is None or held.size != body.size:
+                found = "nothing" if held is None else f"{held.size} bytes"
                 missing = f"storage holds {found} at {body.key}, not {body.size} bytes"
                 raise Rejected("artifact_missing", missing)
         return {"key": body.key, "size": body.size, "sha256": body.sha256}

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import typer
 
-from control_plane.cli.client import EXIT_FAILED, EXIT_WRONG_USE, Client, client, fail
+from control_plane.cli.client import EXIT_FAILED, EXIT_WRONG_USE, Client, Withheld, client, fail
 from control_plane.cli.naming import RUN, RunName, find
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, ago, field, print_items, print_json, say, tell
@@ -29,6 +29,9 @@ app = noun("artifacts")
 CHECKPOINTS: Final = "checkpoints/"
 PIECE_BYTES: Final = 256 * 1024
 ANSWER_S: Final = 60.0
+# The control plane reads a large file before it hands it out, and is asked again every ten seconds.
+UNREAD: Final = "object_unread"
+CHECKS_MAX: Final = 360
 
 Json = Mapping[str, Any]
 
@@ -223,8 +226,18 @@ def _download(control_plane: Client, artifact: Json, file: Any) -> None:
 
 
 def _address(control_plane: Client, artifact: Json) -> str:
-    """Return the signed address of an artifact's content."""
-    location = control_plane.location(f"/api/artifacts/{quote(artifact['id'], safe='/')}")
+    """Return the signed address of an artifact's content, once it was checked. Raises `Unkept`."""
+    path = f"/api/artifacts/{quote(artifact['id'], safe='/')}"
+    location = None
+    asked = 0
+    while location is None:
+        asked += 1
+        try:
+            location = control_plane.location(path)
+        except Withheld as error:
+            if error.code != UNREAD or asked == CHECKS_MAX:
+                raise Unkept(str(error)) from error
+            tell(str(error))
     if not location.startswith(("http://", "https://")):
         fail(f"the control plane names no address of the file, but {location!r}", EXIT_WRONG_USE)
     return location

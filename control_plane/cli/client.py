@@ -48,6 +48,9 @@ NEXT_STEPS: Final[Mapping[str | int, str]] = {
     503: "wait a moment and try again; `podfleet doctor` says what is missing",
 }
 
+# Says something of one file, and nothing of the others.
+WITHHELD: Final = frozenset({"object_unfit", "object_unread", "unknown_artifact", "bad_key"})
+
 
 def fail(message: str, status: int) -> NoReturn:
     """Say what is wrong and end the command with `status`."""
@@ -57,6 +60,14 @@ def fail(message: str, status: int) -> NoReturn:
 
 class Unreachable(Exception):
     """Nobody answers, or it is no control plane that does; the text says so to a person."""
+
+
+class Withheld(Exception):
+    """A file is not handed out; `code` is the server's, the text says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -149,12 +160,14 @@ class Client:
         return urlsplit(url).hostname in LOOPBACK
 
     def location(self, path: str) -> str:
-        """Return where the server sends whoever asks for `path`."""
+        """Return where the server sends whoever asks for `path`. Raises `Withheld` where it does not."""
         try:
             response = self._request("GET", path)
             problem = self._read(response) if response.is_error else {}
         except Unreachable as error:
             fail(str(error), EXIT_UNREACHABLE)
+        if problem.get("code") in WITHHELD:
+            raise Withheld(problem["code"], str(problem.get("detail", "refused")))
         if response.is_error:
             self.refuse(response.status_code, problem)
         return str(response.headers.get("location", ""))

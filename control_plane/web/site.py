@@ -278,6 +278,7 @@ class Site:
         found = await self.deps.reading.artifact(artifact_id)
         content: bytes | None = b""
         if kind_of(found["name"], found["contentType"]) in ("table", "text"):
+            await self.deps.inspector.require(found)
             content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
         if content is None:
             raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")

@@ -26,6 +26,7 @@ from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from events.clock import Clock, Ids
 from scripts.chaos.bugs import Parts
+from scripts.simulation.replicas import NoFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def build(
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
-        decider=Decider(runs, documents, ids, clock),
+        decider=Decider(runs, documents, NoFiles(), ids, clock),
     )
 
 

@@ -53,7 +53,7 @@ def test_files_are_fetched_whole_with_their_digest_and_only_into_the_folder(
 
     database.artifacts.update_one({"runId": run_id}, {"$set": {"sha256": "0" * 64}})
     broken = within(fleet.url, "artifacts", "get", run_id, "-o", "out", cwd=tmp_path)
-    assert (broken.returncode, "other bytes than were registered" in broken.stderr) == (1, True)
+    assert (broken.returncode, "not those of the SHA-256 that was registered" in broken.stderr) == (1, True)
     assert list((tmp_path / "out").iterdir()) == [], "nothing half-written stays"
     stored = database.artifacts.find_one({"runId": run_id})
     database.artifacts.update_one({"runId": run_id}, {"$set": {"sha256": artifact["sha256"]}})

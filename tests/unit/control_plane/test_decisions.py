@@ -159,7 +159,7 @@ def test_a_run_that_has_ended_says_so_before_it_counts_its_notes() -> None:
 def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
     review: Review, to: Status
 ) -> None:
-    assert review_decision(make_run(Status.AWAITING_HUMAN, log_open=False), review) == Decision(
+    assert review_decision(make_run(Status.AWAITING_HUMAN, log_open=False), review, []) == Decision(
         cause=Cause.REVIEW,
         to=to,
         by=f"reviewer:{review.reviewer}",
@@ -191,11 +191,21 @@ def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
 def test_a_verdict_on_a_part_of_the_record_has_to_say_so(fields: dict[str, Any], says: str) -> None:
     run = make_run(Status.AWAITING_HUMAN, **fields)
     with pytest.raises(Conflict, match=says) as refusal:
-        review_decision(run, PASS)
+        review_decision(run, PASS, [])
     assert refusal.value.code == "record_incomplete"
-    decision = review_decision(run, replace(PASS, incomplete=True))
+    decision = review_decision(run, replace(PASS, incomplete=True), [])
     assert isinstance(decision, Decision)
     assert decision.to is Status.HUMAN_VALIDATED
+
+
+def test_a_verdict_on_files_that_are_not_what_was_registered_has_to_say_so() -> None:
+    run = make_run(Status.AWAITING_HUMAN, log_open=False)
+    with pytest.raises(Conflict, match=r"'a' is another; 'b' is gone\. A verdict closes") as refusal:
+        review_decision(run, PASS, ["'a' is another", "'b' is gone"])
+    assert refusal.value.code == "record_incomplete"
+    decision = review_decision(run, replace(PASS, incomplete=True), ["'a' is another"])
+    assert isinstance(decision, Decision)
+    assert decision.sets["sealed"] == {**SEAL, "whole": False}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +228,7 @@ def test_a_record_is_closed_behind_its_settle_and_by_a_verdict(
 
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.AWAITING_HUMAN}))
 def test_only_a_run_that_waits_for_a_person_is_reviewed(status: Status) -> None:
-    assert review_decision(make_run(status), PASS) == Illegal(status, Cause.REVIEW)
+    assert review_decision(make_run(status), PASS, []) == Illegal(status, Cause.REVIEW)
 
 
 def test_a_verdict_and_who_decides_stay_as_they_were_made() -> None:
@@ -242,6 +252,19 @@ class Rival(Calm):
             self.change()
 
 
+class Files:
+    """What is wrong with the files of a run, as a test says."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.asked = 0
+
+    async def unfit(self, run_id: str) -> list[str]:
+        assert run_id == RUN_ID
+        self.asked += 1
+        return self.problems
+
+
 class Scene:
     """A store with one run, and the decider of one replica."""
 
@@ -250,7 +273,8 @@ class Scene:
         self.collection: Any = sync_database(self.servers, "others")[collection]
         self.db: Any = async_database(self.servers, "replica")
         clock, ids = ManualClock(), SeededIds()
-        self.decider = Decider(Runs(self.db), Documents(self.db), ids, clock)
+        self.files = Files()
+        self.decider = Decider(Runs(self.db), Documents(self.db), self.files, ids, clock)
         submitted = {
             "kind": "probe", "status": "QUEUED", "classKey": "c", "priority": 0, "queuedAt": EPOCH,
             "notBefore": None, "queueDeadline": None, "maxAttempts": 3, "review": "human",
@@ -393,6 +417,20 @@ async def test_a_verdict_is_stored_and_stands_beside_the_run_at_once() -> None:
             "summary": "well done", "reviewer": "ada", "scores": {}, "at": EPOCH, "seq": 2,
         }
     ]  # fmt: skip
+
+
+async def test_the_files_of_a_run_are_looked_at_where_it_waits_for_a_verdict() -> None:
+    scene = Scene(Status.AWAITING_HUMAN)
+    scene.files.problems = ["'a' is another"]
+    with pytest.raises(Conflict, match="'a' is another"):
+        await scene.decider.review(RUN_ID, PASS)
+    assert (await scene.decider.review(RUN_ID, replace(PASS, incomplete=True))).sealed == Seal(
+        1, 0, whole=False
+    )
+    assert scene.files.asked == 2
+    with pytest.raises(Conflict, match="HUMAN_VALIDATED"):
+        await scene.decider.review(RUN_ID, PASS)
+    assert scene.files.asked == 2
 
 
 Act = Callable[[Decider, str], Awaitable[Run]]

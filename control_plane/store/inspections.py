@@ -1,0 +1,64 @@
+"""Queries on what was found when objects of the storage were read whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from control_plane.store.database import Database, answers
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What the storage says of an object without reading it; of another content one of them differs."""
+
+    size: int
+    etag: str
+    modified: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A version of an object, and the SHA-256 of its bytes in hexadecimal."""
+
+    version: Version
+    sha256: str
+
+
+class _Stored(msgspec.Struct):
+    size: int
+    etag: str
+    modified: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspections:
+    """Objects that were read whole, by their keys."""
+
+    db: Database
+
+    @answers()
+    async def find(self, key: str) -> Looked | None:
+        """Return what was found when the object was read, None where it was not; a damaged note is none."""
+        document = await self.db.inspections.find_one({"_id": key})
+        if document is None:
+            return None
+        try:
+            told = msgspec.convert(document, _Stored)
+        except msgspec.ValidationError:
+            return None
+        return Looked(Version(told.size, told.etag, told.modified), told.sha256)
+
+    @answers()
+    async def keep(self, key: str, looked: Looked) -> None:
+        """Note what was found."""
+        version = looked.version
+        note = {
+            "size": version.size,
+            "etag": version.etag,
+            "modified": version.modified,
+            "sha256": looked.sha256,
+        }
+        await self.db.inspections.replace_one({"_id": key}, note, upsert=True)
