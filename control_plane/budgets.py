@@ -1,9 +1,9 @@
 """How many bytes of events an attempt may leave in the log: who sends them decides how long they are.
 
 Law: only what was stored is charged, so a repeated line costs nothing. Each process adds what it stored to
-the attempt every few seconds, and looks as often: replicas together may store some seconds more than the
-budget. The notices of refused lines and the end of an attempt still have room behind it, so that a log
-over its budget stays whole.
+the attempt's count every few seconds, and looks as often: replicas together may store some seconds more
+than the budget. The notices of refused lines and the end of an attempt still have room behind it, so that a
+log over its budget stays whole.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ class Budgets:
         if not asked:
             return
         stored = await self.counts.event_bytes(asked)
-        if len(self._known) > KNOWN_MAX:
-            self._known.clear()
         for each in asked:
+            self._known.pop(each, None)  # the last that were read are the last that are forgotten
             self._known[each] = (stored.get(each, 0) + self._owed.get(each, 0), now_s)
+        for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:
+            if oldest not in asked:
+                del self._known[oldest]
 
     def refusal(self, event: Event) -> str | None:
         """Return why an event cannot be taken any more; its attempt was looked at before."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 
 from control_plane.budgets import EVENT_BYTES_DEFAULT
+from control_plane.upload_budget import ARTIFACT_BYTES_DEFAULT
 from events.errors import ConfigError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -23,6 +24,10 @@ KEY_NEEDED: Final = (
     "there is no key yet, so nobody could do anything: make one with `podfleet keys create NAME --kind admin "
     "--direct`, or set PODFLEET_API_KEY; on a machine of one's own, behind no proxy, say --keyless"
 )
+EVENT_BYTES: Final = "PODFLEET_EVENT_BYTES_MAX"
+ARTIFACT_BYTES: Final = "PODFLEET_ARTIFACT_BYTES_MAX"
+# Of one attempt each, by its setting.
+BUDGETS: Final = {EVENT_BYTES: EVENT_BYTES_DEFAULT, ARTIFACT_BYTES: ARTIFACT_BYTES_DEFAULT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class Settings:
     port: int
     keyless: bool = False  # whether this machine needs no key, until there is a stored one
     event_bytes_max: int = EVENT_BYTES_DEFAULT  # of one attempt
+    artifact_bytes_max: int = ARTIFACT_BYTES_DEFAULT  # of one attempt
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
 
@@ -111,11 +117,12 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         for each in origins
         if not is_origin(each)
     ]
-    event_bytes = values.get("PODFLEET_EVENT_BYTES_MAX") or str(EVENT_BYTES_DEFAULT)
-    if not re.fullmatch("[1-9][0-9]{5,14}", event_bytes):
-        problems.append(
-            f"PODFLEET_EVENT_BYTES_MAX is {event_bytes!r}; it is a number of bytes, 100000 at least"
-        )
+    budgets = {name: values.get(name) or str(default) for name, default in BUDGETS.items()}
+    problems += [
+        f"{name} is {value!r}; it is a number of bytes, 100000 at least"
+        for name, value in budgets.items()
+        if not re.fullmatch("[1-9][0-9]{5,14}", value)
+    ]
     if not 0 < port <= PORT_MAX:
         problems.append(f"--port is {port}; it has to be from 1 to {PORT_MAX}")
     if keyless and host not in LOOPBACK:
@@ -135,7 +142,8 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         port=port,
         keyless=keyless,
         origins=origins,
-        event_bytes_max=int(event_bytes),
+        event_bytes_max=int(budgets[EVENT_BYTES]),
+        artifact_bytes_max=int(budgets[ARTIFACT_BYTES]),
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )
 

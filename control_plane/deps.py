@@ -36,6 +36,7 @@ from control_plane.scheduler import Scheduler
 from control_plane.sign_in import SignIn
 from control_plane.spec_sweeper import SpecSweeper
 from control_plane.steps import together
+from control_plane.store.byte_counts import ByteCounts
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.claims import Claims
 from control_plane.store.database import Database
@@ -57,6 +58,7 @@ from control_plane.store.trail import Trail
 from control_plane.submission import Submitter
 from control_plane.sweeper import Sweeper
 from control_plane.throttle import Throttle
+from control_plane.upload_budget import UploadBudget
 from control_plane.upload_sweeper import UploadSweeper
 from control_plane.watcher import LogWatcher, Watcher
 from events.clock import Clock, Ids
@@ -76,6 +78,7 @@ class Deps:
     blobs: Blobs
     multipart: Multipart
     inspector: Inspector
+    upload_budget: UploadBudget
     authenticator: Keyed
     key_ring: KeyRing
     trail: Trail
@@ -120,7 +123,8 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     early = EarlyStore(db)
     early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
-    budgets = Budgets(documents, clock, settings.event_bytes_max)
+    counts = ByteCounts(db)
+    budgets = Budgets(counts, clock, settings.event_bytes_max)
     hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
@@ -135,6 +139,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         blobs=blobs,
         multipart=multipart,
         inspector=inspector,
+        upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
         authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
         trail=Trail(db),

@@ -48,7 +48,6 @@ OWNERS: Final[Mapping[str, Writers]] = {
         **_by("decision", "pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision"),
         **_by("decision, catch-up", "watchedUntil"),
         **_by("application", "currentStage", "startedAt", "validation", "error", "endSeq", "lastEventSeq"),
-        **_by("budgets", "eventBytes"),
     },
     "stages": _by(
         "application", "runId", "attempt", "name", "index", "total", "status", "progress", "activity",

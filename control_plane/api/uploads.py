@@ -27,7 +27,8 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(tags=["artifacts"])
     own = owner_of(deps)
 
-    async def signed_puts(files: Sequence[tuple[str, Content]]) -> list[Json]:
+    async def signed_puts(run_id: str, attempt: int, files: Sequence[tuple[str, Content]]) -> list[Json]:
+        await deps.upload_budget.take(run_id, attempt, [(key, content.size) for key, content in files])
         signed = await storage_call(lambda: [deps.blobs.puts.sign(*each) for each in files])
         return [
             {"key": key, "url": each.url, "headers": each.headers, "upload_id": None}
@@ -49,7 +50,8 @@ def router(deps: Deps) -> APIRouter:
     async def presign(run_id: str, body: SoughtArtifact, attempt: int = Depends(own)) -> Json:
         key, cutting = artifact_key(run_id, attempt, body.name, named(body)), cut(body)
         if cutting is None:
-            return (await signed_puts([(key, Content(body.size, body.sha256))]))[0]
+            return (await signed_puts(run_id, attempt, [(key, Content(body.size, body.sha256))]))[0]
+        await deps.upload_budget.take(run_id, attempt, [(key, body.size)])
         return {"key": key, "url": None, "headers": {}, **await parts_of(key, cutting)}
 
     @routes.post("/api/runs/{run_id}/artifacts/presign/many")
@@ -61,7 +63,7 @@ def router(deps: Deps) -> APIRouter:
             )
             for each in body.files
         ]
-        return {"files": await signed_puts(files)}
+        return {"files": await signed_puts(run_id, attempt, files)}
 
     @routes.post("/api/runs/{run_id}/artifacts/complete")
     async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:

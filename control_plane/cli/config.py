@@ -10,9 +10,9 @@ from typing import Final
 
 import typer
 
-from control_plane.budgets import EVENT_BYTES_DEFAULT
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, is_terminal, print_items, say
+from control_plane.config import BUDGETS
 from events.access import URL_DEFAULT
 from events.mask import SECRET_IN_QUERY
 
@@ -31,7 +31,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     "MINIO_REGION": "us-east-1",
     "MINIO_SECURE": "false",
     "PODFLEET_ORIGINS": None,
-    "PODFLEET_EVENT_BYTES_MAX": str(EVENT_BYTES_DEFAULT),
+    **{name: str(default) for name, default in BUDGETS.items()},
     "FORWARDED_ALLOW_IPS": None,
     "PODFLEET_DATA": ".podfleet",
     "WORKER_MODE": "experiment",

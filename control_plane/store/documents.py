@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -62,21 +62,6 @@ class Documents:
         """Stop to look for events of attempts that were left long ago, by the store's clock."""
         query = {"watchedUntil": {"$type": "date"}, "$expr": {"$lt": ["$watchedUntil", "$$NOW"]}}
         await self.db.attempts.update_many(query, {"$set": {"watchedUntil": None}})
-
-    @answers()
-    async def event_bytes(self, names: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Return how many bytes of events these attempts have stored, of those that are known."""
-        query = {"_id": {"$in": [attempt_id(*each) for each in names]}, "eventBytes": {"$gt": 0}}
-        cursor = self.db.attempts.find(query, {"runId": 1, "attempt": 1, "eventBytes": 1})
-        return {(each["runId"], each["attempt"]): each["eventBytes"] async for each in cursor}
-
-    async def add_event_bytes(self, added: Mapping[tuple[str, int], int]) -> None:
-        """Add to what attempts have stored; of an attempt that has no document yet nothing is kept."""
-        updates = [
-            UpdateOne({"_id": attempt_id(*name)}, {"$inc": {"eventBytes": size}})
-            for name, size in added.items()
-        ]
-        await self._bulk("attempts", updates)
 
     async def write(self, writes: Sequence[Write]) -> None:
         """Write secondary documents; a document that is further than `seq` already stays."""

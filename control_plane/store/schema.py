@@ -113,6 +113,8 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_key", ("keyId", _UP), ("_id", _DOWN)),
         _index("by_object", ("object", _UP), ("_id", _DOWN)),
     ),
+    "byte_counts": (),
+    "signed_puts": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
     "inspections": (),
     "sessions": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
     "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),

@@ -15,6 +15,7 @@ from control_plane.ingest import Ingestor
 from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
 from control_plane.steps import together
+from control_plane.store.byte_counts import ByteCounts
 from control_plane.store.database import Database
 from control_plane.store.documents import Documents
 from control_plane.store.early import EarlyStore
@@ -74,11 +75,12 @@ def build(
     early = EarlyStore(db)
     early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
+    budgets = Budgets(ByteCounts(db), clock)
     return Plane(
         runs=runs,
         documents=documents,
         projector=projector,
-        ingestor=Ingestor(events, documents, early, direct, steps, Budgets(documents, clock), clock, ids),
+        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
         submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),

@@ -20,6 +20,7 @@ from control_plane.projector import Projector
 from control_plane.rescuer import Rescuer
 from control_plane.run_tokens import RunTokens
 from control_plane.steps import alone
+from control_plane.store.byte_counts import ByteCounts
 from control_plane.store.documents import Documents
 from control_plane.store.early import EarlyStore
 from control_plane.store.events import Events
@@ -149,7 +150,7 @@ class Replica:
         steps = alone(runs, events, projector)
         return Parts(
             ingestor=Ingestor(
-                events, documents, early, direct, steps, Budgets(documents, clock), clock, self.ids
+                events, documents, early, direct, steps, Budgets(ByteCounts(db), clock), clock, self.ids
             ),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),

@@ -30,6 +30,7 @@ from control_plane.steps import together
 from control_plane.store import database as store
 from control_plane.store import schema
 from control_plane.store.audit import AuditReads
+from control_plane.store.byte_counts import ByteCounts
 from control_plane.store.claims import Claims
 from control_plane.store.documents import Documents
 from control_plane.store.early import EarlyStore
@@ -169,6 +170,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
     early = EarlyStore(db)
     early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
+    budgets = Budgets(ByteCounts(db), clock)
     queue_db = connect(url)
     core = Core(
         url=url,
@@ -176,7 +178,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         runs=runs,
         events=events,
         projector=projector,
-        ingestor=Ingestor(events, documents, early, direct, steps, Budgets(documents, clock), clock, ids),
+        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
@@ -232,7 +234,7 @@ def test_an_attempt_over_its_budget_of_bytes_is_refused_with_words_and_its_log_s
     emptied_url: str,
 ) -> None:
     async def scenario(core: Core) -> None:
-        budgets = [Budgets(Documents(core.db), core.clock, 50_000) for _ in range(2)]  # of two replicas
+        budgets = [Budgets(ByteCounts(core.db), core.clock, 50_000) for _ in range(2)]  # of two replicas
         replicas = [replace(core.ingestor, budgets=each) for each in budgets]
         run_id = await core.submit()
         claim = await core.claim()
@@ -244,8 +246,8 @@ def test_an_attempt_over_its_budget_of_bytes_is_refused_with_words_and_its_log_s
         for _ in range(3):  # what is repeated is charged once
             assert (await send(0, *first)).rejected == []
         assert await budgets[0].run_once() == 1
-        (attempt,) = await core.db.attempts.find({}).to_list()
-        assert 30_000 < attempt["eventBytes"] < 32_000
+        (count,) = await core.db.byte_counts.find({}).to_list()
+        assert 30_000 < count["events"] < 32_000
         assert await budgets[0].run_once() == 0
         assert (await send(1, line(run_id, 3, c.RunLog(message="y" * 30_000)))).rejected == []
         answer = await send(1, *first, line(run_id, 4, c.RunLog(message="z")))

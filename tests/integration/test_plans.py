@@ -47,14 +47,13 @@ SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
 
 
 @pytest.fixture
-async def app(filled: tuple[str, Any]) -> AsyncIterator[FastAPI]:
+async def app(filled: tuple[str, Any], s3: Any) -> AsyncIterator[FastAPI]:
     """The application on a filled store, without its loops, which ask questions of their own.
 
     Its clock stands still: what it remembers for a second is not asked again where the machine is slow.
     """
     url, _ = filled
-    names = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
-    values = {"MONGODB_URL": url, **dict.fromkeys(names, "127.0.0.1:1")}
+    values = {"MONGODB_URL": url, **s3.environment}
     client = store.connect(url)
     db = store.database(client, url)
     settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)

@@ -133,7 +133,7 @@ def snapshot(db: Db) -> dict[str, str]:
     for name in sorted(set(db.list_collection_names()) - {"pods", "pod_telemetry"}):
         digest = hashlib.sha256()
         for document in db[name].find({"type": {"$ne": "ai.run.heartbeat"}}).sort("_id"):
-            for moving in ("lease", "lastHeartbeat", "lastEventSeq", "currentStage", "eventBytes"):
+            for moving in ("lease", "lastHeartbeat", "lastEventSeq", "currentStage"):
                 document.pop(moving, None)
             digest.update(encode(document))
         digests[name] = digest.hexdigest()

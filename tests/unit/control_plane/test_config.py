@@ -38,6 +38,19 @@ def test_a_server_needs_a_key(host: str) -> None:
         read_settings(GOOD, host=host, port=8700, keyless=True)
 
 
+@pytest.mark.parametrize("name", ["PODFLEET_EVENT_BYTES_MAX", "PODFLEET_ARTIFACT_BYTES_MAX"])
+@pytest.mark.parametrize("value", ["lots", "-1", "99999", "1e9", "0", "1" * 16])
+def test_a_budget_is_a_number_of_bytes(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
+        read_settings({**GOOD, name: value}, host="127.0.0.1", port=8700)
+
+
+def test_each_budget_has_its_setting() -> None:
+    values = {"PODFLEET_EVENT_BYTES_MAX": "100000", "PODFLEET_ARTIFACT_BYTES_MAX": "200000"}
+    found = read_settings({**GOOD, **values}, host="127.0.0.1", port=8700)
+    assert (found.event_bytes_max, found.artifact_bytes_max) == (100_000, 200_000)
+
+
 def test_no_secret_is_in_the_repr() -> None:
     settings = read_settings({**GOOD, "PODFLEET_API_KEY": "key-word"}, host="127.0.0.1", port=8700)
     for secret in ("word", "mongodb://"):

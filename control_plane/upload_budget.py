@@ -1,0 +1,45 @@
+"""How many bytes of files an attempt may put into the storage: it says itself how long they are.
+
+Law: a PUT is counted when it is signed, by the length that it is signed for; the same content signed again
+costs nothing, nor do the parts of a file that is counted. What was signed counts, used or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from control_plane.budgets import OVER_BUDGET
+from control_plane.store.byte_counts import ByteCounts
+from events.clock import Clock
+from events.errors import Rejected
+from events.settlement import TOKEN_LIFE
+
+ARTIFACT_BYTES_DEFAULT: Final = 64 << 30
+# Nobody can have it signed again after that: the token of the attempt is over.
+NOTED: Final = TOKEN_LIFE + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadBudget:
+    """Counts what is signed for attempts."""
+
+    counts: ByteCounts
+    clock: Clock
+    artifact_bytes_max: int = ARTIFACT_BYTES_DEFAULT
+
+    async def take(self, run_id: str, attempt: int, puts: Sequence[tuple[str, int]]) -> None:
+        """Count PUTs, each a key and a size in bytes. Raises `Rejected` (`over_budget`), `Transient`."""
+        unique = list(dict.fromkeys(puts))
+        new = [unique[index] for index in await self.counts.new_puts(unique, self.clock.now() + NOTED)]
+        size = sum(bytes_ for _, bytes_ in new)
+        if not size or await self.counts.add_artifact_bytes((run_id, attempt), size, self.artifact_bytes_max):
+            return
+        await self.counts.forget_puts(new)
+        raise Rejected(
+            OVER_BUDGET,
+            f"{size:,} more bytes are too many: attempt {attempt} may keep files of "
+            f"{self.artifact_bytes_max:,} bytes: keep less, or set PODFLEET_ARTIFACT_BYTES_MAX higher",
+        )
