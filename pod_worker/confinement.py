@@ -134,7 +134,11 @@ class Confinement:
         try:
             worker = os.getppid()
             show(self.places)
-            become(user)
+            try:
+                become(user)
+            except OSError as error:  # without CAP_SETUID, or with one user in all
+                why = f"the worker may not change users: {error.strerror}; give its container the usual users"
+                raise OSError(why) from error
             if problem := _problem(self.work, environ, worker):
                 os.write(told, problem.encode())
             else:

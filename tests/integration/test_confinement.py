@@ -187,6 +187,16 @@ def test_a_worker_without_a_way_for_others_says_what_to_do(tmp_path: Path) -> No
     assert "chmod o+x" in gap
 
 
+def test_a_worker_that_may_not_change_users_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(confinement, "become", refuse)
+    gap = a_pod(home).find_gap(ENVIRON)
+    assert gap is not None
+    assert gap.startswith("the worker may not change users: Operation not permitted")
+
+
 def test_users_of_two_children_differ(home: Path) -> None:
     confined = a_pod(home)
     rooms: list[Room] = [confined.room() for _ in range(3)]
