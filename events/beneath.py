@@ -97,6 +97,12 @@ def read_beneath(folder: Path, path: RunPath | SafeName) -> BinaryIO:
         raise
 
 
+def open_plain(path: str) -> int:
+    """Open what lies at an absolute path for reading. Raises `OSError` where a link stands on the way."""
+    with _opened(Path("/")) as root:
+        return opener()(root, path.lstrip("/"), os.O_RDONLY | _PLAIN, 0)
+
+
 def write_beneath(folder: Path, path: RunPath | SafeName) -> BinaryIO:
     """Open a new file for writing, in the place of what lies there; folders to it are made.
 

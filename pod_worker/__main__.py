@@ -15,8 +15,9 @@ from events.clock import SystemClock
 from events.errors import ConfigError
 from events.interpreter import objection
 from events.logs import LogOptions, configure_logs
-from pod_worker.child import ChildOptions
-from pod_worker.config import Wishes, read_settings
+from pod_worker.child import ChildOptions, allowed
+from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.confinement import Confinement
 from pod_worker.nursery import Nursery
 from pod_worker.privileges import hide
 
@@ -34,7 +35,8 @@ def main() -> int:
         if told := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": told})
         stop = stop_on_signals()
-        with Nursery(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
+        options = ChildOptions(environ=settings.environ, confinement=confine(settings))
+        with Nursery(options, SystemClock()) as nursery:
             nursery.hatch()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
@@ -43,6 +45,17 @@ def main() -> int:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
     return 0
+
+
+def confine(settings: Settings) -> Confinement | None:
+    """Return how pipelines get a user of their own, None where they cannot; the log says which, and why."""
+    environ = allowed(settings.environ)
+    confinement = Confinement.of(settings.data, environ)
+    if gap := confinement.find_gap(environ):
+        log.warning("start.unconfined", extra={"pipelines": "have the worker's user", "why": gap})
+        return None
+    log.info("start.confined", extra={"pipelines": "have users of their own"})
+    return confinement
 
 
 def _wishes() -> Wishes:

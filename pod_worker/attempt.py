@@ -8,6 +8,7 @@ pause it looks at the lease before it does anything else.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -170,9 +171,14 @@ class Attempt:
         self.inbox = Inbox(self.ports.clock)
         self.bounds = bounds_of(self.claim.spec)
 
+    @property
+    def workspace(self) -> Path:
+        """The folder of this attempt."""
+        return self.ports.work / f"{self.claim.run_id}-a{self.claim.attempt}"
+
     def run(self) -> None:
         """Run the child to its end and settle; after a lost lease nothing is written any more."""
-        workspace = self.ports.work / f"{self.claim.run_id}-a{self.claim.attempt}"
+        workspace = self.workspace
         self.metered_s = self.ports.clock.monotonic_s()
         self.heartbeat.start(self.ports.threads)
         try:
@@ -314,6 +320,10 @@ class Attempt:
 
     def _take(self, heard: Heard) -> None:
         self.lived = replace(self.lived, heard_s=self.lived.total_s)
+        if isinstance(heard, Made):
+            heard = self._resolved(heard)
+        elif isinstance(heard, Checkpoint):
+            heard = msgspec.structs.replace(heard, files=[self._resolved(each) for each in heard.files])
         match heard:
             case Made() if self._is_ours(heard):
                 self.unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
@@ -332,8 +342,14 @@ class Attempt:
                 self.stage = str(data.get("stage") or self.stage or "") or None
                 self.unsaved.append(heard)
 
+    def _resolved(self, made: Made) -> Made:
+        """Return it with the path of the file's own folder: whoever opens it follows no link any more."""
+        path = Path(made.path)
+        return msgspec.structs.replace(made, path=os.path.join(os.path.realpath(path.parent), path.name))
+
     def _is_ours(self, made: Made) -> bool:
-        return Path(made.path).resolve().is_relative_to(self.ports.work.resolve())
+        path = Path(made.path)
+        return path.name not in ("", "..") and path.is_relative_to(self.workspace.resolve())
 
     def _stand(self) -> None:
         match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):

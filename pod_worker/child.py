@@ -28,6 +28,7 @@ from events.clock import Clock
 from events.errors import Transient
 from events.mask import passwords_of
 from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
+from pod_worker.confinement import Confinement, Room
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing
 
@@ -124,6 +125,17 @@ class ChildOptions:
     environ: Mapping[str, str]
     kinds: tuple[str, ...] = ()  # empty: every kind that is installed
     command: tuple[str, ...] = (sys.executable, "-m", "pod_worker.child_main")
+    confinement: Confinement | None = None  # none: children have our user
+
+    @property
+    def words(self) -> list[str]:
+        """Return what a nursery's command line says of it."""
+        words = [] if self.confinement is None else self.confinement.words
+        return [*words, "--kinds", *self.kinds] if self.kinds else words
+
+    def room(self) -> Room | None:
+        """Return a user for one child, None where it has ours. Raises `OSError`."""
+        return None if self.confinement is None else self.confinement.room()
 
     def __repr__(self) -> str:
         return f"ChildOptions(kinds={self.kinds}, command={self.command})"  # the environment holds secrets
@@ -163,8 +175,10 @@ class Child:
         pipes: Pipes,
         clock: Clock,
         secrets: tuple[str, ...] = (),
+        room: Room | None = None,
     ) -> None:
         self.pid: Final = process.pid
+        self._room = room
         self._process = process
         self._guard = guard
         self._death_writer = pipes.death_writer
@@ -204,13 +218,16 @@ class Child:
         """
         pipes = Pipes.open()
         process: subprocess.Popen[bytes] | None = None
+        room: Room | None = None
         try:
+            room = options.room()
+            home = {} if room is None else room.variables
             process = subprocess.Popen(
-                _command(options, pipes),
+                _command(options, pipes, room),
                 stdin=subprocess.DEVNULL,
                 stdout=pipes.stdout_of_child,
                 stderr=pipes.stderr_of_child,
-                env=allowed(options.environ),
+                env=allowed(options.environ) | home,
                 pass_fds=(pipes.events_of_child, pipes.orders_of_child),
                 start_new_session=True,
             )
@@ -220,9 +237,11 @@ class Child:
                 process.kill()
                 process.wait()
             pipes.close()
+            if room is not None:
+                room.clear()
             raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
-        return cls(process, guard, pipes, clock, secrets_of(options.environ))
+        return cls(process, guard, pipes, clock, secrets_of(options.environ), room)
 
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         """Wait until the child can serve; one that is not ready in time is left as it is.
@@ -246,6 +265,8 @@ class Child:
         that raises ends it, and `join` raises the same.
         """
         assert self._listener is None, "a child serves one order"
+        if self._room is not None:
+            self._room.own(Path(order.workspace))
         self._listener = listener
         self._oom_before = oom_kills()
         self._words.put(order)
@@ -321,6 +342,8 @@ class Child:
         """Wait for the process's end, then end its group."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken: the group is still ours
         self.kill()  # grandchildren would hold the pipes open, and the device busy
+        if self._room is not None:
+            self._room.clear()
         with self._living:
             self._guard.dismiss()
             status = self._process.wait()
@@ -413,7 +436,7 @@ class Pipes:
             os.close(fd)
 
 
-def _command(options: ChildOptions, pipes: Pipes) -> list[str]:
+def _command(options: ChildOptions, pipes: Pipes, room: Room | None) -> list[str]:
     command = [
         *options.command,
         f"--events-fd={pipes.events_of_child}",
@@ -423,6 +446,8 @@ def _command(options: ChildOptions, pipes: Pipes) -> list[str]:
         # The kernel ends the child with the *thread* that spawned it, and only this one lives as long as
         # the process. Spawned by another thread, the child has the guard alone.
         command.append(f"--die-with={os.getpid()}")
+    if room is not None and options.confinement is not None:
+        command += [f"--user={room.user}", "--places", *options.confinement.places]
     if options.kinds:
         command += ["--kinds", *options.kinds]
     return command

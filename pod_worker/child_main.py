@@ -45,7 +45,8 @@ from events.runs import read_spec
 from pod_worker.child_checkpoints import ChildCheckpoints
 from pod_worker.child_notes import ChildNotes
 from pod_worker.child_tools import tools
-from pod_worker.privileges import drop_capabilities
+from pod_worker.confinement import show
+from pod_worker.privileges import become, drop_capabilities
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
 from stages.registry import imported, installed, load
@@ -67,6 +68,11 @@ Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
 def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     """Serve one order; return the exit status."""
     arguments = _parse(argv)
+    if arguments.user is None:
+        drop_capabilities()
+    else:
+        show(arguments.places)
+        become(arguments.user)
     prepare(PROCESS_NAME)
     if arguments.die_with is not None:
         die_with(arguments.die_with)
@@ -436,13 +442,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--events-fd", type=int, required=True)
     parser.add_argument("--orders-fd", type=int, required=True)
     parser.add_argument("--die-with", type=int, help="process id of the parent: end when it ends")
+    parser.add_argument("--user", type=int, help="the number of the user to become")
+    parser.add_argument("--places", nargs="*", default=(), help="what this user must see")
     parser.add_argument("--kinds", nargs="*", help="load these kinds only")
     return parser.parse_args(argv)
 
 
 def prepare(name: str) -> None:
     """Make the process one that runs pipelines, and call it so."""
-    drop_capabilities()
     call_itself(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
     faulthandler.enable()  # a crash in native code leaves the Python stack on standard error

@@ -22,6 +22,7 @@ POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
 ISOLATIONS: Final = ("strict", "filter", "best")
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
+DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         api_key=found.key,
         pod=_first(values, POD_ID_NAMES) or socket.gethostname(),
         region=_first(values, REGION_NAMES),
-        data=(wishes.data or DATA_DEFAULT).expanduser().absolute(),
+        data=(wishes.data or _data_default()).expanduser().absolute(),
         runs_max=wishes.runs_max,
         idle_exit_s=wishes.idle_exit_s,
         gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
@@ -145,3 +146,9 @@ def _number(text: str | None) -> float | None:
 
 def _first(values: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((values[name] for name in names if values.get(name)), None)
+
+
+def _data_default() -> Path:
+    """Return where a worker keeps its data that was told no place; what it has already stays in use."""
+    has_data = DATA_DEFAULT.expanduser().is_dir()
+    return DATA_OF_ROOT if os.getuid() == 0 and not has_data else DATA_DEFAULT

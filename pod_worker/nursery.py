@@ -23,6 +23,7 @@ from typing import Final, Self
 from events.clock import Clock
 from events.errors import Transient
 from pod_worker.child import Child, ChildOptions, Guard, Pipes, allowed, secrets_of
+from pod_worker.confinement import Room
 
 log = logging.getLogger(__name__)
 
@@ -98,15 +99,19 @@ class Nursery:
         assert self._warm is not None, "nothing else is forked from"
         bury_the_forgotten(self._warm.process.pid)
         pipes = Pipes.open()
+        room: Room | None = None
         try:
-            pid = self._warm.fork(pipes)
+            room = self._options.room()
+            pid = self._warm.fork(pipes, room)
             guard = Guard.over(pid)
         except OSError as error:
             pipes.close()
             self.close()
+            if room is not None:
+                room.clear()
             raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
-        return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ))
+        return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ), room)
 
     def __enter__(self) -> Self:
         return self
@@ -133,8 +138,7 @@ class Warm:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.settimeout(FORK_S)
         argv = [*command, f"--socket={there.fileno()}", f"--worker={os.getpid()}"]
-        if options.kinds:
-            argv += ["--kinds", *options.kinds]
+        argv += options.words
         with there:
             try:
                 process = subprocess.Popen(
@@ -159,10 +163,10 @@ class Warm:
             self._has_said = self.way.recv(WORD_MAX) == LOADED
         return self._has_said
 
-    def fork(self, pipes: Pipes) -> int:
+    def fork(self, pipes: Pipes, room: Room | None) -> int:
         """Return the number of a new process, which leads a group and holds its ends of the pipes."""
         ends = [pipes.events_of_child, pipes.orders_of_child, pipes.stdout_of_child, pipes.stderr_of_child]
-        socket.send_fds(self.way, [FORK], ends)
+        socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.user], ends)
         answer = self.way.recv(WORD_MAX)
         if answer in (b"", NOBODY):
             raise OSError("the nursery has no room for another process")

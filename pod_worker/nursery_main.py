@@ -12,13 +12,17 @@ import gc
 import os
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from events.clock import SystemClock
 from pod_worker.child_main import Loader, attend, die_with, leave, load_what_works, prepare
+from pod_worker.confinement import Confinement, Room, show
 from pod_worker.nursery import FORK, LOADED, NOBODY, WORD_MAX
+from pod_worker.privileges import BECOMES, KEPT, become, drop_capabilities
 from stages.pipeline import Pipeline
 from stages.registry import imported, installed
 
@@ -30,6 +34,11 @@ PROCESS_NAME: Final = "podfleet-warm"
 def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
     """Fork a child whenever the worker asks for one, until it is gone; return the exit status."""
     arguments = _parse(argv)
+    confinement = None
+    if arguments.work is not None:
+        confinement = Confinement(arguments.work, tuple(arguments.places))
+        show(confinement.places)
+    drop_capabilities(BECOMES if confinement else KEPT)
     prepare(PROCESS_NAME)
     die_with(arguments.worker)
     pipelines = loader(arguments.kinds or installed())
@@ -41,22 +50,28 @@ def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
         worker.send(LOADED)
         while True:
             word, fds, *_ = socket.recv_fds(worker, WORD_MAX, FDS)
-            if word != FORK:
+            if not word.startswith(FORK):
                 return 0
-            _bear(worker, fds, pipelines, arguments.worker)
+            user = int(word.removeprefix(FORK) or 0)
+            room = confinement.room_of(user) if confinement else None
+            _bear(worker, fds, pipelines, arguments.worker, room)
             for fd in fds:
                 os.close(fd)
 
 
 def _bear(
-    worker: socket.socket, fds: Sequence[int], pipelines: Mapping[str, Pipeline], worker_pid: int
+    worker: socket.socket,
+    fds: Sequence[int],
+    pipelines: Mapping[str, Pipeline],
+    worker_pid: int,
+    room: Room | None,
 ) -> None:
     """Fork a child that the worker adopts, and tell its number; the child does not return."""
     heard, told = os.pipe()
     try:
         between = os.fork()
         if not between:
-            _fork_again(worker, (told, *fds), pipelines, worker_pid)
+            _fork_again(worker, (told, *fds), pipelines, worker_pid, room)
         os.close(told)
         os.waitpid(between, 0)  # from here on the child is the worker's
         pid = os.read(heard, WORD_MAX)
@@ -68,7 +83,11 @@ def _bear(
 
 
 def _fork_again(
-    worker: socket.socket, fds: Sequence[int], pipelines: Mapping[str, Pipeline], worker_pid: int
+    worker: socket.socket,
+    fds: Sequence[int],
+    pipelines: Mapping[str, Pipeline],
+    worker_pid: int,
+    room: Room | None,
 ) -> None:
     """Be the process in between: fork the child and end."""
     between = os.getpid()
@@ -89,7 +108,11 @@ def _fork_again(
     never = threading.Event()
     while os.getppid() == between:
         SystemClock().wait(never, ORPHAN_S)
-    die_with(worker_pid)
+    if room is not None:
+        become(room.user)
+        os.environ.update(room.variables)  # noqa: TID251 - a process gets its environment here
+        tempfile.tempdir = None  # what an import has asked for was the worker's
+    die_with(worker_pid)  # behind the change of user, which ends such a wish
     _draw_anew()
     leave(attend(events, orders, pipelines))
 
@@ -106,6 +129,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pod_worker.nursery_main", description=__doc__)
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--worker", type=int, required=True, help="its process id")
+    parser.add_argument("--work", type=Path, help="give each child a user of its own, with a home here")
+    parser.add_argument("--places", nargs="*", default=(), help="what such a user must see")
     parser.add_argument("--kinds", nargs="*", help="load these kinds only")
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""What keeps a pipeline's process from looking into its worker, whose user it runs as.
+"""What a pipeline's process gives up, and what keeps it from looking into a worker whose user it has.
 
 Law: a worker cannot be looked at by another process of its user, and what it starts for a run has no
 capability that would let it look all the same.
@@ -21,6 +21,7 @@ CAPABILITIES_MAX: Final = 64
 CAP_SETFCAP: Final = 31  # bubblewrap needs it to give root a name in a namespace of its own
 CAPABILITY_VERSION_3: Final = 0x20080522
 KEPT: Final = 1 << CAP_SETFCAP
+BECOMES: Final = 1 << 6 | 1 << 7 | 1 << 8  # CAP_SETGID, CAP_SETUID, CAP_SETPCAP: what `become` needs
 
 
 class _Head(ctypes.Structure):
@@ -43,8 +44,19 @@ def hide() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
-def drop_capabilities() -> None:
-    """Give up every capability but `KEPT`, for this process and all that it starts. Raises `OSError`.
+def become(user: int) -> None:
+    """Be another user for good, without groups, capabilities or a way to any. Raises `OSError`."""
+    with suppress(PermissionError):  # without CAP_SETPCAP; no program gains any without them, too
+        _bound(0)
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(PR_SET_DUMPABLE, 1)  # the kernel took it away: a process may look at itself, in /proc
+
+
+def drop_capabilities(kept: int = KEPT) -> None:
+    """Give up every capability but `kept`, for this process and all that it starts. Raises `OSError`.
 
     Nothing changes where there are none: who is not root has none to give up.
     """
@@ -54,18 +66,18 @@ def drop_capabilities() -> None:
     if not permitted:
         return
     try:
-        _bound()
+        _bound(kept)
     except PermissionError:  # without CAP_SETPCAP; then no program may bring any back
         _prctl(PR_SET_NO_NEW_PRIVS, 1)
-    left = permitted & KEPT
+    left = permitted & kept
     halves = (_Half * 2)(*(_Half(part, part, 0) for part in (left & 0xFFFFFFFF, left >> 32)))
     _checked(_libc().capset(ctypes.byref(_Head(CAPABILITY_VERSION_3, 0)), halves))
 
 
-def _bound() -> None:
+def _bound(kept: int) -> None:
     """Let no program of root bring back what is given up."""
     for number in range(CAPABILITIES_MAX):
-        if not KEPT >> number & 1:
+        if not kept >> number & 1:
             try:
                 _prctl(PR_CAPBSET_DROP, number)
             except OSError as error:

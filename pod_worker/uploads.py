@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Final, Protocol, TypeVar
 import httpx
 import msgspec
 
+from events.beneath import open_plain
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
 from events.claims import Claim
 from events.clock import Clock, Ids
@@ -547,11 +548,12 @@ def checked_name(name: str) -> str:
 
 
 def open_regular(path: str) -> BufferedReader:
-    """Open a file that is one: no link to somewhere else, and nothing that blocks the reader.
+    """Open a file that is one: no link on the whole way, and nothing that blocks the reader.
 
+    The pipeline may put a link anywhere in its folder, and we may read what it may not.
     Raises `OSError`, or `FileUnusable` for anything that is no file, or too large.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_plain(path)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_size <= FILE_BYTES_MAX:
         return os.fdopen(descriptor, "rb")

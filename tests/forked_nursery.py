@@ -68,8 +68,7 @@ class ForkedWarm(Warm):
             environ = allowed(options.environ)
             os.environ.clear()  # noqa: TID251 - a process gets its environment here
             os.environ.update(environ)  # noqa: TID251
-            kinds = ["--kinds", *options.kinds] if options.kinds else []
-            leave(nursery_main.main([f"--socket={there.detach()}", f"--worker={worker}", *kinds]))
+            leave(nursery_main.main([f"--socket={there.detach()}", f"--worker={worker}", *options.words]))
         there.close()
         return cls(Forked(pid), here)  # type: ignore[arg-type]  # it has what a nursery asks of a Popen
 

@@ -483,11 +483,16 @@ def test_a_checkpoint_is_handed_over_and_answered_unless_its_files_are_foreign(s
         assert listener is not None
         listener(Checkpoint(number, "Stage_1", [Made(str(path), "checkpoints/Stage_1/manifest.json", "x/y")]))
 
-    scene.clock.at(1, lambda: hand_over(1, "work/here"))
+    attempt = scene.attempt()
+    foreign = "a file lies outside the attempt's folder"
+    scene.clock.at(1, lambda: hand_over(1, str(attempt.workspace)))
     scene.clock.at(2, lambda: hand_over(2, "elsewhere"))
-    scene.clock.at(3, scene.child.complete)
-    scene.attempt().run()
-    assert scene.child.kept == [Kept(1), Kept(2, "a file lies outside the attempt's folder")]
+    scene.clock.at(3, lambda: hand_over(3, "work/another-a1"))
+    scene.clock.at(4, lambda: (attempt.workspace / "link").symlink_to(scene.folder))
+    scene.clock.at(5, lambda: hand_over(5, str(attempt.workspace / "link")))
+    scene.clock.at(6, scene.child.complete)
+    attempt.run()
+    assert scene.child.kept == [Kept(1), Kept(2, foreign), Kept(3, foreign), Kept(5, foreign)]
 
 
 def test_a_pause_stops_the_child_and_not_its_files_and_counts_against_no_limit(scene: Scene) -> None:

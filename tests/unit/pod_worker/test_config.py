@@ -9,7 +9,7 @@ import pytest
 
 from events.errors import ConfigError
 from pod_worker.child import allowed
-from pod_worker.config import Settings, Wishes, read_settings
+from pod_worker.config import DATA_DEFAULT, DATA_OF_ROOT, Settings, Wishes, read_settings
 
 ENVIRON = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}
 
@@ -81,3 +81,16 @@ def test_a_pipeline_sees_the_settings_of_its_tools_and_no_key_of_the_fleet() -> 
     secrets = ("PODFLEET_API_KEY", "MONGODB_URL", "MINIO_SECRET_KEY", "PODFLEET_REGION")
     passed = allowed(dict.fromkeys([*names, *secrets], "x"))
     assert sorted(passed) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("user", "has_data", "is_of_root"), [(0, False, True), (0, True, False), (7, False, False)]
+)
+def test_roots_data_lie_where_other_users_may_pass(
+    user: int, has_data: bool, is_of_root: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    if has_data:
+        DATA_DEFAULT.expanduser().mkdir(parents=True)
+    assert (read().data == DATA_OF_ROOT) is is_of_root

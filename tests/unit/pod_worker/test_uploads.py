@@ -584,10 +584,11 @@ def test_only_regular_files_are_read(
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "link").symlink_to(tmp_path / "secret")
     os.mkfifo(tmp_path / "fifo")
-    for name in ("link", "fifo", "."):
+    (tmp_path / "way").symlink_to(tmp_path)
+    for name in ("link", "fifo", ".", "way/secret"):
         uploader.add(CLAIM, Made(path=str(tmp_path / name), name=f"x{name}x", content_type="text/plain"))
     assert drained() is not None
-    assert [type(fact) for fact in registry.facts] == [ArtifactFailed] * 3
+    assert [type(fact) for fact in registry.facts] == [ArtifactFailed] * 4
     assert house.objects == {}
 
 

@@ -1,0 +1,215 @@
+"""A pipeline's process that attacks its worker, from a user of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from events.clock import SystemClock
+from events.pipe import Made, Ready, Said, Start
+from pod_worker import confinement
+from pod_worker.attempt import RESTORED
+from pod_worker.child import Child, ChildOptions, Heard
+from pod_worker.confinement import Confinement, Room
+from pod_worker.nursery import PR_SET_CHILD_SUBREAPER, Nursery
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
+
+ROOT = Path(__file__).parents[2]
+CLOCK = SystemClock()
+LIMIT_S = 60.0
+ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
+
+ATTACK = """
+import os, pwd, signal, subprocess, sys, tempfile, threading
+from pathlib import Path
+from pod_worker import child_main, nursery_main
+
+def got(what, attempt):
+    try:
+        attempt()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [what]
+
+def run(context):
+    data, worker = context.workspace.parents[1], os.getppid()
+    other, elsewhere = data / "work" / "other-a1", data.parent
+    wins = [
+        *got("outbox", lambda: (data / "outbox.db").read_bytes()),
+        *got("outbox changed", lambda: (data / "outbox.db").open("ab")),
+        *got("outbox replaced", lambda: (data / "outbox.db").unlink()),
+        *got("token", lambda: (data / "claim.token").read_bytes()),
+        *got("key", lambda: (elsewhere / "access.json").read_bytes()),
+        *got("settings", lambda: (elsewhere / ".env").read_bytes()),
+        *got("names of runs", lambda: list((data / "work").iterdir())),
+        *got("another run", lambda: (other / "secret").read_bytes()),
+        *got("another run changed", lambda: (other / "mine").write_text("")),
+        *got("a folder beside runs", lambda: (data / "work" / "mine").mkdir()),
+        *got("source", lambda: (Path(child_main.__file__).parent / "mine.py").write_text("")),
+        *got("home of root", lambda: list(Path(pwd.getpwuid(0).pw_dir, ".ssh").iterdir())),
+        *got("a user again", lambda: os.setuid(0)),
+        *got("environment", lambda: Path(f"/proc/{worker}/environ").read_bytes()),
+        *got("memory", lambda: Path(f"/proc/{worker}/mem").open("rb")),
+        *got("descriptors", lambda: os.listdir(f"/proc/{worker}/fd")),
+        *got("signal", lambda: os.kill(worker, signal.SIGCONT)),
+        *got("a program", lambda: subprocess.run(["/bin/cat", data / "outbox.db"], check=True)),
+    ]
+    context.log(f"wins: {wins}")
+    context.log(f"user: {os.getuid()} {os.getgid()} {os.getgroups()}")
+    status = Path("/proc/self/status").read_text()
+    context.log("no way back: " + str("NoNewPrivs:\\t1" in status and "CapPrm:\\t0000000000000000" in status))
+    context.log("restored: " + (context.workspace / "restored" / "old").read_text())
+    Path(tempfile.gettempdir(), "mine").write_text("")
+    context.log("home: " + os.environ["HOME"] + " " + tempfile.gettempdir())
+    (context.workspace / "made").write_text("whole")
+    os.chmod(context.workspace / "made", 0o600)
+    context.keep(context.workspace / "made")
+    escaped = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
+    context.log(f"escaped: {escaped.pid}")
+
+if __name__ == "__main__":
+    program = nursery_main if any("--socket" in each for each in sys.argv) else child_main
+    child_main.leave(program.main(sys.argv[1:], lambda kinds: {"probe": run}))
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A worker's folder that others may enter, so that nothing but users and modes protects what is in it."""
+    with tempfile.TemporaryDirectory(prefix="podfleet-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+    # A worker that has a nursery takes in orphans. This test was one: what others leave is not its own.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def a_pod(home: Path) -> Confinement:
+    """Put into the folder what a worker has there, and another run."""
+    other = home / "data" / "work" / "other-a1"
+    other.mkdir(parents=True)
+    for name in ("data/outbox.db", "data/claim.token", "access.json", "data/work/other-a1/secret"):
+        (home / name).write_text("secret")
+        (home / name).chmod(0o600)
+    (home / ".env").write_text("PODFLEET_API_KEY=secret")
+    (home / ".env").chmod(0o644)
+    os.chown(other, 49_999, 49_999)
+    other.chmod(0o700)
+    (home / "attack.py").write_text(ATTACK)
+    os.chmod(home / "attack.py", 0o644)
+    return Confinement.of(home / "data", ENVIRON)
+
+
+def messages(heard: list[Heard]) -> dict[str, str]:
+    lines: list[str] = [
+        str(one.data["message"]) for one in heard if isinstance(one, Said) and one.type == "ai.run.log"
+    ]
+    return dict(each.split(": ", 1) for each in lines if ": " in each)
+
+
+def attacked(child: Child, home: Path) -> list[Heard]:
+    """Let the child run an attempt to its end; return what it said."""
+    workspace = home / "data" / "work" / "r-a1"
+    (workspace / RESTORED).mkdir(parents=True)
+    (workspace / RESTORED / "old").write_text("state")
+    (workspace / RESTORED / "old").chmod(0o600)
+    heard: list[Heard] = []
+    with child:
+        assert isinstance(child.wait_ready(LIMIT_S), Ready)
+        child.start(Start("r", 1, "probe", {}, str(workspace), str(workspace / RESTORED)), heard.append)
+        assert child.join(LIMIT_S) is not None
+    return heard
+
+
+def spawned(way: str, options: ChildOptions) -> Any:
+    """Return a nursery whose next child is started as a program, or forked."""
+    nursery = Nursery(options, CLOCK, options.command)
+    if way == "forked":
+        nursery.warm_up()
+        never = threading.Event()
+        while not nursery.is_warm():
+            CLOCK.wait(never, 0.01)
+    return nursery
+
+
+@pytest.mark.parametrize("way", ["started", "forked"])
+def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    confined = a_pod(home)
+    monkeypatch.chdir(home)
+    assert confined.find_gap(ENVIRON) is None
+    command = (sys.executable, str(home / "attack.py"))
+    with spawned(way, ChildOptions(environ=ENVIRON, command=command, confinement=confined)) as nursery:
+        heard = attacked(nursery.spawn(), home)
+    told = messages(heard)
+    assert told["wins"] == "[]"
+    user, group, groups = told["user"].split(" ", 2)
+    assert user == group, "a group of its own, too"
+    assert groups == "[]"
+    assert int(user) in range(confinement.FIRST_USER, confinement.FIRST_USER + confinement.USERS)
+    assert told["no way back"] == "True"
+    assert told["restored"] == "state", "checkpoints are the user's"
+    room = confined.room_of(int(user))
+    assert told["home"].split() == [str(room.home), str(room.temporary)]
+    made = next(one for one in heard if isinstance(one, Made))
+    assert Path(made.path).read_text() == "whole", "the worker reads what was made"
+    assert not room.home.exists()
+    assert not room.temporary.exists()
+    with suppress(psutil.NoSuchProcess):
+        assert psutil.Process(int(told["escaped"])).status() == psutil.STATUS_ZOMBIE, (
+            "though it left the group"
+        )
+
+
+def test_a_worker_without_a_way_for_others_says_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    confined = Confinement(tmp_path / "work", (str(tmp_path / "work"),))
+    (tmp_path / "work").mkdir()
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "unshare: Operation not permitted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(confinement, "_call", refuse)
+        gap = confined.find_gap(ENVIRON)
+    assert gap is not None
+    assert "others cannot enter /tmp" in gap
+    assert "chmod o+x" in gap
+
+
+def test_a_worker_that_may_not_change_users_says_so(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(confinement, "become", refuse)
+    gap = a_pod(home).find_gap(ENVIRON)
+    assert gap is not None
+    assert gap.startswith("the worker may not change users: Operation not permitted")
+
+
+def test_users_of_two_children_differ(home: Path) -> None:
+    confined = a_pod(home)
+    rooms: list[Room] = [confined.room() for _ in range(3)]
+    assert len({room.user for room in rooms}) == len(rooms)
+    for room in rooms:
+        room.clear()
+    assert not [*confined.work.glob("home-*")]
+
+
+def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> None:
+    confined = a_pod(home)
+    left = confined.room()
+    (left.home / "cache").mkdir()
+    assert confined.find_gap(ENVIRON) is None
+    assert not left.home.exists()
+    assert not left.temporary.exists()
