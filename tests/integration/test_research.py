@@ -76,7 +76,9 @@ def test_every_node_is_shown_whole(undisturbed: Experiment) -> None:
         assert node["seconds"] > 0
         assert "loss" in node["logTail"]
     best = [each for each in nodes if each["best"]]
-    assert [each["stage"] for each in best] == list(NODES)
+    # Where no node of a stage is better, the node that was handed over to it stays the best.
+    stays = ["handed over stays" in each["reason"] for each in best]
+    assert len(best) + sum(stays) == len(NODES)
     for node in best:
         assert "mean" in node["reason"]
         assert len(node["seeds"]) == 3
