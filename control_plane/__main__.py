@@ -34,7 +34,9 @@ GRACE_S: Final = 5
 GARBAGE_OBJECTS: Final = 50_000  # made and not given back, until cycles are looked for among them
 EXIT_CONFIG: Final = 2
 EXIT_UNREACHABLE: Final = 3
-KEYLESS_HELP: Final = "this machine needs no key, until there is one or a proxy: for one of your own"
+KEYLESS_HELP: Final = (
+    "this machine needs no key, until an admin key is made or a proxy is seen: for one of your own"
+)
 
 
 class Server(uvicorn.Server):

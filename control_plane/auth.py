@@ -61,7 +61,7 @@ class Principal:
 
     A run token's speaks for one `attempt`, by the run's id and its number, and for no other. Behind one that
     `is_shared` may be anybody: who acts has to say their name. A signed-in browser's has a `form_token`,
-    which each of its forms brings back.
+    which each of its forms brings back. With `pod` it claims and reports for the pod of this name alone.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Principal:
     key_id: str | None = None
     is_shared: bool = False
     attempt: tuple[str, int] | None = None
+    pod: str | None = None
     form_token: str | None = field(default=None, repr=False)
 
 
@@ -178,7 +179,7 @@ class Keyed:
             if wait_s := self.failures.wait_s(address):
                 raise Throttled("too many wrong keys from this address", wait_s) from None
             raise
-        return Principal(key.name, key.scopes, key.id)
+        return Principal(key.name, key.scopes, key.id, pod=key.pod)
 
     async def _signed_in(self, session: Session) -> Principal:
         if session.key_id is None:

@@ -7,8 +7,11 @@ end, such as a stream, ends with its headers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADED: Final = "podfleet.headed"  # in the scope of a request that was a HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +31,4 @@ class Headed:
                 # From here on the server says that nobody listens, which ends what streams.
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        await self.app({**scope, "method": "GET"}, receive, headed)
+        await self.app({**scope, "method": "GET", HEADED: True}, receive, headed)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane.believed import Believed
-from control_plane.keys import LIFE_MAX, Key, Kind, Scope, granted, id_of
+from control_plane.keys import LIFE_MAX, Key, Kind, Scope, bound, granted, id_of
 from control_plane.store.keys import Keys
 from events.clock import Clock, Ids
 from events.errors import Conflict, NotFound, Rejected
@@ -32,12 +32,16 @@ class Unauthorized(Rejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedKey:
-    """A key to make; without `scopes` it may do all that its kind may, without `life` it never ends."""
+    """A key to make; without `scopes` it may do all that its kind may, without `life` it never ends.
+
+    With `pod` it serves the pod of this name alone.
+    """
 
     kind: Kind
     name: str
     scopes: frozenset[Scope] | None = None
     life: timedelta | None = None
+    pod: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class KeyRing:
             "_id": id_of(text),
             "kind": wanted.kind,
             "name": wanted.name,
+            "pod": bound(wanted.kind, wanted.pod),
             "hash": digest(text),
             "scopes": sorted(scopes),
             "createdBy": by,
@@ -97,7 +102,9 @@ class KeyRing:
             raise Rejected("bad_overlap", f"both keys open for nothing to {LIFE_MAX.days} days")
         ends, begun = old["endsAt"], old["createdAt"]
         life = None if ends is None else ends - begun
-        wanted = WantedKey(kind=old["kind"], name=old["name"], scopes=frozenset(old["scopes"]), life=life)
+        wanted = WantedKey(
+            kind=old["kind"], name=old["name"], scopes=frozenset(old["scopes"]), life=life, pod=old.get("pod")
+        )
         self._require_living(old)
         new = await self.make(wanted, by=by)
         if await self.store.succeed(key_id, new.document["_id"], self.clock.now() + overlap) is None:
@@ -185,4 +192,5 @@ def _key(document: Json) -> Key:
         created_at=document["createdAt"],
         ends_at=document["endsAt"],
         revoked_at=document["revokedAt"],
+        pod=document.get("pod"),
     )

@@ -33,7 +33,7 @@ LIFE_MAX: Final = timedelta(days=3650)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key as it is stored; `scopes` are all that it may do."""
+    """A key as it is stored; `scopes` are all that it may do, `pod` the only name that a pod has with it."""
 
     id: str
     kind: str
@@ -43,6 +43,7 @@ class Key:
     created_at: datetime
     ends_at: datetime | None
     revoked_at: datetime | None
+    pod: str | None = None
 
     def is_open(self, now: datetime) -> bool:
         """Say whether it opens anything at `now`."""
@@ -55,6 +56,21 @@ def id_of(text: str) -> str | None:
     if found is None or found[0] not in SCOPES or len(found[1]) != key_text.SECRET_CHARS:
         return None
     return found[1][:ID_CHARS]
+
+
+def bound(kind: Kind, pod: str | None) -> str | None:
+    """Return the pod that a new key is for. Raises `Rejected` where its kind is for no pod."""
+    if pod is None:
+        return None
+    if kind != "pod":
+        raise Rejected(
+            "foreign_pod", f"a key of kind {kind} is for no pod: leave `pod` out, or make one of kind pod"
+        )
+    if "/" in pod:
+        raise Rejected(
+            "foreign_pod", "`pod` is the name of a pod, such as pod-7, without the mark of a start"
+        )
+    return pod
 
 
 def granted(kind: Kind, wanted: Collection[Scope] | None) -> frozenset[Scope]:

@@ -42,6 +42,8 @@ NODES_TOLD_MAX: Final = 400  # of a run as a whole
 TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
 # What a stage has only when it was said.
+# Of an attempt whose end is decided, and not written beside its run yet.
+UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(("pod", "claimedAt", "outcome", "code", "message", "endedAt"))
 UNSAID_OF_STAGE: Final[Json] = {"activity": None, "completedAt": None, "durationS": None}
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
@@ -177,7 +179,7 @@ class Reading:
         # nothing belongs to a run that no pod has taken yet
         own = await self._own(run["id"]) if run["attempt"] else _Own()
         told = {
-            "attempts": [shown(each) for each in own.attempts],
+            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in own.attempts],
             "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
             "validations": [shown(each) for each in own.validations],
             "artifacts": [shown(each) for each in own.artifacts],

@@ -20,6 +20,7 @@ from events.key_text import digest
 
 SESSION_LIFE: Final = timedelta(days=7)
 LINK_LIFE: Final = timedelta(minutes=10)
+SESSIONS_MAX: Final = 100  # of one key, links that nobody took up among them
 LINK: Final = "link:"  # before the digest: what opens a session is none itself
 
 
@@ -77,7 +78,8 @@ class SignIn:
                 "formToken": self.ids.token(),
                 "createdAt": now,
                 "expiresAt": now + life,
-            }
+            },
+            SESSIONS_MAX,
         )
 
     async def end(self, cookies: str) -> None:

@@ -8,6 +8,8 @@ from typing import Final
 
 from events.runs import ANY_REGION
 
+# How strictly a pod holds the programs of a model, the strictest first.
+ISOLATIONS: Final = ("strict", "filter", "best")
 # A card reports a little less memory than its name says.
 NOMINAL: Final = 0.95
 

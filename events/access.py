@@ -29,10 +29,14 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An address and the key for it; None where none is known."""
+    """An address and the key for it, None where none is known; of a fleet of this machine also its `stores`.
+
+    Those are the settings of its database and its object storage, by their names.
+    """
 
     url: str
     key: str | None = field(default=None, repr=False)
+    stores: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def access(environment: Mapping[str, str], written: Mapping[str, str], near: Access | None) -> Access:
@@ -63,21 +67,26 @@ def access(environment: Mapping[str, str], written: Mapping[str, str], near: Acc
 def running(data: Path) -> Access | None:
     """Return the fleet that runs in a data folder of ours; None where there is none, or not any more."""
     try:
-        with (data / FILE).open("rb") as file:
+        # Without waiting: what lies there may be a pipe, which nobody writes to.
+        with os.fdopen(os.open(data / FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return None
             if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
                 return None  # somebody else's, or anybody's: who knows what it says
             found = json.loads(file.read(FILE_BYTES_MAX))
-        near = Access(str(found["url"]), str(found["api_key"]))
+        stores = {str(name): str(value) for name, value in found.get("stores", {}).items()}
+        near = Access(str(found["url"]), str(found["api_key"]), stores)
         is_alive = moment_of(found["pid"]) == found["moment"]
         return near if is_alive and _is_of_this_machine(near.url) else None
-    except (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None  # none, or one that is being written: nobody runs there yet
 
 
 def noted(found: Access, pid: int) -> str:
     """Return what `running` reads of a fleet that this process runs."""
-    return json.dumps({"url": found.url, "api_key": found.key, "pid": pid, "moment": moment_of(pid)})
+    fleet = {"url": found.url, "api_key": found.key, "stores": dict(found.stores)}
+    return json.dumps({**fleet, "pid": pid, "moment": moment_of(pid)})
 
 
 def moment_of(pid: int) -> str:

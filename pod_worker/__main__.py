@@ -6,10 +6,12 @@ import argparse
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from events.clock import SystemClock
 from events.errors import ConfigError
@@ -24,17 +26,24 @@ from pod_worker.privileges import hide
 log = logging.getLogger(__name__)
 
 EXIT_CONFIG: Final = 2
+LOOK_S: Final = 1.0
+CONNECT_S: Final = 3.0
 
 
 def main() -> int:
     """Run a worker; return 0 after an orderly stop, 2 for a configuration that cannot work."""
     hide()
     try:
-        settings = read_settings(os.environ, _wishes(), dotenv=Path(".env"))
+        wishes, stop = _wishes(), stop_on_signals()
+        settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
+        configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
+        if is_alone(settings):
+            log.info("start.waits", extra={"for": settings.control_plane_url, "why": "nobody answers there"})
+        while is_alone(settings) and not stop.wait(LOOK_S):
+            settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
         if told := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": told})
-        stop = stop_on_signals()
         options = ChildOptions(environ=settings.environ, confinement=confine(settings))
         with Nursery(options, SystemClock()) as nursery:
             nursery.hatch()
@@ -45,6 +54,22 @@ def main() -> int:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
     return 0
+
+
+def is_alone(settings: Settings) -> bool:
+    """Say whether a worker has no key, no database, and no control plane that answers.
+
+    Then `podfleet up` is not there yet in its folder, which leaves the key there when it begins.
+    """
+    if settings.api_key is not None or settings.mongodb_url is not None:
+        return False
+    parts = urlsplit(settings.control_plane_url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((parts.hostname or "", port), timeout=CONNECT_S):
+            return False
+    except OSError:
+        return True
 
 
 def confine(settings: Settings) -> Confinement | None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from events.abilities import ISOLATIONS
 from events.access import DATA_DEFAULT as FLEET_DATA
 from events.access import URL_DEFAULT, Access, access, running
 from events.errors import ConfigError
@@ -20,7 +21,6 @@ from pod_worker.child import secrets_of
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")
-ISOLATIONS: Final = ("strict", "filter", "best")
 DATA_DEFAULT: Final = Path("~/.local/share/podfleet/worker")
 DATA_OF_ROOT: Final = Path("/var/lib/podfleet/worker")  # users of pipelines cannot enter /root
 

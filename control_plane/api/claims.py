@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
 from control_plane.api.models import NewClaim, PodLine, Release, Settlement, SoughtClaim
-from control_plane.auth import Principal, is_still_admitted, require, sender_of
+from control_plane.auth import Forbidden, Principal, is_still_admitted, require, sender_of
 from control_plane.claiming import WAIT_MAX_S
 from control_plane.deps import Deps
 from control_plane.throttle import Throttled
@@ -64,6 +64,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/api/claims")
     async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:
+        require_pod(principal, body.pod)
         able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
         taken = await claimer.claim(
             Seeker(body.pod, body.mode, able),
@@ -97,9 +98,16 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/api/pods")
     async def report(body: PodLine, principal: MayClaim) -> Json:
+        require_pod(principal, body.id)
         return await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
 
     return routes
+
+
+def require_pod(principal: Principal, pod_id: str) -> None:
+    """Let a key that was made for one pod speak for it alone. Raises `Forbidden`."""
+    if principal.pod is not None and pod_id.partition("/")[0] != principal.pod:
+        raise Forbidden("foreign_pod", f"this key was made for the pod {principal.pod}, not for {pod_id}")
 
 
 async def _is_gone(request: Request) -> bool:

@@ -26,10 +26,14 @@ Name = Annotated[
 
 
 class KeyBody(Body):
-    """A key to make; without `scopes` it may do all that its kind may, without `life_s` it never ends."""
+    """A key to make; without `scopes` it may do all that its kind may, without `life_s` it never ends.
+
+    One of kind pod with `pod` serves the pod of this name alone.
+    """
 
     kind: Kind
     name: Name
+    pod: Name | None = None
     scopes: Annotated[list[Scope], Field(min_length=1)] | None = None
     life_s: Annotated[int, Field(ge=1, le=LIFE_MAX_S), WHOLE] | None = None
 
@@ -76,6 +80,7 @@ def wanted_key(body: KeyBody) -> WantedKey:
     return WantedKey(
         kind=body.kind,
         name=body.name,
+        pod=body.pod,
         scopes=None if body.scopes is None else frozenset(body.scopes),
         life=None if body.life_s is None else timedelta(seconds=body.life_s),
     )

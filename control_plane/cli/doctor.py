@@ -19,6 +19,7 @@ from control_plane.cli.client import EXIT_FAILED, Client
 from control_plane.cli.config import masked
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, field, print_items, tell
+from events.abilities import ISOLATIONS
 from events.interpreter import objection
 
 app = noun("doctor", has_verbs=False)
@@ -114,6 +115,20 @@ def gpu(_: Variables) -> Iterator[Finding]:
         return
     for line in lines:
         yield Finding("gpu", "ok", line)
+
+
+def isolation(variables: Variables) -> Iterator[Finding]:
+    """Say how strictly a worker that is started here holds the programs of a model."""
+    strictest, *weaker = ISOLATIONS
+    chosen = variables.get("PODFLEET_ISOLATION") or strictest
+    if chosen not in ISOLATIONS:
+        then = f"set PODFLEET_ISOLATION to one of {', '.join(ISOLATIONS)}, or not at all"
+        yield Finding("isolation", "failed", f"PODFLEET_ISOLATION is {chosen!r}", then)
+    elif chosen in weaker:
+        then = f"leave PODFLEET_ISOLATION away: {strictest} is the default"
+        yield Finding("isolation", "note", f"{chosen}, a step down from {strictest}", then)
+    else:
+        yield Finding("isolation", "ok", f"{chosen}; a worker's log says what of it this machine can do")
 
 
 def mongodb(variables: Variables) -> Iterator[Finding]:
@@ -259,6 +274,7 @@ def _version() -> str:
 CHECKS: Final[tuple[Callable[[Variables], Iterator[Finding]], ...]] = (
     python,
     gpu,
+    isolation,
     mongodb,
     storage,
     control_plane,

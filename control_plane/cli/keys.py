@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -14,6 +15,7 @@ import typer
 from control_plane.cli.client import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
 from control_plane.cli.nouns import noun
 from control_plane.cli.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
+from events.clock import SystemClock
 
 app = noun("keys")
 
@@ -29,6 +31,8 @@ KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Its id: `podfleet key
 def _state(key: Json) -> str:
     if key["revokedAt"]:
         return "revoked"
+    if key["endsAt"] and datetime.fromisoformat(key["endsAt"]) <= SystemClock().now():
+        return "ended"
     return "rotated" if key["successor"] else "open"
 
 
@@ -36,6 +40,7 @@ COLUMNS: Final = (
     Column("KEY", field("id"), is_whole=True),
     Column("KIND", field("kind"), is_whole=True),
     Column("NAME", field("name")),
+    Column("POD", field("pod"), is_spare=True),
     Column("STATE", _state, is_whole=True),
     Column("SCOPES", field("scopes"), lambda scopes: ",".join(scopes), is_spare=True),
     Column("MADE", field("createdAt"), ago, is_whole=True),
@@ -56,6 +61,9 @@ def create(
     expires: Annotated[
         str | None, typer.Option(metavar="TIME", help="It ends after so long: 90s, 30m, 2h, 7d.")
     ] = None,
+    pod: Annotated[
+        str | None, typer.Option(metavar="POD", help="Of kind pod: for the pod of this name alone.")
+    ] = None,
     direct: Annotated[
         bool, typer.Option("--direct", help="Write it to MONGODB_URL: for the first key of a fleet.")
     ] = False,
@@ -65,6 +73,8 @@ def create(
     body: dict[str, Any] = {"kind": kind, "name": name}
     if scope:
         body["scopes"] = scope
+    if pod is not None:
+        body["pod"] = pod
     if expires is not None:
         body["life_s"] = _seconds(expires)
     _tell(_direct(body) if direct else client().post("/api/keys", body), as_json=as_json)

@@ -21,7 +21,9 @@ app = typer.Typer(
     context_settings={"help_option_names": list(HELP_NAMES)},
 )
 
-KEYLESS_HELP: Final = "This machine needs no key, until there is one or a proxy: for one of your own."
+KEYLESS_HELP: Final = (
+    "This machine needs no key, until an admin key is made or a proxy is seen: for one of your own."
+)
 Keyless = Annotated[bool, typer.Option("--keyless", help=KEYLESS_HELP)]
 
 

@@ -30,16 +30,25 @@ def verify(
     """Audit a database, which may be in use: reads only; 1 when something is wrong."""
     import asyncio
 
-    from control_plane.embedded.config import environment
     from events.errors import ConfigError, Transient
 
     try:
-        found = asyncio.run(_verify(environment(Path.cwd()), rebuild=rebuild, as_json=as_json, run=run))
+        found = asyncio.run(_verify(_variables(), rebuild=rebuild, as_json=as_json, run=run))
     except ConfigError as error:
         fail(error.message, EXIT_WRONG_USE)
     except Transient as error:
         fail(f"{error.message}; nothing was decided", EXIT_UNREACHABLE)
     raise typer.Exit(EXIT_FAILED if found else 0)
+
+
+def _variables() -> Mapping[str, str]:
+    """Return the settings; those of the fleet that runs in this folder where none names a database."""
+    from control_plane.embedded.config import data_folder, environment
+    from events.access import running
+
+    found = environment(Path.cwd())
+    near = None if found.get("MONGODB_URL") else running(data_folder(Path.cwd()))
+    return found if near is None else near.stores
 
 
 async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool, run: str | None) -> int:
@@ -52,7 +61,12 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
 
     url = variables.get("MONGODB_URL")
     if not url:
-        raise ConfigError(["MONGODB_URL is not set; it names the database to verify"])
+        raise ConfigError(
+            [
+                "MONGODB_URL is not set; it names the database to verify; in the folder of `podfleet up` "
+                "it need not be set while that runs"
+            ]
+        )
     has_storage = all(variables.get(name) for name in STORAGE)
     client = database.connect(url)
     counts: Counter[str] = Counter()

@@ -7,6 +7,7 @@ Secrets reach a part by its environment only, and a worker gets none of the stor
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -54,6 +55,7 @@ LOCAL_MODELS: Final = {"PODFLEET_PRIVATE_HOSTS": "127.0.0.0/8,::1"}
 MODELS: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 SHIPPED_ONLY: Final = {"PODFLEET_ISOLATION": "best"}
 # which parts of the environment a worker must not see, and by which it would be renamed
+STORES: Final = ("MONGODB_URL", "MINIO_")
 NOT_FOR_WORKERS: Final = ("MINIO_", "RUNPOD_POD_ID")
 
 
@@ -112,6 +114,7 @@ class Stack:
         self._supervisor: Supervisor | None = None
         self.port = options.port
         self.mongodb_url = ""
+        self._stores: Mapping[str, str] = {}
         self.api_key = ""
 
     @property
@@ -130,7 +133,7 @@ class Stack:
         self._held.enter_context(ports.kept(self.port))
         tiers = self._tiers()
         access = self._data / FILE  # where the command line and other workers find us, and the key
-        replace_private(access, noted(Access(self.url, self.api_key), os.getpid()))
+        replace_private(access, noted(Access(self.url, self.api_key, self._stores), os.getpid()))
         self._held.callback(access.unlink, missing_ok=True)
         self._supervisor = Supervisor(
             tiers, logs=self._data / "logs", clock=self._world.clock, say=self._world.say
@@ -208,6 +211,7 @@ class Stack:
         self.api_key = control["PODFLEET_API_KEY"] = control.get("PODFLEET_API_KEY") or secrets.api_key
         control["MONGODB_URL"] = self.mongodb_url = self._mongodb(secrets, servers)
         control |= self._storage(secrets, servers)
+        self._stores = {name: control[name] for name in control if name.startswith(STORES)}
         has_model = any(self._world.environment.get(name, "").strip() for name in MODELS)
         worker = (LOCAL_MODELS if has_model else LOCAL_MODELS | SHIPPED_ONLY) | {
             name: value for name, value in control.items() if not name.startswith(NOT_FOR_WORKERS)
@@ -274,8 +278,15 @@ def _how_to_enter(stack: Stack, options: Options) -> str:
         return "no key is needed here (--keyless) until an admin key is made, or a proxy stands before it"
     link = stack.sign_in_link()
     if link is None:
-        return "`podfleet signin` prints a link that signs a browser in"
-    return f"sign in    {link}\n           once, within ten minutes; `podfleet signin` prints another"
+        return f"`{_program()} signin` prints a link that signs a browser in"
+    return f"sign in    {link}\n           once, within ten minutes; `{_program()} signin` prints another"
+
+
+def _program() -> str:
+    """Return how the command line is called from here."""
+    if shutil.which("podfleet"):
+        return "podfleet"
+    return os.path.relpath(Path(sys.executable).parent / "podfleet")
 
 
 def _is_alive() -> bool:

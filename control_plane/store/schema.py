@@ -116,7 +116,10 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
     "byte_counts": (),
     "signed_puts": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
     "inspections": (),
-    "sessions": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
+    "sessions": (
+        _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
+        _index("by_key", ("keyHash", _UP), ("createdAt", _DOWN)),
+    ),
     "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
 }  # fmt: skip
 

@@ -14,9 +14,13 @@ class Sessions:
     db: Database
 
     @answers()
-    async def create(self, document: Document) -> None:
-        """Store a new session."""
+    async def create(self, document: Document, most: int) -> None:
+        """Store a new session; of more than `most` of its key the oldest end."""
         await self.db.sessions.insert_one(document)
+        own = self.db.sessions.find({"keyHash": document["keyHash"]}, {"_id": 1})
+        older = await own.sort("createdAt", -1).skip(most).to_list()
+        if older:
+            await self.db.sessions.delete_many({"_id": {"$in": [each["_id"] for each in older]}})
 
     @answers()
     async def find(self, session_id: str) -> Document | None:

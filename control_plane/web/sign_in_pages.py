@@ -11,6 +11,7 @@ from control_plane.api.runs import MayRead
 from control_plane.auth import Forbidden, Keyed, address_of, is_led_here, refuse_foreign_pages
 from control_plane.config import LOOPBACK
 from control_plane.head import COOKIE
+from control_plane.headed import HEADED
 from control_plane.key_ring import Unauthorized
 from control_plane.sign_in import SESSION_LIFE
 from control_plane.web.site import Site
@@ -51,6 +52,8 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
     async def once(request: Request, token: Token = "", to: str = "/") -> Response:
         if is_led_here(request.headers):
             return shown(request, to, LINK_LED)
+        if HEADED in request.scope:  # a look at the link, which signs nobody in
+            return shown(request, to, None)
         secret = await keyed.sign_in.take_up(token)
         if secret is None:
             return shown(request, to, LINK_OVER)

@@ -120,13 +120,14 @@ class Fleet:
         return found
 
     def wait_for(self, run_id: str, *statuses: str, limit_s: float = 60.0) -> dict[str, Any]:
-        """Wait until the run has one of these statuses and, where it ended, its whole log."""
+        """Wait until the run has one of these statuses and, where it ended, all that is told beside it."""
         clock = SystemClock()
         begun_s = clock.monotonic_s()
         while clock.monotonic_s() < begun_s + limit_s:
             found = self.run(run_id)
             is_over = found["finishedAt"] or found["status"] == "AWAITING_HUMAN"
-            if found["status"] in statuses and not (is_over and found["logOpen"]):
+            is_told = not found["logOpen"] and not found["journal"]
+            if found["status"] in statuses and (is_told or not is_over):
                 return found
             waited_s = clock.monotonic_s() - begun_s
             clock.wait(threading.Event(), min(max(waited_s / 50, 0.1), 0.5))  # looking takes its time too

@@ -19,7 +19,9 @@ import pytest
 from pymongo import MongoClient
 
 from control_plane.embedded.process import Member, descendants, started
-from events.access import FILE, Access, running
+from events.access import FILE, running
+from tests.fork_server import run_program
+from tests.integration.command_line import PROGRAM
 
 RUN_STACK = Path(__file__).parent / "programs" / "run_stack.py"
 Until = Callable[..., None]
@@ -229,7 +231,13 @@ def test_a_worker_gets_its_name_and_no_key_of_the_storage(lasting: Running) -> N
 
 
 def test_the_address_and_the_key_lie_in_the_data_folder_while_it_runs(lasting: Running) -> None:
-    assert running(lasting.data) == Access(lasting.url, "k")
+    found = running(lasting.data)
+    assert found is not None
+    assert (found.url, found.key) == (lasting.url, "k")
+    assert {"MONGODB_URL", "MINIO_ENDPOINT", "MINIO_SECRET_KEY"} <= set(found.stores)
+    environment = {"PATH": "", "PODFLEET_DATA": str(lasting.data)}
+    audit = run_program([*PROGRAM, "verify"], env=environment, cwd=lasting.data)
+    assert (audit.returncode, audit.stderr) == (0, "0 findings in 0 runs\n"), audit.stderr
     line = _command_line(lasting.part("fake_control_plane"))
     assert not any(word in line for word in ("--keyless", "--trust")), "no address is trusted"
 

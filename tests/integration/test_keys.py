@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -16,8 +17,12 @@ import pytest
 from control_plane.embedded.private_file import replace_private
 from control_plane.head import COOKIE
 from control_plane.keys import SCOPES, id_of
+from control_plane.sign_in import LINK_LIFE
+from control_plane.store import database as store
+from control_plane.store.sessions import Sessions
 from events.access import FILE, Access, noted
-from tests.fork_server import run_program
+from events.clock import SystemClock
+from tests.fork_server import run_program, start_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import start_control_plane
 
@@ -155,6 +160,8 @@ def test_a_link_signs_one_browser_in_once(root: httpx.Client, keyed_url: str) ->
     assert (led.status_code, "set-cookie" in led.headers) == (401, False), (
         "nobody is signed in by another page"
     )
+    looked = httpx.head(f"{keyed_url}{path}")
+    assert (looked.status_code, "set-cookie" in looked.headers) == (200, False), "a look uses nothing up"
     entered = httpx.get(f"{keyed_url}{path}&to=/runs")
     assert (entered.status_code, entered.headers["location"]) == (303, "/runs")
     assert (entered.headers["referrer-policy"], entered.headers["cache-control"]) == (
@@ -177,7 +184,7 @@ def test_a_link_signs_one_browser_in_once(root: httpx.Client, keyed_url: str) ->
 
 @keyed
 @pytest.mark.parametrize("wrong", ["", "2", "h", "-1h", "0h", "2 weeks", "1.5h", "٢h", "9999999999d"])
-def test_a_key_may_be_short_lived(keyed_url: str, tmp_path: Path, wrong: str) -> None:
+def test_a_key_may_be_short_lived(keyed_url: str, tmp_path: Path, until: Any, wrong: str) -> None:
     def create(life: str) -> Any:
         words = ["keys", "create", "pod-7", "--kind", "pod", "--expires", life, "--json"]
         env = {"PATH": "", "CONTROL_PLANE_URL": keyed_url, "PODFLEET_API_KEY": ROOT_KEY}
@@ -190,6 +197,62 @@ def test_a_key_may_be_short_lived(keyed_url: str, tmp_path: Path, wrong: str) ->
     key = json.loads(create("2h").stdout)
     life = datetime.fromisoformat(key["endsAt"]) - datetime.fromisoformat(key["createdAt"])
     assert life == timedelta(hours=2)
+    short = json.loads(create("1s").stdout)["id"]
+    env = {"PATH": "", "CONTROL_PLANE_URL": keyed_url, "PODFLEET_API_KEY": ROOT_KEY}
+
+    def is_ended() -> bool:
+        rows = run_program([*PROGRAM, "keys", "list"], env=env, cwd=tmp_path).stdout.splitlines()
+        (row,) = [each for each in rows if each.startswith(short)]
+        return "ended" in row.split("\t")
+
+    until(is_ended, 20)
+
+
+@keyed
+def test_a_worker_that_began_before_its_fleet_finds_the_key_when_there_is_one(
+    root: httpx.Client, keyed_url: str, tmp_path: Path, until: Any
+) -> None:
+    (tmp_path / ".podfleet").mkdir()
+    env = {"PATH": os.defpath, "HOME": str(tmp_path), "CONTROL_PLANE_URL": ""}
+    log = tmp_path / "log"
+    with log.open("ab") as told:
+        worker = start_program(
+            ["-m", "pod_worker", "--data", str(tmp_path / "w"), "--mode", "ideation"],
+            env=env, stderr=told, cwd=tmp_path,
+        )  # fmt: skip
+    try:
+        until(lambda: "start.waits" in log.read_text(), 30)
+        replace_private(tmp_path / ".podfleet" / FILE, noted(Access(keyed_url, ROOT_KEY), os.getpid()))
+        until(lambda: bool(root.get("/api/pods").json()["items"]), 30)
+    finally:
+        worker.terminate()
+        assert worker.wait(15) == 0, log.read_text()
+
+
+@keyed
+def test_of_the_sessions_of_a_key_the_oldest_end(database_url: str, root: httpx.Client) -> None:
+    assert root.get("/api/runs").is_success
+
+    async def scenario() -> list[bool]:
+        client = store.connect(database_url)
+        try:
+            sessions = Sessions(store.database(client, database_url))
+            begun = SystemClock().now()
+            for number in range(4):
+                moment = begun + timedelta(seconds=number)
+                mine = {
+                    "_id": f"s{number}",
+                    "keyHash": "h",
+                    "createdAt": moment,
+                    "expiresAt": begun + LINK_LIFE,
+                }
+                await sessions.create(mine, 2)
+                await sessions.create({**mine, "_id": f"o{number}", "keyHash": f"o{number}"}, 2)
+            return [await sessions.find(f"{name}{n}") is not None for name in "so" for n in range(4)]
+        finally:
+            await client.close()
+
+    assert asyncio.run(scenario()) == [False, False, True, True, True, True, True, True]
 
 
 @keyed

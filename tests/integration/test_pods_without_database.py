@@ -29,9 +29,9 @@ def keyed(fleet: Fleet) -> Fleet:
     return fleet
 
 
-def new_key(fleet: Fleet, kind: str = "pod") -> tuple[str, str]:
+def new_key(fleet: Fleet, kind: str = "pod", **more: Any) -> tuple[str, str]:
     """Return a new key, and its id."""
-    made = fleet.client.post("/api/keys", json={"kind": kind, "name": "test"}).json()
+    made = fleet.client.post("/api/keys", json={"kind": kind, "name": "test", **more}).json()
     return made["key"], made["id"]
 
 
@@ -53,6 +53,32 @@ def said(fleet: Fleet, key: str, run_id: str, attempt: int = 1, number: int = 1)
     answer = fleet.client.post("/api/ingest/events", content=line, headers={**NDJSON, **bearer(key)})
     body = answer.json()
     return answer.status_code, [each["code"] for each in body.get("rejected", [body])]
+
+
+def test_a_key_that_was_made_for_one_pod_serves_no_other(keyed: Fleet) -> None:
+    for body in (
+        {"kind": "viewer", "pod": "hand"},
+        {"kind": "pod", "pod": "hand/1"},
+        {"kind": "pod", "pod": ""},
+    ):
+        refused = keyed.client.post("/api/keys", json={"name": "test", **body})
+        assert refused.status_code == 422, refused.text
+    first, first_id = new_key(keyed, pod="hand")
+    rotated = keyed.client.post(f"/api/keys/{first_id}/rotate").json()
+    assert rotated["pod"] == "hand"
+    line = {
+        "mode": "hybrid", "kinds": ["probe"], "state": "idle", "version": "0",
+        "startedAt": "2026-01-01T00:00:00Z", "capabilities": {"cpus": 1, "memoryMib": 1},
+        "telemetry": {"memoryMib": 1},
+    }  # fmt: skip
+    for key in (first, rotated["key"]):
+        keyed.submit()
+        for pod in ("hand2/1", "hand2", "/hand/1"):
+            ways = {"/api/claims": asked(pod=pod), "/api/pods": {**line, "id": pod, "pod": pod}}
+            for path, body in ways.items():
+                answer = keyed.client.post(path, json=body, headers=bearer(key))
+                assert (answer.status_code, answer.json()["code"]) == (403, "foreign_pod"), answer.text
+        assert claimed(keyed, key, pod="hand/1") is not None
 
 
 def test_a_pod_with_a_key_alone_serves_runs_and_leaves_in_time(keyed: Fleet, database: Any) -> None:

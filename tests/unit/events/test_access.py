@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,27 @@ def test_a_key_for_another_address_is_refused_in_words(
     with pytest.raises(ConfigError, match="is not sent to the address that") as caught:
         access(environment, written, NEAR if URL in environment else None)
     assert "secret" not in caught.value.message
+
+
+def test_a_fleet_is_found_with_its_stores(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    near = replace(NEAR, stores={"MONGODB_URL": "mongodb://u:word@127.0.0.1/p"})
+    file.write_text(noted(near, os.getpid()))
+    file.chmod(0o600)
+    assert running(tmp_path) == near
+    assert "word" not in repr(near)
+    for stores in ([], "x", 7, None):
+        file.write_text(json.dumps({**json.loads(noted(near, os.getpid())), "stores": stores}))
+        assert running(tmp_path) is None, stores
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_or_a_folder_in_the_place_of_the_file_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE, 0o600)
+    assert running(tmp_path) is None
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).mkdir(0o700)
+    assert running(tmp_path) is None
 
 
 def test_a_fleet_is_found_while_it_runs_and_only_in_a_file_of_ours(tmp_path: Path) -> None:
