@@ -19,7 +19,7 @@ from events.interpreter import objection
 from events.logs import LogOptions, configure_logs
 from pod_worker.child import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.confinement import Confinement
+from pod_worker.confinement import ITS_OWN, THE_WORKERS, Confinement
 from pod_worker.nursery import Nursery
 from pod_worker.privileges import hide
 
@@ -44,12 +44,13 @@ def main() -> int:
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
         if told := objection(sys.version_info[:3]):
             log.warning("start.old_python", extra={"why": told})
-        options = ChildOptions(environ=settings.environ, confinement=confine(settings))
+        confinement, user = confine(settings)
+        options = ChildOptions(environ=settings.environ, confinement=confinement)
         with Nursery(options, SystemClock()) as nursery:
             nursery.hatch()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
-            serve(settings, World(stop=stop), nursery)
+            serve(settings, World(stop=stop, pipeline_user=user), nursery)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
@@ -72,15 +73,18 @@ def is_alone(settings: Settings) -> bool:
         return True
 
 
-def confine(settings: Settings) -> Confinement | None:
-    """Return how pipelines get a user of their own, None where they cannot; the log says which, and why."""
+def confine(settings: Settings) -> tuple[Confinement | None, str]:
+    """Return how pipelines get a user of their own, None where they cannot, and whose user they have.
+
+    The log says it too, and why.
+    """
     environ = allowed(settings.environ)
     confinement = Confinement.of(settings.data, environ)
     if gap := confinement.find_gap(environ):
-        log.warning("start.unconfined", extra={"pipelines": "have the worker's user", "why": gap})
-        return None
+        log.warning("start.unconfined", extra={"pipelines": f"have {THE_WORKERS}", "why": gap})
+        return None, f"{THE_WORKERS}: {gap}"
     log.info("start.confined", extra={"pipelines": "have users of their own"})
-    return confinement
+    return confinement, ITS_OWN
 
 
 def _wishes() -> Wishes:

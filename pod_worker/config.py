@@ -49,6 +49,7 @@ class Settings:
     runs_max: int | None = None
     idle_exit_s: float | None = None
     gpu_usd_per_hour: float | None = None
+    isolation: str
     environ: Mapping[str, str] = field(repr=False)
 
     @property
@@ -97,6 +98,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
         runs_max=wishes.runs_max,
         idle_exit_s=wishes.idle_exit_s,
         gpu_usd_per_hour=_number(values.get("PODFLEET_GPU_USD_PER_HOUR")),
+        isolation=values.get("PODFLEET_ISOLATION") or ISOLATIONS[0],
         environ=values,
     )
 

@@ -44,6 +44,9 @@ PROBLEM_BYTES_MAX: Final = 4_096
 CLONE_NEWNS: Final = 0x20000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 1 << 12, 1 << 14, 1 << 18
 GPU_DEVICES: Final = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm")
+# Whose user a pipeline has, as a pod tells it.
+ITS_OWN: Final = "a user of its own"
+THE_WORKERS: Final = "the worker's user"
 # Variables whose value names files that a pipeline cannot do without, and those whose files it may want.
 NEEDED: Final = (
     "PODFLEET_DATASETS",

@@ -26,6 +26,7 @@ from events.matching import Mode
 from events.outbox import Outbox
 from pod_worker.attempt import Ports
 from pod_worker.config import Settings
+from pod_worker.confinement import THE_WORKERS
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.http_queue import HttpQueue
 from pod_worker.intent import Intent
@@ -57,6 +58,7 @@ class World:
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=SystemIds)
     threads: Threads = start_thread
+    pipeline_user: str = THE_WORKERS
     lease_ttl_s: float = LEASE_TTL_S
     renew_every_s: float = RENEW_EVERY_S
     report_every_s: float = REPORT_EVERY_S
@@ -94,6 +96,8 @@ def serve(settings: Settings, world: World, nursery: Nursery) -> None:
             "pod": settings.pod,
             "mode": settings.mode,
             "region": settings.region,
+            "isolation": settings.isolation,
+            "pipeline_user": world.pipeline_user,
             "version": version("podfleet"),
             "started_at": clock.now(),
         }

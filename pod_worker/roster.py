@@ -30,6 +30,8 @@ class PodReport:
     pod: str
     mode: str
     region: str | None
+    isolation: str
+    pipeline_user: str
     kinds: tuple[str, ...]
     state: State
     run_id: str | None
@@ -122,7 +124,12 @@ def report_fields(report: PodReport) -> dict[str, Any]:
         "runId": report.run_id,
         "attempt": report.attempt,
         "version": report.version,
-        "capabilities": {"device": report.device, **asdict(report.capabilities)},
+        "capabilities": {
+            "device": report.device,
+            "isolation": report.isolation,
+            "pipeline_user": report.pipeline_user,
+            **asdict(report.capabilities),
+        },
         "telemetry": asdict(report.telemetry),
     }
     return {_camel(name): _camels(value) for name, value in fields.items()}

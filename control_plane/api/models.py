@@ -275,9 +275,14 @@ class GpuLine(Stored):
 
 
 class CapabilitiesLine(Stored):
-    """What a pod has; `device` is what its pipelines compute on."""
+    """What a pod has; `device` is what its pipelines compute on.
+
+    `isolation` is how strictly it holds the programs of a model, `pipeline_user` as whom its pipelines run.
+    """
 
     device: Annotated[ShortText, Storable] | None = None
+    isolation: Annotated[ShortText, Storable] | None = None
+    pipeline_user: Annotated[str, StringConstraints(max_length=1_000), Storable] | None = None
     cpus: Annotated[int, Field(ge=0, le=100_000), WHOLE]
     memory_mib: Amount
     gpus: Annotated[list[GpuLine], Field(max_length=64)] = []

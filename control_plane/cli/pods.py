@@ -103,6 +103,8 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
                 ("kinds", ", ".join(each["kinds"])),
                 ("region", each["region"]),
                 ("device", has.get("device")),
+                ("isolation", has.get("isolation")),
+                ("pipelines have", has.get("pipelineUser")),
                 ("cpus", str(has.get("cpus"))),
                 ("memory", f"{(has.get('memoryMib') or 0) / MIB_PER_GIB:.1f} GiB"),
                 ("gpus", ", ".join(map(_memory, has.get("gpus") or ())) or None),

@@ -36,7 +36,13 @@ from scripts.simulation.store.driver import sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
 from scripts.simulation.uploads import SimulatedCheckpoints, SimulatedUploads
 
-IDENTITY: Final = {"mode": "experiment", "region": None, "version": "simulated"}
+IDENTITY: Final = {
+    "isolation": "strict",
+    "pipeline_user": "the worker's user",
+    "mode": "experiment",
+    "region": None,
+    "version": "simulated",
+}
 
 
 class NoGauges:

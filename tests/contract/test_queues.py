@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -236,13 +237,16 @@ def test_a_report_stands_in_the_roster_and_brings_orders(house: House) -> None:
         id=POD, pod="pod-1", mode="hybrid", region="eu", kinds=("probe",), state="idle", run_id=None,
         attempt=None, device="cuda", capabilities=Capabilities(4, 1024.0, (Gpu("H100", 81_559.0),)),
         telemetry=Telemetry(0.5, 512.0, 0.25, 1.0, 60.0), version="0", started_at=SystemClock().now(),
+        isolation="filter", pipeline_user="the worker's user: it is not root",
     )  # fmt: skip
     assert not house.queue.report(report).drain
     assert house.fleet.client.post(f"/api/pods/{POD}/drain").status_code == 200
     assert house.queue.report(report).drain
     shown = house.fleet.client.get(f"/api/pods/{POD}").json()
     has = shown["capabilities"]
-    assert (shown["region"], has["device"]) == ("eu", "cuda")
+    assert (shown["region"], has["device"], has["isolation"]) == ("eu", "cuda", "filter")
+    page = html.unescape(house.fleet.client.get(f"/pods/{POD}").text)
+    assert all(f"<td>{told}</td>" in page for told in ("filter", "the worker's user: it is not root"))
     assert has["gpus"] == [{"name": "H100", "memoryMib": 81_559.0}]
     (hour,) = house.db.pod_telemetry.find()
     assert [each["gpuTemperatureC"] for each in hour["samples"]] == [60.0, 60.0]

@@ -15,7 +15,7 @@ from pod_worker.roster import PodReport
 REPORT = PodReport(
     id="p/1", pod="p", mode="hybrid", region=None, kinds=("probe",), state="idle", run_id=None, attempt=None,
     device="cpu", capabilities=Capabilities(2, 1024.0), telemetry=Telemetry(0.5, 512.0), version="0",
-    started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    started_at=datetime(2026, 1, 1, tzinfo=UTC), isolation="strict", pipeline_user="a user of its own",
 )  # fmt: skip
 
 
