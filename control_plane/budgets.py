@@ -56,8 +56,7 @@ class Budgets:
             self._known.pop(each, None)  # the last that were read are the last that are forgotten
             self._known[each] = (stored.get(each, 0) + self._owed.get(each, 0), now_s)
         for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:
-            if oldest not in asked:
-                del self._known[oldest]
+            del self._known[oldest]
 
     def refusal(self, event: Event) -> str | None:
         """Return why an event cannot be taken any more; its attempt was looked at before."""

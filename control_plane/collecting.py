@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from control_plane.chain import NOTHING, chained
 from control_plane.evidence import Document, Quiet, readable
 from control_plane.ownership import strangers
 from control_plane.projection import EFFECTIVE
@@ -40,6 +41,7 @@ class Collected:
     quiet: list[Quiet] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     kept_ids: set[str] = field(default_factory=set)
+    root: str = NOTHING  # of the lines that a person's verdict rests on
     _held_bytes: int = 0
     # The latest report, not held yet, its size, and the last position that follows it without a gap.
     _progress: tuple[Document, int, int] | None = None
@@ -60,6 +62,9 @@ class Collected:
         """Take the next event in the order of attempts and positions."""
         if not self._is_sound("events", document):
             return
+        sealed = self.run.get("sealed")
+        if sealed and document["attempt"] == sealed["attempt"] and document["sequence"] <= sealed["last"]:
+            self.root = chained(self.root, document["hash"])
         is_plain = self._is_plain(document)
         if is_plain and document["type"] == PROGRESS:
             # Of reports on one stage that follow each other without a gap only the last one has an effect.

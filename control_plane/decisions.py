@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from control_plane.cancellation import cancel_decision
+from control_plane.chain import NOTHING
 from control_plane.run import Run
 from control_plane.store.documents import Documents
+from control_plane.store.events import Events
 from control_plane.store.runs import Found, Runs
 from events.clock import Clock, Ids
 from events.errors import Conflict, NotFound, Rejected, Transient
@@ -49,6 +51,7 @@ class Decider:
 
     runs: Runs
     documents: Documents
+    events: Events
     files: Files
     ids: Ids
     clock: Clock
@@ -86,10 +89,21 @@ class Decider:
             await self._wait_for_record(run_id)
         is_asked = (await self._find(run_id)).run.status is Status.AWAITING_HUMAN
         unfit = await self.files.unfit(run_id) if is_asked else []
-        run = await self._decide(run_id, lambda run: review_decision(run, review, unfit))
-        # Now, and not at the next sweep: whoever asked looks at once.
-        await self.documents.chronicle([(run.id, entry) for entry in run.journal])
-        return run
+        for _ in range(TRIES_MAX):
+            found = await self._find(run_id)
+            run = found.run
+            root = await self.events.root(run.id, run.attempt, run.last_event_seq) if is_asked else NOTHING
+            decision = review_decision(run, review, unfit, root)
+            if isinstance(decision, Illegal):
+                raise Conflict("illegal_transition", str(decision))
+            # Lines move the cursor, and close the log, without a decision: the seal says where both stand.
+            stand = {"lastEventSeq": run.last_event_seq, "logOpen": run.log_open}
+            decided = await self.runs.decide(found, decision, **stand)
+            if decided is not None:
+                # Now, and not at the next sweep: whoever asked looks at once.
+                await self.documents.chronicle([(run_id, entry) for entry in decided.run.journal])
+                return decided.run
+        raise _contended(run_id)
 
     async def _wait_for_record(self, run_id: str) -> None:
         until_s = self.clock.monotonic_s() + self.record_wait_s
@@ -116,7 +130,11 @@ class Decider:
             decided = await self.runs.decide(found, decision)
             if decided is not None:
                 return decided.run
-        raise Transient("contended", f"run {run_id} changes too fast; try again")
+        raise _contended(run_id)
+
+
+def _contended(run_id: str) -> Transient:
+    return Transient("contended", f"run {run_id} changes too fast; try again")
 
 
 def pause_decision(run: Run, *, by: str) -> Decision | Illegal | None:
@@ -159,42 +177,37 @@ def note_decision(run: Run, text: str, *, by: str) -> Decision | Illegal:
     return Decision(Cause.NOTE, None, by, sets={"notes": notes})
 
 
-def review_decision(run: Run, review: Review, unfit: Sequence[str]) -> Decision | Illegal:
-    """Return the decision that a verdict stands for; `unfit` says what is wrong with the run's files.
+def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | None) -> Decision | Illegal:
+    """Return the decision that a verdict stands for.
 
-    Raises `Conflict`.
+    `unfit` says what is wrong with the run's files, `root` is that of the lines which were applied, None
+    where it is not known. Raises `Conflict`.
     """
     usual = next_status(run.status, Cause.REVIEW)
     if isinstance(usual, Illegal):
         return usual
-    if not review.incomplete and (run.log_open or run.log_incomplete):
+    is_whole = not (run.log_open or run.log_incomplete)
+    if not review.incomplete and not is_whole:
         raise Conflict("record_incomplete", _missing(run))
     if not review.incomplete and unfit:
         raise Conflict("record_incomplete", f"{'; '.join(unfit)}. {_CLOSES}")
     target = Status.HUMAN_VALIDATED if review.verdict == "pass" else Status.HUMAN_REJECTED
     by = f"reviewer:{review.reviewer}"
-    said = {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
-    # In the decision itself, so that no crash can keep the verdict and lose its reasons.
-    sealed = SEAL if not unfit else {**SEAL, "whole": False}
-    sets = {"finishedAt": ServerTime(), "humanVerdict": said, "sealed": sealed}
-    return Decision(Cause.REVIEW, target, by, sets=sets, silent=CLOSED_LOG)
-
-
-# By the server: the log may have moved since the run was read.
-_IS_MARKED: Final = {"$ne": [{"$ifNull": ["$logIncomplete", None]}, None]}
-_MISSING: Final = {"from": {"$add": ["$lastEventSeq", 1]}, "to": "$settled.last"}
-_HAS_LAST: Final = {"$ne": [{"$ifNull": ["$settled", None]}, None]}
-SEAL: Final = {
-    "attempt": Expression("$attempt"),
-    "last": Expression("$lastEventSeq"),
-    "whole": Expression({"$not": [{"$or": ["$logOpen", _IS_MARKED]}]}),
-}
-CLOSED_LOG: Final = {
-    "logOpen": False,
-    "logIncomplete": Expression(
-        {"$cond": [{"$and": ["$logOpen", _HAS_LAST]}, _MISSING, {"$ifNull": ["$logIncomplete", None]}]},
-    ),
-}
+    sets = {
+        "finishedAt": ServerTime(),
+        # In the decision itself, so that no crash can keep the verdict and lose its reasons.
+        "humanVerdict": {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer},
+        "sealed": {
+            "attempt": run.attempt,
+            "last": run.last_event_seq,
+            "whole": is_whole and not unfit,
+            "root": root,
+        },
+    }
+    closed: dict[str, Any] = {"logOpen": False}
+    if run.log_open and run.settled is not None:
+        closed["logIncomplete"] = {"from": run.last_event_seq + 1, "to": run.settled.last}
+    return Decision(Cause.REVIEW, target, by, sets=sets, silent=closed)
 
 
 _CLOSES: Final = (

@@ -130,7 +130,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs = open_blobs(settings.storage)
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
-    decider = Decider(runs, documents, inspector, ids, clock)
+    decider = Decider(runs, documents, events, inspector, ids, clock)
     multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
     return Deps(
         settings=settings,

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from control_plane.chain import NOTHING
 from control_plane.ranges import Ranges
 from control_plane.run import Entry
 from control_plane.store.events import decode
@@ -37,7 +38,8 @@ class Quiet:
 class Evidence:
     """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
 
-    `quiet` are the other events, `broken` says in words which documents could not be read.
+    `quiet` are the other events, `broken` says in words which documents could not be read. `root` is that of
+    the lines which a person's verdict rests on, as the log holds them now.
     """
 
     collection: str
@@ -52,6 +54,7 @@ class Evidence:
     ideas: Sequence[Document] = ()
     quiet: Sequence[Quiet] = ()
     broken: Sequence[str] = ()
+    root: str = NOTHING
 
     @property
     def run_id(self) -> str:

@@ -174,6 +174,18 @@ def event_tampered(case: Case) -> Iterator[str]:
             yield f"event {document['_id']} is not what was taken in"
 
 
+def seal_broken(case: Case) -> Iterator[str]:
+    """The lines that a person's verdict rests on are those that it was given on."""
+    sealed = case.evidence.run.get("sealed") or {}
+    root = sealed.get("root")
+    if root is not None and root != case.evidence.root:
+        found = case.evidence.root or "none"
+        yield (
+            f"events 1 to {sealed['last']} of attempt {sealed['attempt']} are not those that the verdict was "
+            f"given on: their root is {found}, and was {root}"
+        )
+
+
 def journal_stuck(case: Case) -> Iterator[str]:
     """A decision is in the log a minute later."""
     for entry in case.evidence.waiting:
@@ -251,6 +263,7 @@ INVARIANTS: Final[Mapping[str, Callable[[Case], Iterator[str]]]] = {
     "not-applied": not_applied,
     "event-after-end": event_after_end,
     "event-tampered": event_tampered,
+    "seal-broken": seal_broken,
     "journal-stuck": journal_stuck,
     "lease-leaked": lease_leaked,
     "wrong-budget": wrong_budget,

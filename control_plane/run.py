@@ -63,12 +63,14 @@ class Settled:
 class Seal:
     """Where a person's verdict closed the record: `last` is the last position of `attempt` that it counts.
 
-    `whole` is False where the person knew that a part of the record was missing.
+    `whole` is False where the person knew that a part of the record was missing; `root` is that of the
+    lines, None for a verdict from before there were roots.
     """
 
     attempt: int
     last: int
     whole: bool
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class _Seal(msgspec.Struct):
     attempt: Counted
     last: Counted
     whole: bool
+    root: str | None = None  # a verdict from before there were roots
 
 
 class _Verdict(msgspec.Struct):

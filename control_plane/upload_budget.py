@@ -32,8 +32,7 @@ class UploadBudget:
 
     async def take(self, run_id: str, attempt: int, puts: Sequence[tuple[str, int]]) -> None:
         """Count PUTs, each a key and a size in bytes. Raises `Rejected` (`over_budget`), `Transient`."""
-        unique = list(dict.fromkeys(puts))
-        new = [unique[index] for index in await self.counts.new_puts(unique, self.clock.now() + NOTED)]
+        new = [puts[index] for index in await self.counts.new_puts(puts, self.clock.now() + NOTED)]
         size = sum(bytes_ for _, bytes_ in new)
         if not size or await self.counts.add_artifact_bytes((run_id, attempt), size, self.artifact_bytes_max):
             return

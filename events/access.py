@@ -70,8 +70,6 @@ def running(data: Path) -> Access | None:
         # Without waiting: what lies there may be a pipe, which nobody writes to.
         with os.fdopen(os.open(data / FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return None
             if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
                 return None  # somebody else's, or anybody's: who knows what it says
             found = json.loads(file.read(FILE_BYTES_MAX))

@@ -134,6 +134,7 @@ class AuditReads:
             now=now,
             quiet=held.quiet,
             broken=held.broken,
+            root=held.root,
         )
 
     @answers()

@@ -13,6 +13,7 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import BulkWriteError, PyMongoError
 
+from control_plane.chain import NOTHING, chained
 from control_plane.run import Entry
 from control_plane.store.database import Database, Document, answers
 from events.catalog import TYPES, StatusChanged, Unknown, type_of
@@ -105,6 +106,16 @@ class Events:
                 break
             events.append(decode(document))
         return events
+
+    @answers()
+    async def root(self, run_id: str, attempt: int, last: int) -> str:
+        """Return the root of the lines 1 to `last` of an attempt (`chain.py`)."""
+        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gte": 1, "$lte": last}}
+        cursor = self.db.events.find(query, {"hash": 1}).sort("sequence").batch_size(STRETCH_MAX + 1)
+        root = NOTHING
+        async for line in cursor:
+            root = chained(root, line["hash"])
+        return root
 
     @answers()
     async def holds(self, run_id: str, attempt: int, sequence: int) -> bool:

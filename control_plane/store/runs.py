@@ -263,7 +263,11 @@ def decode(document: Mapping[str, Any]) -> Run:
 
 
 def _seal(document: Mapping[str, Any] | None) -> Seal | None:
-    return None if document is None else Seal(document["attempt"], document["last"], document["whole"])
+    return (
+        None
+        if document is None
+        else Seal(document["attempt"], document["last"], document["whole"], document.get("root"))
+    )
 
 
 def decode_entry(entry: Mapping[str, Any]) -> Entry:

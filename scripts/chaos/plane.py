@@ -85,7 +85,7 @@ def build(
         sweeper=Sweeper(runs, chronicler),
         catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
-        decider=Decider(runs, documents, NoFiles(), ids, clock),
+        decider=Decider(runs, documents, events, NoFiles(), ids, clock),
     )
 
 

@@ -153,7 +153,7 @@ class Story:
             said = "pass" if rng.random() < 0.7 else "fail"
             notes = texts.line(self.number, rng)
             review = Review("pass" if said == "pass" else "fail", notes, rng.choice(texts.PEOPLE))
-            self._decide(life, review_decision(decode(life.run), review, []))
+            self._decide(life, review_decision(decode(life.run), review, [], None))
 
     def _attempt(self, life: Life) -> bool:
         """Live one attempt; say whether it was the last."""

@@ -154,7 +154,7 @@ class Replica:
             ),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
-            decider=Decider(runs, documents, NoFiles(), self.ids, clock),
+            decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
             sweeper=Sweeper(runs, chronicler),
             catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=LOG_GRACE_S),
             rescuer=Rescuer(runs, clock, self.ids, ttl_s=TTL_S, gap_max_s=3 * RESCUE_EVERY_S),

@@ -78,7 +78,7 @@ def test_what_was_put_in_the_place_of_a_file_is_not_shown_and_carries_no_verdict
     assert fleet.client.get(f"/api/artifacts/{result['id']}").status_code == 302
     put(blobs, result["key"], FORGED)
     answer = fleet.client.post(path, json={"verdict": "pass", "incomplete": True})
-    assert answer.json()["sealed"] == {"attempt": 1, "last": pod.sequence, "whole": False}
+    assert answer.json()["sealed"]["whole"] is False
 
 
 def test_a_file_that_was_never_there_or_is_another_is_not_shown(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 
 from control_plane.projection import artifact_prefix
+from control_plane.store.events import decode
 from events import catalog as c
+from events.envelope import content_hash
 from events.settlement import End
 from events.testing import make_line
+from tests.fork_server import run_program
+from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import NDJSON, bearer
 from tests.integration.test_steering import must_agree_with_its_log
 
@@ -33,6 +38,12 @@ def test_a_person_has_the_last_word_once(fleet: Any, database: Any) -> None:
 def approve(fleet: Any, run_id: str, **more: Any) -> httpx.Response:
     answer: httpx.Response = fleet.client.post(f"/api/runs/{run_id}/review", json={"verdict": "pass", **more})
     return answer
+
+
+def seal(run: dict[str, Any]) -> tuple[int, int, bool]:
+    """Return where a run is sealed: the attempt, its last event, and whether that was all."""
+    sealed = run["sealed"]
+    return sealed["attempt"], sealed["last"], sealed["whole"]
 
 
 def paper(run_id: str, letter: str) -> c.ArtifactRegistered:
@@ -67,7 +78,7 @@ def test_nothing_is_shown_under_a_verdict_that_came_after_it(fleet: Any, by_hand
 
     answer = approve(fleet, run_id, incomplete=True)
     assert (answer.status_code, answer.json()["status"]) == (200, "HUMAN_VALIDATED")
-    assert answer.json()["sealed"] == {"attempt": 1, "last": 2, "whole": False}
+    assert seal(answer.json()) == (1, 2, False)
     assert answer.json()["logIncomplete"] == {"from": 3, "to": 4}
     assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}").text
 
@@ -91,7 +102,7 @@ def test_a_verdict_on_a_record_without_an_end_names_nothing_as_missing(fleet: An
     assert fleet.client.post("/api/ingest/events", content=line, headers=NDJSON).is_success
     assert "nothing says which event" in approve(fleet, run_id).json()["detail"]
     run = approve(fleet, run_id, incomplete=True).json()
-    assert (run["sealed"], run["logIncomplete"]) == ({"attempt": 1, "last": 1, "whole": False}, None)
+    assert (seal(run), run["logIncomplete"]) == ((1, 1, False), None)
     assert "an incomplete record" in fleet.client.get(f"/runs/{run_id}").text
     must_agree_with_its_log(fleet)
 
@@ -104,4 +115,31 @@ def test_what_was_on_its_way_at_the_settle_is_waited_for(fleet: Any, by_hand: An
     with ThreadPoolExecutor(1) as person:
         verdict = person.submit(approve, fleet, run_id)
         pod.say(c.RunLog(message="the rest"))
-        assert verdict.result().json()["sealed"] == {"attempt": 1, "last": 2, "whole": True}
+        assert seal(verdict.result().json()) == (1, 2, True)
+
+
+def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(
+    fleet: Any, by_hand: Any, database: Any
+) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted(), c.RunLog(message="accuracy 0.5"), c.RunLog(message="and more"))
+    pod.settle(End("completed"))
+    run = approve(fleet, run_id).json()
+    stored = database.events.find({"runId": run_id, "sequence": {"$gte": 1}}).sort("sequence")
+    root = ""
+    for line in stored:
+        root = hashlib.sha256(f"{root}{line['hash']}".encode()).hexdigest()
+    assert run["sealed"]["root"] == root
+    assert root in fleet.client.get(f"/runs/{run_id}").text
+    must_agree_with_its_log(fleet)
+
+    # Whoever has the database makes the digest fit as well.
+    line = database.events.find_one({"runId": run_id, "sequence": 2})
+    line["data"]["message"] = "accuracy 0.9"
+    database.events.replace_one({"_id": line["_id"]}, {**line, "hash": content_hash(decode(line))})
+    environment = {"PATH": "", "MONGODB_URL": fleet.database_url}
+    found = run_program([*PROGRAM, "verify"], env=environment, cwd=fleet.home)
+    (finding,) = found.stdout.splitlines()
+    assert finding.split()[:2] == ["seal-broken", run_id]
+    assert root in finding

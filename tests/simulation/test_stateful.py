@@ -166,7 +166,7 @@ class Fleet(RuleBasedStateMachine):
         events, documents = Events(db), Documents(db)
         self.queue = self.queues(self.store.sync_db, ttl_s=self.store.lease_s)
         self.submitter = Submitter(self.runs, Submissions(db), Hypotheses(db), ids, RunReads(db))
-        self.decider = Decider(self.runs, documents, NoFiles(), ids, self.clock)
+        self.decider = Decider(self.runs, documents, events, NoFiles(), ids, self.clock)
         self.sweeper = Sweeper(self.runs, Chronicler(events, documents, self.clock, ids))
         self.rescuers = [
             Rescuer(self.runs, self.clock, SeededIds(number), ttl_s=self.patience_s) for number in (1, 2)

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from control_plane.chain import NOTHING
 from control_plane.decisions import (
-    CLOSED_LOG,
     NOTE_CHARS_MAX,
     NOTES_MAX,
-    SEAL,
     TRIES_MAX,
     Decider,
     Review,
@@ -26,6 +25,7 @@ from control_plane.decisions import (
 )
 from control_plane.run import Run, Seal, Settled
 from control_plane.store.documents import Documents
+from control_plane.store.events import Events
 from control_plane.store.runs import Runs, decode
 from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.journal import Decision, Expression, ServerTime, creation, update
@@ -159,7 +159,7 @@ def test_a_run_that_has_ended_says_so_before_it_counts_its_notes() -> None:
 def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
     review: Review, to: Status
 ) -> None:
-    assert review_decision(make_run(Status.AWAITING_HUMAN, log_open=False), review, []) == Decision(
+    assert review_decision(make_run(Status.AWAITING_HUMAN, log_open=False), review, [], "r") == Decision(
         cause=Cause.REVIEW,
         to=to,
         by=f"reviewer:{review.reviewer}",
@@ -170,42 +170,52 @@ def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
                 "notes": review.notes,
                 "reviewer": review.reviewer,
             },
-            "sealed": SEAL,
+            "sealed": {"attempt": 1, "last": 2, "whole": True, "root": "r"},
         },
-        silent=CLOSED_LOG,
+        silent={"logOpen": False},
     )
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "says", "mark"),
     [
-        ({"settled": Settled("completed", 7)}, "events 3 to 7 of attempt 1 are still on their way"),
-        ({}, "nothing says which event of attempt 1 is its last"),
+        (
+            {"settled": Settled("completed", 7)},
+            "events 3 to 7 of attempt 1 are still on their way",
+            {"logIncomplete": {"from": 3, "to": 7}},
+        ),
+        ({}, "nothing says which event of attempt 1 is its last", {}),
         (
             {"settled": Settled("completed", 7), "log_open": False, "log_incomplete": True},
             "events 3 to 7 of attempt 1 never arrived",
+            {},  # it is marked already
         ),
     ],
     ids=["on its way", "no settle", "given up"],
 )
-def test_a_verdict_on_a_part_of_the_record_has_to_say_so(fields: dict[str, Any], says: str) -> None:
+def test_a_verdict_on_a_part_of_the_record_has_to_say_so(
+    fields: dict[str, Any], says: str, mark: dict[str, Any]
+) -> None:
     run = make_run(Status.AWAITING_HUMAN, **fields)
     with pytest.raises(Conflict, match=says) as refusal:
-        review_decision(run, PASS, [])
+        review_decision(run, PASS, [], "r")
     assert refusal.value.code == "record_incomplete"
-    decision = review_decision(run, replace(PASS, incomplete=True), [])
+    decision = review_decision(run, replace(PASS, incomplete=True), [], "r")
     assert isinstance(decision, Decision)
     assert decision.to is Status.HUMAN_VALIDATED
+    assert decision.sets["sealed"] == {"attempt": 1, "last": 2, "whole": False, "root": "r"}
+    assert decision.silent == {"logOpen": False, **mark}
 
 
 def test_a_verdict_on_files_that_are_not_what_was_registered_has_to_say_so() -> None:
     run = make_run(Status.AWAITING_HUMAN, log_open=False)
     with pytest.raises(Conflict, match=r"'a' is another; 'b' is gone\. A verdict closes") as refusal:
-        review_decision(run, PASS, ["'a' is another", "'b' is gone"])
+        review_decision(run, PASS, ["'a' is another", "'b' is gone"], "r")
     assert refusal.value.code == "record_incomplete"
-    decision = review_decision(run, replace(PASS, incomplete=True), ["'a' is another"])
+    decision = review_decision(run, replace(PASS, incomplete=True), ["'a' is another"], "r")
     assert isinstance(decision, Decision)
-    assert decision.sets["sealed"] == {**SEAL, "whole": False}
+    assert decision.sets["sealed"]["whole"] is False
+    assert decision.silent == {"logOpen": False}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +238,7 @@ def test_a_record_is_closed_behind_its_settle_and_by_a_verdict(
 
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.AWAITING_HUMAN}))
 def test_only_a_run_that_waits_for_a_person_is_reviewed(status: Status) -> None:
-    assert review_decision(make_run(status), PASS, []) == Illegal(status, Cause.REVIEW)
+    assert review_decision(make_run(status), PASS, [], "r") == Illegal(status, Cause.REVIEW)
 
 
 def test_a_verdict_and_who_decides_stay_as_they_were_made() -> None:
@@ -274,7 +284,7 @@ class Scene:
         self.db: Any = async_database(self.servers, "replica")
         clock, ids = ManualClock(), SeededIds()
         self.files = Files()
-        self.decider = Decider(Runs(self.db), Documents(self.db), self.files, ids, clock)
+        self.decider = Decider(Runs(self.db), Documents(self.db), Events(self.db), self.files, ids, clock)
         submitted = {
             "kind": "probe", "status": "QUEUED", "classKey": "c", "priority": 0, "queuedAt": EPOCH,
             "notBefore": None, "queueDeadline": None, "maxAttempts": 3, "review": "human",
@@ -407,7 +417,7 @@ async def test_a_verdict_is_stored_and_stands_beside_the_run_at_once() -> None:
         "reviewer:ada",
         finishedAt=EPOCH,
         humanVerdict=said,
-        sealed={"attempt": 1, "last": 0, "whole": True},
+        sealed={"attempt": 1, "last": 0, "whole": True, "root": NOTHING},
         paused=False,
     )
     assert run == decode(scene.stored)
@@ -425,7 +435,7 @@ async def test_the_files_of_a_run_are_looked_at_where_it_waits_for_a_verdict() -
     with pytest.raises(Conflict, match="'a' is another"):
         await scene.decider.review(RUN_ID, PASS)
     assert (await scene.decider.review(RUN_ID, replace(PASS, incomplete=True))).sealed == Seal(
-        1, 0, whole=False
+        1, 0, whole=False, root=NOTHING
     )
     assert scene.files.asked == 2
     with pytest.raises(Conflict, match="HUMAN_VALIDATED"):

@@ -146,7 +146,7 @@ def found(name: str, evidence: Evidence, told: Replayed | None = None) -> list[s
 
 def test_every_invariant_has_the_name_of_its_function() -> None:
     assert list(INVARIANTS) == [each.__name__.replace("_", "-") for each in INVARIANTS.values()]
-    assert len(set(INVARIANTS.values())) == len(INVARIANTS) == 16
+    assert len(set(INVARIANTS.values())) == len(INVARIANTS) == 17
 
 
 @pytest.mark.parametrize("name", INVARIANTS)
@@ -518,6 +518,19 @@ def test_an_event_without_a_digest_cannot_be_held_against_it() -> None:
     event = {**EVENTS[1], "data": {}, "hash": ""}
     bare = {name: value for name, value in event.items() if name != "hash"}
     assert found("event-tampered", make_evidence(events=[event, bare]), Replayed()) == []
+
+
+@pytest.mark.parametrize(
+    ("root", "is_found"), [(None, False), ("r", False), ("another", True)], ids=["none", "same", "another"]
+)
+def test_a_verdict_rests_on_the_lines_that_it_was_given_on(root: str | None, is_found: bool) -> None:
+    run = make_run(sealed={"attempt": 1, "last": 3, "whole": True, "root": root})
+    evidence = make_evidence(run=run, root="r")
+    problem = (
+        "events 1 to 3 of attempt 1 are not those that the verdict was given on: "
+        f"their root is r, and was {root}"
+    )
+    assert found("seal-broken", evidence, Replayed()) == ([problem] if is_found else [])
 
 
 @pytest.mark.parametrize(("age", "is_stuck"), [(JOURNAL_GRACE, False), (JOURNAL_GRACE + TICK, True)])
