@@ -87,13 +87,14 @@ class Decider:
         """
         if not review.incomplete:
             await self._wait_for_record(run_id)
-        is_asked = (await self._find(run_id)).run.status is Status.AWAITING_HUMAN
-        unfit = await self.files.unfit(run_id) if is_asked else []
+        unfit: list[str] | None = None
         for _ in range(TRIES_MAX):
             found = await self._find(run_id)
-            run = found.run
-            root = await self.events.root(run.id, run.attempt, run.last_event_seq) if is_asked else NOTHING
-            decision = review_decision(run, review, unfit, root)
+            run, root = found.run, NOTHING
+            if run.status is Status.AWAITING_HUMAN:
+                unfit = await self.files.unfit(run_id) if unfit is None else unfit
+                root = await self.events.root(run.id, run.attempt, run.last_event_seq)
+            decision = review_decision(run, review, unfit or [], root)
             if isinstance(decision, Illegal):
                 raise Conflict("illegal_transition", str(decision))
             # Lines move the cursor, and close the log, without a decision: the seal says where both stand.

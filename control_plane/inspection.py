@@ -17,7 +17,7 @@ from control_plane.store.inspections import Inspections, Looked, Version
 from control_plane.store.reads import RunReads
 from events.errors import Conflict, NotFound, PodfleetError, Transient
 
-READS_MAX: Final = 4
+READS_MAX: Final = 2  # of the few threads that all questions to the storage share
 ASKED_AT_ONCE: Final = 16
 NAMED_MAX: Final = 5
 PAGE: Final = 200
