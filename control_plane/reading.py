@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -44,6 +44,7 @@ WAITING_SHOWN: Final = 100
 # What a stage has only when it was said.
 # Of an attempt whose end is decided, and not written beside its run yet.
 UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(("pod", "claimedAt", "outcome", "code", "message", "endedAt"))
+LARGE_READS_MAX: Final = 4
 UNSAID_OF_STAGE: Final[Json] = {"activity": None, "completedAt": None, "durationS": None}
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
@@ -112,6 +113,8 @@ class Reading:
     key_reads: Keys
     trail_reads: Trail
     clock: Clock
+    # A pod decides how much a run has to tell: so many are read at once, whoever asks.
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
 
     async def overview(self) -> Json:
         """Return what the fleet does now; counts stop at `countMax`."""
@@ -163,8 +166,9 @@ class Reading:
 
     async def run(self, run_id: str) -> Json:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
-        run, spec = await asyncio.gather(self._run(run_id), self.run_reads.spec(run_id))
-        return await self._whole(run, spec or {})
+        async with self._turns:
+            run, spec = await asyncio.gather(self._run(run_id), self.run_reads.spec(run_id))
+            return await self._whole(run, spec or {})
 
     async def submitted(self, submitted: Submitted) -> Json:
         """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
@@ -229,6 +233,10 @@ class Reading:
 
         Raises `NotFound`.
         """
+        async with self._turns:
+            return await self._nodes(run_id, limit, after)
+
+    async def _nodes(self, run_id: str, limit: int, after: str | None) -> Json:
         await self._run(run_id)
         first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
         last = first + min(paging.limited(limit), NODES_MAX)
@@ -306,18 +314,19 @@ class Reading:
         `tail` is where a reader of the log in its order goes on once more has come in.
         """
         name = "events, newest first" if newest_first else "events"
-        found = await self.run_reads.events(
-            run_id,
-            event_type=type,
-            levels=_levels(level),
-            text=_pattern(_search(text, "text"), "text"),
-            after=None if after is None else paging.decode(name, after, str),
-            limit=paging.limited(limit),
-            newest_first=newest_first,
-        )
+        async with self._turns:
+            found = await self.run_reads.events(
+                run_id,
+                event_type=type,
+                levels=_levels(level),
+                text=_pattern(_search(text, "text"), "text"),
+                after=None if after is None else paging.decode(name, after, str),
+                limit=paging.limited(limit),
+                newest_first=newest_first,
+            )
+            page = _page(name, found, event)
         if not found.documents and after is None:
             await self._run(run_id)
-        page = _page(name, found, event)
         if not newest_first:
             last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
             page["tail"] = page["next"] or (last[0] if last else after)

@@ -36,10 +36,19 @@ import psutil
 import zstandard
 
 from control_plane.embedded.stack import Options, Stack, World
-from events.catalog import RunLog
+from events.catalog import (
+    Fact,
+    NodeCodeGenerated,
+    NodeCompleted,
+    NodeCreated,
+    RunLog,
+    RunStarted,
+    StageStarted,
+)
 from events.clock import SystemClock, SystemIds
 from events.envelope import wire
 from events.ingest_client import bearer
+from events.key_text import letters
 
 MIB: Final = 1 << 20
 CLOCK: Final = SystemClock()
@@ -53,6 +62,13 @@ CONNECTING_MAX: Final = 200
 CONNECT_S: Final = 5.0
 NDJSON: Final = "application/x-ndjson"
 LONG_HEADER: Final = "\\" * 60_000
+PAGES: Final = (
+    "/runs/{}", "/runs/{}/events", "/api/runs/{}", "/api/runs/{}/nodes",
+    "/api/runs/{}/events?limit=200", "/runs", "/", "/numbers",
+)  # fmt: skip
+NODES: Final = 300
+LOG_LINES: Final = 5_000
+LINES_AT_ONCE: Final = 100
 READ_HEADERS: Final = ("Accept", "Cookie", "If_None_Match", "Last_Event_ID", "Traceparent", "X_Forwarded_For")
 
 
@@ -64,6 +80,7 @@ class Attack:
     port: int
     key: str
     until_s: float
+    run_id: str  # one that a pod has filled as far as it may
     answers: Counter[str] = field(default_factory=Counter)
     connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTING_MAX))
 
@@ -132,6 +149,13 @@ def asking(path: str, *, is_known: bool, **headers: str) -> Step:
             writer.transport.abort()
 
     return ask
+
+
+async def read_filled(attack: Attack) -> None:
+    """Ask for the pages of a run that a pod has filled, one after the other."""
+    for page in PAGES:
+        if attack.is_on():
+            await asking(page.format(attack.run_id), is_known=True, Accept="text/html")(attack)
 
 
 async def slow_head(attack: Attack) -> None:
@@ -243,6 +267,36 @@ def events_of(size: int, run_id: str = "01FLOOD") -> bytes:
     return b"\n".join(lines)
 
 
+def fill(client: httpx.Client) -> str:
+    """Submit a run, claim it, and tell of it all that one event may hold, many times; return its id."""
+    run_id = str(client.post("/api/runs", json={"kind": "probe"}).raise_for_status().json()["id"])
+    sought = {"token": letters(IDS.token()), "pod": "flood/1", "kinds": ["probe"]}
+    claim = client.post("/api/claims", json=sought).raise_for_status().json()["claim"]
+    facts: list[Fact] = [RunStarted(), StageStarted(stage="one", index=1, total=1)]
+    for number in range(NODES):
+        node: dict[str, Any] = {"stage": "one", "node": str(number)}
+        facts.append(NodeCreated(**node, plan="<b>&" * 20_000, params={"[" * 99: number}))
+        facts.append(NodeCodeGenerated(**node, code="\\" * 60_000))
+        facts.append(NodeCompleted(**node, buggy=False, seconds=1e308, log_tail="\u202e" * 20_000))
+    facts += [RunLog(message="\x1b[31m" + "x" * 4_000) for _ in range(LOG_LINES)]
+    lines = [
+        wire(
+            fact, event_id=IDS.ulid(), source="//flood", run_id=run_id, attempt=1, sequence=number,
+            time="2026-11-21T10:00:00.000Z",
+        )
+        for number, fact in enumerate(facts, 1)
+    ]  # fmt: skip
+    headers = {**bearer(claim["runToken"]), "Content-Type": NDJSON}
+    while lines:
+        at_once = [lines.pop(0) for _ in range(min(len(lines), LINES_AT_ONCE))]
+        while sum(map(len, at_once)) > MIB // 2 and len(at_once) > 1:
+            lines.insert(0, at_once.pop())
+        answer = client.post("/api/ingest/events", content=b"\n".join(at_once), headers=headers)
+        assert answer.is_success, answer.text
+        assert not answer.json()["rejected"], answer.text
+    return run_id
+
+
 def gzip_bomb() -> bytes:
     """Return a gibibyte of zeros in a little less than a mebibyte."""
     compressor = zlib.compressobj(9, wbits=31)
@@ -274,6 +328,7 @@ def attacks() -> Mapping[str, tuple[int, Step]]:
         },
         "readers of every run": (32, asking("/api/runs?limit=200", is_known=True)),
         "readers of the first page": (32, asking("/", is_known=True, Accept="text/html")),
+        "readers of a run that a pod filled": (64, read_filled),
         "slow bodies of events, with a key": (200, slow_body("/api/ingest/events", is_known=True)),
         "slow bodies of runs, without": (1_000, slow_body("/api/runs", is_known=False)),
         "slow heads": (3_000, slow_head),
@@ -384,6 +439,7 @@ def main() -> int:
                 made.post("/api/keys", json={"kind": "admin", "name": name}).json()["key"]
                 for name in ("attacker", "honest")
             ]
+            run_id = fill(made)
             sys.stdout.write(
                 "| attack | answers | memory, MiB | pod: median, p99 ms | stranger: the same |\n"
             )
@@ -394,7 +450,7 @@ def main() -> int:
                 place = urlsplit(stack.url)
                 with honest_ones(stack.url, keys[1], seen):
                     until_s = CLOCK.monotonic_s() + arguments.seconds
-                    attack = Attack(place.hostname or "", place.port or 0, keys[0], until_s)
+                    attack = Attack(place.hostname or "", place.port or 0, keys[0], until_s, run_id)
                     asyncio.run(attacked(attack, count, step, process, seen))
                 label = f"{name}, {count:,}" if count else name
                 sys.stdout.write(seen.line(label, attack.answers) + "\n")
