@@ -22,6 +22,7 @@ TRIES_MAX: Final = 50
 NOTES_MAX: Final = 20
 RECORD_LOOK_S: Final = 0.1
 NOTE_CHARS_MAX: Final = 1_000
+JUDGED: Final = {"pass": Status.HUMAN_VALIDATED, "fail": Status.HUMAN_REJECTED}
 
 # None: the run stands as wished already.
 Choose = Callable[[Run], Decision | Illegal | None]
@@ -76,7 +77,10 @@ class Decider:
         return await self._decide(run_id, lambda run: resume_decision(run, by=by))
 
     async def note(self, run_id: str, text: str, *, by: str) -> Run:
-        """Tell the run's pipeline something, which it reads at its next step. Raises `Rejected`."""
+        """Tell the run's pipeline something, which it reads at its next step; after the end, tell people.
+
+        Raises `Rejected`.
+        """
         said = noted(text)
         return await self._decide(run_id, lambda run: note_decision(run, said, by=by))
 
@@ -101,10 +105,24 @@ class Decider:
             stand = {"lastEventSeq": run.last_event_seq, "logOpen": run.log_open}
             decided = await self.runs.decide(found, decision, **stand)
             if decided is not None:
-                # Now, and not at the next sweep: whoever asked looks at once.
-                await self.documents.chronicle([(run_id, entry) for entry in decided.run.journal])
+                await self._tell(decided.run)
                 return decided.run
         raise _contended(run_id)
+
+    async def revise(self, run_id: str, review: Review) -> Run:
+        """Replace a person's verdict by the other one, for the reason in its notes. Raises `Rejected`.
+
+        The record stays as it was sealed; the log keeps both verdicts.
+        """
+        if not review.notes.strip():
+            raise Rejected("reason_missing", "a verdict is revised for a reason: say it in `notes`")
+        run = await self._decide(run_id, lambda run: revise_decision(run, review))
+        await self._tell(run)
+        return run
+
+    async def _tell(self, run: Run) -> None:
+        """Write the verdict beside the run now, and not at the next sweep: whoever asked looks at once."""
+        await self.documents.chronicle([(run.id, entry) for entry in run.journal])
 
     async def _wait_for_record(self, run_id: str) -> None:
         until_s = self.clock.monotonic_s() + self.record_wait_s
@@ -164,11 +182,8 @@ def noted(text: str) -> str:
     return said
 
 
-def note_decision(run: Run, text: str, *, by: str) -> Decision | Illegal:
+def note_decision(run: Run, text: str, *, by: str) -> Decision:
     """Return the decision to add a note. Raises `Conflict` where the run has as many as it may have."""
-    usual = next_status(run.status, Cause.NOTE)
-    if isinstance(usual, Illegal):
-        return usual
     if run.notes_count >= NOTES_MAX:
         raise Conflict("too_many_notes", f"the run has {NOTES_MAX} notes, and takes no more")
     number = run.notes_count + 1  # nobody adds one in between: the update is for this revision only
@@ -192,12 +207,9 @@ def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | 
         raise Conflict("record_incomplete", _missing(run))
     if not review.incomplete and unfit:
         raise Conflict("record_incomplete", f"{'; '.join(unfit)}. {_CLOSES}")
-    target = Status.HUMAN_VALIDATED if review.verdict == "pass" else Status.HUMAN_REJECTED
-    by = f"reviewer:{review.reviewer}"
     sets = {
         "finishedAt": ServerTime(),
-        # In the decision itself, so that no crash can keep the verdict and lose its reasons.
-        "humanVerdict": {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer},
+        "humanVerdict": _said(review),
         "sealed": {
             "attempt": run.attempt,
             "last": run.last_event_seq,
@@ -208,7 +220,28 @@ def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | 
     closed: dict[str, Any] = {"logOpen": False}
     if run.log_open and run.settled is not None:
         closed["logIncomplete"] = {"from": run.last_event_seq + 1, "to": run.settled.last}
-    return Decision(Cause.REVIEW, target, by, sets=sets, silent=closed)
+    return Decision(Cause.REVIEW, JUDGED[review.verdict], _by(review), sets=sets, silent=closed)
+
+
+def revise_decision(run: Run, review: Review) -> Decision | Illegal:
+    """Return the decision that gives a run the other verdict. Raises `Conflict` where it has this one."""
+    other = next_status(run.status, Cause.REVISE)
+    if isinstance(other, Illegal):
+        return other
+    if JUDGED[review.verdict] is run.status:
+        raise Conflict(
+            "same_verdict", f"the verdict is {review.verdict} already: only the other one revises it"
+        )
+    return Decision(Cause.REVISE, other, _by(review), sets={"humanVerdict": _said(review)})
+
+
+def _by(review: Review) -> str:
+    return f"reviewer:{review.reviewer}"
+
+
+def _said(review: Review) -> dict[str, str]:
+    # In the decision itself, so that no crash can keep the verdict and lose its reasons.
+    return {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
 
 
 _CLOSES: Final = (

@@ -57,12 +57,13 @@ def _illegal(entry: Entry) -> str | None:
 
 
 def final_status_changed(case: Case) -> Iterator[str]:
-    """A run that has ended stays as it ended."""
+    """A run that has ended stays as it ended, unless a person revised his verdict."""
     final: Entry | None = None
     for entry in case.evidence.decisions:
-        if final is not None and entry.to != final.to:
+        is_revised = final is not None and entry.cause == Cause.REVISE
+        if final is not None and entry.to != final.to and not is_revised:
             yield f"decision {final.n} ended the run as {final.to}, decision {entry.n} made it {entry.to}"
-        if entry.to in FINAL and final is None:
+        if entry.to in FINAL and (final is None or is_revised):
             final = entry
     status = case.evidence.run["status"]
     if final is not None and status != final.to:

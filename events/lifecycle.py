@@ -47,6 +47,7 @@ class Cause(StrEnum):
     PROMOTE = "promote"
     QUEUE_TIMEOUT = "queue time over"
     REVIEW = "review"
+    REVISE = "revise"
     PAUSE = "pause"
     RESUME = "resume"
     NOTE = "note"
@@ -95,13 +96,20 @@ INITIAL: Final = frozenset({S.QUEUED, S.DELAYED})
 FINAL: Final = frozenset(status for status in Status if not any(status in row for row in _LEADING.values()))
 # Nobody works in these, and nobody will: no pause outlives them.
 AT_REST: Final = FINAL | {S.AWAITING_HUMAN}
+# A person's verdict may be revised into the other one: the run has ended all the same.
+REVISED: Final[Mapping[Status, tuple[Status, ...]]] = {
+    S.HUMAN_VALIDATED: (S.HUMAN_REJECTED,),
+    S.HUMAN_REJECTED: (S.HUMAN_VALIDATED,),
+}
 
 # `paused` is a flag and a note is a text: a decision about them leaves the status as it is.
 TRANSITIONS: Final[Mapping[Cause, Mapping[Status, tuple[Status, ...]]]] = {
     **_LEADING,
+    Cause.REVISE: REVISED,
     Cause.PAUSE: _staying(LIVE),
     Cause.RESUME: _staying(status for status in Status if status not in AT_REST),
-    Cause.NOTE: _staying(status for status in Status if status not in FINAL),
+    # Of a run that has ended, a note is for people.
+    Cause.NOTE: _staying(Status),
     # A settle that comes after the end only records what the worker knows; any status stays.
     Cause.SETTLED: _staying(Status),
 }

@@ -162,11 +162,13 @@ class NoteBody(Body):
 class ReviewBody(Body):
     """A person's verdict, which closes the run's record.
 
-    With `incomplete` it is also taken where a part of the record has not arrived.
+    With `incomplete` it is also taken where a part of the record has not arrived. With `revise` it replaces
+    the verdict that there is by the other one, and `notes` say why.
     """
 
     verdict: Literal["pass", "fail"]
     incomplete: bool = False
+    revise: bool = False
     notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
 
 

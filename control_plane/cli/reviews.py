@@ -21,6 +21,9 @@ Incomplete = Annotated[
     bool,
     typer.Option("--incomplete", help="Judge what there is of a record that is not whole, and close it."),
 ]
+Revise = Annotated[
+    bool, typer.Option("--revise", help="Replace the verdict that there is; --notes says for what reason.")
+]
 
 COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
@@ -41,15 +44,31 @@ def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJso
 
 
 @app.command("pass")
-def pass_(run: RunName, notes: Notes = "", incomplete: Incomplete = False, as_json: AsJson = False) -> None:
+def pass_(
+    run: RunName,
+    notes: Notes = "",
+    incomplete: Incomplete = False,
+    revise: Revise = False,
+    as_json: AsJson = False,
+) -> None:
     """Say that the claim of a run stands."""
-    _review(run, {"verdict": "pass", "notes": notes, "incomplete": incomplete}, as_json=as_json)
+    _review(run, _said("pass", notes, incomplete=incomplete, revise=revise), as_json=as_json)
 
 
 @app.command("fail")
-def fail_(run: RunName, notes: Notes = "", incomplete: Incomplete = False, as_json: AsJson = False) -> None:
+def fail_(
+    run: RunName,
+    notes: Notes = "",
+    incomplete: Incomplete = False,
+    revise: Revise = False,
+    as_json: AsJson = False,
+) -> None:
     """Say that the claim of a run does not stand."""
-    _review(run, {"verdict": "fail", "notes": notes, "incomplete": incomplete}, as_json=as_json)
+    _review(run, _said("fail", notes, incomplete=incomplete, revise=revise), as_json=as_json)
+
+
+def _said(verdict: str, notes: str, *, incomplete: bool, revise: bool) -> Mapping[str, Any]:
+    return {"verdict": verdict, "notes": notes, "incomplete": incomplete, "revise": revise}
 
 
 def _review(run: str, body: Mapping[str, Any], *, as_json: bool) -> None:

@@ -179,8 +179,10 @@ def _watched_until(entry: Entry) -> datetime | None:
 def human_validations(run_id: str, entry: Entry) -> list[Write]:
     """Return the validation that a journal entry speaks of; nothing for other entries."""
     said = entry.sets.get("humanVerdict")
-    if entry.cause != Cause.REVIEW or said is None:
+    if entry.cause not in (Cause.REVIEW, Cause.REVISE) or said is None:
         return []
+    # The first under its own name; each that revises it beside it.
+    name = "human" if entry.cause == Cause.REVIEW else f"human/{entry.n:06d}"
     fields = {
         "runId": run_id,
         "attempt": entry.attempt,
@@ -191,7 +193,7 @@ def human_validations(run_id: str, entry: Entry) -> list[Write]:
         "scores": {},
         "at": entry.at,
     }
-    return [Write("validations", f"{attempt_id(run_id, entry.attempt)}/human", entry.n, fields)]
+    return [Write("validations", f"{attempt_id(run_id, entry.attempt)}/{name}", entry.n, fields)]
 
 
 def stage_document(stage: CurrentStage | None) -> Document | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import CLAIM_INDEX, QUEUES
-from events.lifecycle import FINAL, Status
+from events.lifecycle import FINAL, REVISED, Status
 
 COUNT_MAX: Final = 10_000
 CLASSES_MAX: Final = 200
@@ -48,7 +48,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Tallies:
-    """Counts runs. None ever leaves a final status: one that has `COUNT_MAX` is not counted again."""
+    """Counts runs. A status that none leaves is not counted again once it has `COUNT_MAX`."""
 
     db: Database
     _full: set[Status] = field(default_factory=set)
@@ -75,7 +75,7 @@ class Tallies:
         pipeline = _together("runs", [_counted(status) for status in asked])
         cursor = await self.db.runs.aggregate(pipeline, hint=_BY_STATUS)
         found = {Status(each["_id"]): each["count"] for each in await cursor.to_list()}
-        self._full |= {status for status in FINAL if found.get(status, 0) >= COUNT_MAX}
+        self._full |= {status for status in FINAL - REVISED.keys() if found.get(status, 0) >= COUNT_MAX}
         found |= {Status.QUEUED: queued, **dict.fromkeys(self._full, COUNT_MAX)}
         return {status: found.get(status, 0) for status in Status}
 

@@ -114,12 +114,13 @@ class ReviewForm(Form):
     notes: str = ""
     reviewer: str = ""
     incomplete: bool = False
+    revise: bool = False
     back: str = ""
 
     def body(self) -> ReviewBody:
         """Return the verdict. Raises `Unfit`."""
         said = {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()}
-        return read_body(ReviewBody, {**said, "incomplete": self.incomplete})
+        return read_body(ReviewBody, {**said, "incomplete": self.incomplete, "revise": self.revise})
 
     def judge(self) -> str:
         """Return the name that was typed. Raises `Unfit`."""

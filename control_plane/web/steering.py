@@ -119,18 +119,24 @@ def _add_review(routes: APIRouter, site: Site) -> None:
             # With a key, the name behind it is what the records hold.
             reviewer = (form.judge() or principal.name) if principal.is_shared else principal.name
             said = Review(body.verdict, body.notes, reviewer, body.incomplete)
-            await site.deps.decider.review(run_id, said)
+            decider = site.deps.decider
+            await (decider.revise if body.revise else decider.review)(run_id, said)
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=back)
+        except Rejected as error:
+            return await refused(site, error, back)
         except Conflict as error:
-            before = await site.said(run_id)
+            before = None if form.revise else await site.said(run_id)
             return await site.problem(409, error.message if before is None else _once(before), back=back)
         return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 
 
 def _once(said: Any) -> str:
     verdict = "pass" if said["verdict"] == "pass" else "fail"
-    return f"A verdict is given once, and this run has one: {said['reviewer']} said {verdict}."
+    return (
+        f"This run has its verdict: {said['reviewer']} said {verdict}. "
+        "It can be revised on the run's page, with a reason."
+    )
 
 
 def _run(run_id: str) -> str:

@@ -105,6 +105,8 @@ def test_a_verdict_is_given_in_the_terminal(fleet: Any, by_hand: Any) -> None:
     assert (failed.returncode, failed.stdout) == (0, f"{run_id} HUMAN_REJECTED\n")
     assert fleet.run(run_id)["humanVerdict"]["notes"] == "the baseline was not tuned"
     assert within(fleet.url, "runs", "watch", run_id, "--exit-status").returncode == 1
+    revised = within(fleet.url, "reviews", "pass", run_id, "--revise", "-m", "it was tuned")
+    assert revised.stdout == f"{run_id} HUMAN_VALIDATED\n", revised.stderr
     twice = within(fleet.url, "reviews", "pass", run_id)
     assert (twice.returncode, "409" in twice.stderr) == (1, True)
 

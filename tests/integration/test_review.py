@@ -1,4 +1,4 @@
-"""A run that asks for a person waits for one, and hears it once."""
+"""A run that asks for a person waits for one; a verdict closes its record, and may be revised behind it."""
 
 from __future__ import annotations
 
@@ -143,3 +143,31 @@ def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(
     (finding,) = found.stdout.splitlines()
     assert finding.split()[:2] == ["seal-broken", run_id]
     assert root in finding
+
+
+def test_a_verdict_is_revised_for_a_reason_behind_the_seal_and_both_are_kept(
+    fleet: Any, by_hand: Any, database: Any
+) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    by_hand("runs", "probe/cpu/any").settle(End("completed"), unsaid=0)
+    assert approve(fleet, run_id, revise=True, notes="too early").json()["code"] == "illegal_transition"
+    before = approve(fleet, run_id, notes="convincing", incomplete=True).json()
+    path, form = f"/runs/{run_id}/review", {"verdict": "fail", "reviewer": "bo", "revise": "true"}
+    assert "convincing" in fleet.client.get(f"/runs/{run_id}").text
+    for wrong, code in (
+        ({"revise": True, "notes": " "}, "reason_missing"),
+        ({"revise": True, "notes": "sure"}, "same_verdict"),
+    ):
+        assert approve(fleet, run_id, **wrong).json()["code"] == code
+    assert fleet.client.post(path, data=form).status_code == 422
+    assert fleet.client.post(path, data={**form, "notes": "the seeds were chosen"}).status_code == 303
+    after = fleet.client.get(f"/api/runs/{run_id}").json()
+    assert (after["status"], after["humanVerdict"]["reviewer"]) == ("HUMAN_REJECTED", "bo")
+    assert (after["sealed"], after["finishedAt"]) == (before["sealed"], before["finishedAt"])
+    said = [(each["verdict"], each["summary"]) for each in after["validations"] if each["by"] == "human"]
+    assert said == [("pass", "convincing"), ("fail", "the seeds were chosen")]
+    note = fleet.client.post(f"/api/runs/{run_id}/notes", json={"text": "see the other run"})
+    assert [each["text"] for each in note.json()["notes"]] == ["see the other run"]
+    must_agree_with_its_log(fleet)
+    causes = database.events.find({"runId": run_id, "revision": {"$gte": 4}}).sort("revision")
+    assert [each["data"]["cause"] for each in causes] == ["review", "revise", "note"]

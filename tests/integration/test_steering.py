@@ -141,8 +141,7 @@ def test_notes_reach_the_pipeline_once_each_and_in_their_order(fleet: Any, until
     assert {each["by"] for each in run["notes"]} == {"user:loopback"}
     read = [each for each in messages(fleet, run_id) if each.startswith("read note")]
     assert read == [f"read note {number}, by user:loopback: {text}" for number, text in enumerate(said, 1)]
-    refused = steer(fleet, run_id, "notes", text="too late")
-    assert (refused.status_code, "COMPLETED" in refused.json()["detail"]) == (409, True)
+    assert steer(fleet, run_id, "notes", text="for people").status_code == 200
     must_agree_with_its_log(fleet)
 
 

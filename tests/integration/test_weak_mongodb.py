@@ -53,7 +53,8 @@ def test_a_unique_index_that_is_not_unique_is_refused(
 ) -> None:
     assert run(database_url, "control_plane", "migrate").returncode == 0
     database.runs.drop_index("token")
-    database.runs.create_index("lease.tokenHash", name="token")
+    condition = {"lease.tokenHash": {"$type": "string"}}
+    database.runs.create_index("lease.tokenHash", name="token", partialFilterExpression=condition)
     for program in PROGRAMS:
         refused = run(database_url, *program)
         assert (refused.returncode, "'token'" in refused.stderr) == (2, True), refused.stderr

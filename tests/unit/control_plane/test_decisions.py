@@ -22,6 +22,7 @@ from control_plane.decisions import (
     pause_decision,
     resume_decision,
     review_decision,
+    revise_decision,
 )
 from control_plane.run import Run, Seal, Settled
 from control_plane.store.documents import Documents
@@ -29,7 +30,7 @@ from control_plane.store.events import Events
 from control_plane.store.runs import Runs, decode
 from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.journal import Decision, Expression, ServerTime, creation, update
-from events.lifecycle import AT_REST, FINAL, HELD, LIVE, Cause, Failures, Illegal, Status
+from events.lifecycle import AT_REST, HELD, LIVE, Cause, Failures, Illegal, Status
 from events.testing import EPOCH, RUN_ID, ManualClock, SeededIds
 from scripts.simulation.store.driver import async_database, sync_database
 from scripts.simulation.store.replica_set import Call, Calm, ReplicaSet
@@ -127,13 +128,10 @@ def test_a_note_that_is_empty_or_too_long_is_refused(text: str, count: int) -> N
 
 
 @pytest.mark.parametrize("status", list(Status))
-def test_a_note_is_added_behind_the_others_as_long_as_the_run_has_not_ended(status: Status) -> None:
+def test_a_note_is_added_behind_the_others_also_when_the_run_has_ended(status: Status) -> None:
     found = note_decision(make_run(status, notes_count=2), "$look", by="$me")
-    if status in FINAL:
-        assert found == Illegal(status, Cause.NOTE)
-    else:
-        notes = added(3, "$look", by="$me")
-        assert found == Decision(Cause.NOTE, None, "$me", sets={"notes": notes}, silent={})
+    notes = added(3, "$look", by="$me")
+    assert found == Decision(Cause.NOTE, None, "$me", sets={"notes": notes}, silent={})
 
 
 @pytest.mark.parametrize("count", [0, NOTES_MAX - 1])
@@ -146,11 +144,6 @@ def test_a_run_takes_so_many_notes(count: int) -> None:
 def test_a_run_takes_no_more_notes_than_that(count: int) -> None:
     with refused(Conflict, "too_many_notes", "the run has 20 notes, and takes no more"):
         note_decision(make_run(notes_count=count), "look", by=BY)
-
-
-def test_a_run_that_has_ended_says_so_before_it_counts_its_notes() -> None:
-    run = make_run(Status.FAILED, notes_count=NOTES_MAX)
-    assert note_decision(run, "look", by=BY) == Illegal(Status.FAILED, Cause.NOTE)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +232,41 @@ def test_a_record_is_closed_behind_its_settle_and_by_a_verdict(
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.AWAITING_HUMAN}))
 def test_only_a_run_that_waits_for_a_person_is_reviewed(status: Status) -> None:
     assert review_decision(make_run(status), PASS, [], "r") == Illegal(status, Cause.REVIEW)
+
+
+@pytest.mark.parametrize(("before", "review"), [("HUMAN_VALIDATED", FAIL), ("HUMAN_REJECTED", PASS)])
+def test_a_verdict_is_revised_by_the_other_one_alone_and_the_seal_stays(before: str, review: Review) -> None:
+    said = {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
+    to = next(iter({"HUMAN_VALIDATED", "HUMAN_REJECTED"} - {before}))
+    decision = Decision(Cause.REVISE, Status(to), f"reviewer:{review.reviewer}", sets={"humanVerdict": said})
+    assert revise_decision(make_run(Status(before)), review) == decision
+    with refused(
+        Conflict,
+        "same_verdict",
+        f"the verdict is {review.verdict} already: only the other one revises it",
+    ):
+        revise_decision(make_run(Status(to)), review)
+
+
+@pytest.mark.parametrize("status", sorted(set(Status) - {Status.HUMAN_VALIDATED, Status.HUMAN_REJECTED}))
+def test_only_a_verdict_that_was_given_is_revised(status: Status) -> None:
+    assert revise_decision(make_run(status), PASS) == Illegal(status, Cause.REVISE)
+
+
+async def test_a_verdict_is_revised_for_a_reason() -> None:
+    with refused(Rejected, "reason_missing", "a verdict is revised for a reason: say it in `notes`"):
+        await Scene(Status.HUMAN_REJECTED).decider.revise(RUN_ID, replace(PASS, notes=" \n"))
+
+
+async def test_a_revised_verdict_stands_beside_the_first_at_once() -> None:
+    scene = Scene(Status.AWAITING_HUMAN)
+    await scene.decider.review(RUN_ID, PASS)
+    await scene.decider.revise(RUN_ID, FAIL)
+    stored = await scene.db.validations.find({}).sort("_id").to_list()
+    assert [(each["_id"], each["verdict"]) for each in stored] == [
+        (f"{RUN_ID}/a1/human", "pass"),
+        (f"{RUN_ID}/a1/human/000003", "fail"),
+    ]
 
 
 def test_a_verdict_and_who_decides_stay_as_they_were_made() -> None:
@@ -450,6 +478,7 @@ ACTS: Final[dict[Cause, Act]] = {
     Cause.RESUME: lambda decider, run_id: decider.resume(run_id, by=BY),
     Cause.NOTE: lambda decider, run_id: decider.note(run_id, "look", by=BY),
     Cause.REVIEW: lambda decider, run_id: decider.review(run_id, FAIL),
+    Cause.REVISE: lambda decider, run_id: decider.revise(run_id, FAIL),
 }
 
 
@@ -459,7 +488,7 @@ async def test_nobody_decides_about_a_run_that_does_not_exist(cause: Cause) -> N
         await ACTS[cause](Scene().decider, "nobody")
 
 
-@pytest.mark.parametrize("cause", ACTS)
+@pytest.mark.parametrize("cause", sorted(ACTS.keys() - {Cause.NOTE}))
 async def test_what_no_row_of_the_table_allows_is_a_conflict_and_changes_nothing(cause: Cause) -> None:
     scene = Scene(Status.FAILED)
     with refused(Conflict, "illegal_transition", f"a run that is FAILED cannot change by '{cause}'"):
