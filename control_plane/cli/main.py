@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -106,14 +107,20 @@ def version() -> None:
 def main() -> None:
     """Run the command line; what no command could foresee ends it in words too."""
     try:
-        app(prog_name="podfleet")
+        try:
+            app(prog_name="podfleet")
+        finally:
+            if sys.stdout is not None:  # closed by who started us
+                sys.stdout.flush()
     except ConfigError as error:
         end, said = 2, error.message
     except OSError as error:  # as where the disk is full on which the output goes
-        end, said = 1, str(error)
+        end, said = 1, "" if isinstance(error, BrokenPipeError) else str(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is lost, and said to be
     else:
         return
-    print(clean_lines(said), file=sys.stderr)
+    if said:
+        print(clean_lines(said), file=sys.stderr)
     sys.exit(end)
 
 

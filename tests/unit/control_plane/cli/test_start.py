@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from control_plane.cli.main import app
 from control_plane.cli.nouns import NOUNS
+from tests.fork_server import run_program
 
 HEAVY = (
     "httpx",
@@ -63,20 +64,26 @@ def test_a_noun_or_verb_that_is_not_there_is_answered_with_its_like() -> None:
 
 
 def test_what_no_command_foresees_ends_it_in_words(tmp_path: Path) -> None:
-    program = "from control_plane.cli.main import main; main()"
+    program = ("-c", "from control_plane.cli.main import main; main()")
+    settings = {"PYTHONPATH": str(Path.cwd()), "CONTROL_PLANE_URL": "http://me:a-password@[::1"}
 
-    def ended(redirection: str, *words: str) -> tuple[int, str]:
-        settings = 'PYTHONPATH="$2" CONTROL_PLANE_URL="http://me:a-password@[::1"'
-        shell = f'{settings} exec "$0" -c "$1" {" ".join(words)} {redirection}'
-        command = ["sh", "-c", shell, sys.executable, program, str(Path.cwd())]
-        found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    def redirected(to: str, *words: str) -> tuple[int, str]:
+        command = ["sh", "-c", f'exec "$0" "$@" {to}', sys.executable, *program, *words]
+        return ended(
+            subprocess.run(command, env=settings, capture_output=True, text=True, cwd=tmp_path, check=False)
+        )
+
+    def said(*words: str) -> tuple[int, str]:
+        return ended(run_program([*program, *words], env=settings, cwd=tmp_path))
+
+    def ended(found: subprocess.CompletedProcess[str]) -> tuple[int, str]:
         assert "Traceback" not in found.stderr, found.stderr
         return found.returncode, found.stderr
 
-    assert ended("", "runs", "list")[1].startswith("CONTROL_PLANE_URL is 'http://me:********@[::1'")
-    assert ended(">&-", "config", "show") == (0, "")
-    assert ended(">/dev/full", "config", "show") == (1, "[Errno 28] No space left on device\n")
+    assert said("runs", "list")[1].startswith("CONTROL_PLANE_URL is 'http://me:********@[::1'")
+    assert redirected(">&-", "config", "show") == (0, "")
+    assert redirected(">/dev/full", "config", "show") == (1, "[Errno 28] No space left on device\n")
     (tmp_path / ".env").write_bytes(b"\xff\xfe")
     for words in (("runs", "list"), ("config", "show")):
-        status, said = ended("", *words)
-        assert (status, ".env cannot be read" in said) == (2, True)
+        status, why = said(*words)
+        assert (status, ".env cannot be read" in why) == (2, True)
