@@ -32,6 +32,7 @@ NOTE: Final = "log-incomplete"
 UNREADABLE: Final = "unreadable"
 MESSAGE_CHARS_MAX: Final = 2_000
 # What working with stored values of any kind may raise.
+REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8
 HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -108,7 +109,8 @@ class Auditor:
             except Unjudged as error:
                 return [Finding(run_id, error.message, error.invariant)]
             if evidence is None:
-                return []
+                wrong = Finding(run_id, f"{collection}: its id is no text", UNREADABLE)
+                return [wrong] if REPLACED in run_id else []
             findings = judge(evidence, rebuilds=rebuilds)
             if all(finding.is_note for finding in findings):
                 return findings

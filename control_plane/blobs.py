@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from minio import Minio
-from minio.error import MinioException, S3Error
+from minio.error import MinioException, S3Error, ServerError
 from urllib3 import PoolManager, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
@@ -19,12 +19,15 @@ from control_plane.presentation import IN_PLACE
 from control_plane.signing import URL_LIFE, PutSigner
 from control_plane.store.inspections import Looked, Version
 from events.errors import ConfigError, Rejected, Transient
+from events.paths import PATH_BYTES_MAX
 
 T = TypeVar("T")
 PIECE_BYTES: Final = 256 * 1024
 DOWNLOAD: Final = "application/octet-stream"
 MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+FOR_GOOD: Final = frozenset({400, 405, 411, 412, 413, 414, 416})  # it will answer no better later
+SHOWN_CHARS_MAX: Final = 300
 # The SDK's own are five minutes and five tries, in which a request of ours would hang.
 TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
 CONNECTIONS_MAX: Final = 16
@@ -35,8 +38,8 @@ RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 
 class Blobs:
     """One bucket.
 
-    Every method raises `Transient` when the storage does not answer, and `Rejected` (code `bad_key`) for
-    a key that no storage holds: the keys of registered files are what a pod said.
+    Every method raises `Transient` when the storage does not answer, and `Rejected` for a key that no
+    storage holds (`bad_key`), or that this one refuses: the keys of registered files are what a pod said.
     """
 
     client: Minio
@@ -154,7 +157,8 @@ def _version(size: int, headers: Mapping[str, str]) -> Version:
 
 def is_key(key: str) -> bool:
     """Say whether a storage can hold an object of this key: no part of it leads elsewhere."""
-    return key.isprintable() and not {"", ".", ".."} & set(key.split("/"))
+    is_path = key.isprintable() and not {"", ".", ".."} & set(key.split("/"))
+    return is_path and len(key.encode()) <= PATH_BYTES_MAX
 
 
 def _require_key(key: str) -> None:
@@ -181,9 +185,20 @@ def open_blobs(storage: Storage) -> Blobs:
 
 
 async def storage_call(step: Callable[[], T]) -> T:
-    """Ask the storage beside the event loop. Raises `Transient` when it does not answer."""
+    """Ask the storage beside the event loop.
+
+    Raises `Transient` when it does not answer, `Rejected` where it refuses for good what is asked for.
+    """
     try:
         return await asyncio.to_thread(step)
+    except (S3Error, ServerError) as error:
+        status = error.response.status if isinstance(error, S3Error) else error.status_code
+        if status not in FOR_GOOD:
+            raise _unreachable(error) from error
+        raise Rejected("storage_refuses", f"object storage refuses it: {error}"[:SHOWN_CHARS_MAX]) from error
     except (MinioException, HTTPError, OSError) as error:
-        why = f"object storage does not answer ({type(error).__name__})"
-        raise Transient("storage_unreachable", why) from error
+        raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> Transient:
+    return Transient("storage_unreachable", f"object storage does not answer ({type(error).__name__})")

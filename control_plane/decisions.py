@@ -30,12 +30,16 @@ Choose = Callable[[Run], Decision | Illegal | None]
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A person's verdict; `incomplete` says that it was given on what there is of an incomplete record."""
+    """A person's verdict; `incomplete` says that it was given on what there is of an incomplete record.
+
+    `seen` is the position of the last event that the person was shown, None where nobody says.
+    """
 
     verdict: Literal["pass", "fail"]
     notes: str
     reviewer: str
     incomplete: bool = False
+    seen: int | None = None
 
 
 class Files(Protocol):
@@ -92,12 +96,16 @@ class Decider:
         if not review.incomplete:
             await self._wait_for_record(run_id)
         unfit: list[str] | None = None
+        known, root = 0, NOTHING
         for _ in range(TRIES_MAX):
             found = await self._find(run_id)
-            run, root = found.run, NOTHING
+            run = found.run
             if run.status is Status.AWAITING_HUMAN:
-                unfit = await self.files.unfit(run_id) if unfit is None else unfit
-                root = await self.events.root(run.id, run.attempt, run.last_event_seq)
+                unfit = await self._unfit(run_id, review) if unfit is None else unfit
+                last = run.last_event_seq
+                # From where the last try came to: whoever sends line after line keeps no verdict waiting.
+                root = await self.events.root(run.id, run.attempt, last, after=known, root=root)
+                known = last
             decision = review_decision(run, review, unfit or [], root)
             if isinstance(decision, Illegal):
                 raise Conflict("illegal_transition", str(decision))
@@ -119,6 +127,15 @@ class Decider:
         run = await self._decide(run_id, lambda run: revise_decision(run, review))
         await self._tell(run)
         return run
+
+    async def _unfit(self, run_id: str, review: Review) -> list[str]:
+        """Return what is wrong with the files; an incomplete verdict waits for no storage."""
+        try:
+            return await self.files.unfit(run_id)
+        except Transient as error:
+            if not review.incomplete:
+                raise
+            return [error.message]
 
     async def _tell(self, run: Run) -> None:
         """Write the verdict beside the run now, and not at the next sweep: whoever asked looks at once."""
@@ -202,6 +219,9 @@ def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | 
     usual = next_status(run.status, Cause.REVIEW)
     if isinstance(usual, Illegal):
         return usual
+    if review.seen not in (None, run.last_event_seq):
+        shown = f"you were shown events 1 to {review.seen} of attempt {run.attempt}"
+        raise Conflict("record_changed", f"{shown}, by now there are {run.last_event_seq}: look again")
     is_whole = not (run.log_open or run.log_incomplete)
     if not review.incomplete and not is_whole:
         raise Conflict("record_incomplete", _missing(run))

@@ -304,7 +304,7 @@ class Ingestor:
         refused: dict[str, Refused] = {}
         for each in candidates:
             run, event = request.run(each.event.run_id), each.event
-            if run and event.sequence is not None and (why := run.closes(event.attempt, event.sequence)):
+            if run and (why := run.closes(event.attempt, event.sequence)):
                 refused[each.id] = _refuse(each.line, event, SEALED, why)
             elif why := self.budgets.refusal(event):
                 refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)

@@ -11,7 +11,7 @@ from control_plane.projection import artifact_prefix, artifact_problem
 from control_plane.ranges import Ranges
 from control_plane.store.events import Arrival, storable
 from events.catalog import ENDS
-from events.codec import RefusalCode, decode_ndjson
+from events.codec import Refusal, RefusalCode, decode_structured
 from events.envelope import Event, content_hash, storage_id
 from events.errors import Rejected
 from events.paths import BAD_PATH
@@ -23,9 +23,7 @@ UNSTORABLE: Final = "unstorable"
 
 def asked_for(run_id: str, letters: Iterable[Document]) -> set[str]:
     """Return the ids of events by which it is judged whether lines were refused rightly."""
-    read = [
-        each.outcome for letter in letters for each in decode_ndjson(str(letter.get("line", "")).encode())
-    ]
+    read = map(_read, letters)
     return {storage_id(run_id, each.source, each.id) for each in read if isinstance(each, Event)}
 
 
@@ -33,12 +31,10 @@ def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
     """Return why the refusal does not hold; None where it does. Without evidence the run is unknown."""
     if str(letter["_id"]).startswith(ASIDE):
         return _set_aside(evidence, letter)
-    text = str(letter.get("line", ""))
-    line = text.encode()
-    if text.endswith(CUT) or len(line) >= LINE_KEPT_BYTES:
+    text = _text(letter)
+    if text.endswith(CUT) or len(text.encode()) >= LINE_KEPT_BYTES:
         return None
-    read = [decoded.outcome for decoded in decode_ndjson(line)]
-    outcome = read[0] if len(read) == 1 else None
+    outcome = _read(letter)
     if letter["code"] in get_args(RefusalCode):
         if isinstance(outcome, Event) and letter["code"] == UNSTORABLE:
             return "it can be stored" if _can_be_stored(outcome, letter) else None
@@ -46,6 +42,15 @@ def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
     if not isinstance(outcome, Event):
         return "the line cannot even be read"
     return _reason(evidence, letter, outcome)
+
+
+def _text(letter: Document) -> str:
+    return str(letter.get("line", ""))
+
+
+def _read(letter: Document) -> Event | Refusal:
+    """Read the line again, as one event: a body of one event may have line breaks inside."""
+    return decode_structured(_text(letter).encode())
 
 
 def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | None:

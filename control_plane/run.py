@@ -150,12 +150,12 @@ class Run:
         is_last = attempt == self.attempt and self.lease is not None
         return is_last and (self.is_held or self.log_open)
 
-    def closes(self, attempt: int, sequence: int) -> str | None:
-        """Say why nothing new is taken at this position any more; None where it is."""
+    def closes(self, attempt: int, sequence: int | None) -> str | None:
+        """Say why nothing new is taken at this position, or without one, any more; None where it is."""
         if self.sealed is not None:
             return f"the record of run {self.id} was sealed by a person's verdict"
         last = 0 if self.settled is None or attempt != self.attempt else self.settled.last
-        if 0 < last < sequence:  # whoever settles with 0 has told no log
+        if sequence is not None and 0 < last < sequence:  # whoever settles with 0 has told no log
             return f"attempt {attempt} of run {self.id} was settled with {last} as its last event"
         return None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import isfinite
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 # The document of a fleet nest a few levels; beyond this depth a comparison costs more than it tells.
 DEPTH_MAX: Final = 100
 SHOWN_CHARS_MAX: Final = 200
+VALUE_CHARS_MAX: Final = 100
 
 Counted = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -157,7 +159,9 @@ def problem(collection: str, document: Mapping[str, Any]) -> str | None:
     shape = SHAPES.get(collection) or (_Decision if "revision" in document else _Event)
     try:
         msgspec.convert(document, shape)
-        return "it is nested too deep" if _is_deep(document) else None
+        if _is_deep(document):
+            return "it is nested too deep"
+        return _odd_value(document["data"]) if shape is _Event else None
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
         return str(error)[:SHOWN_CHARS_MAX]
 
@@ -166,6 +170,20 @@ def name(document: Mapping[str, Any]) -> str:
     """Return a document's id in words, whatever it is."""
     identity = document.get("_id")
     return (identity if isinstance(identity, str) else repr(identity))[:SHOWN_CHARS_MAX]
+
+
+def _odd_value(data: Mapping[str, Any]) -> str | None:
+    """Return what an event's data hold that no JSON has, and so nobody ever sent; None where they do not."""
+    left: list[Any] = [data]
+    while left:
+        each = left.pop()
+        if isinstance(each, Mapping):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+        elif not isinstance(each, str | int | None) and not (isinstance(each, float) and isfinite(each)):
+            return f"data hold {repr(each)[:VALUE_CHARS_MAX]}, which no JSON can say"
+    return None
 
 
 def _is_deep(document: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, Self
 from events.errors import Rejected
 
 NAME_CHARS_MAX: Final = 64
-PATH_CHARS_MAX: Final = 1_024
+PATH_BYTES_MAX: Final = 1_024  # what object storages take as a key
 PART_BYTES_MAX: Final = 255  # what file systems take
 SHOWN_CHARS_MAX: Final = 80
 BAD_PATH: Final = "bad_path"
@@ -69,10 +69,10 @@ class RunPath(str):
 
 def _wrong_with(text: str) -> str | None:
     """Return why `text` is no path, None where it is one."""
-    if not text or len(text) > PATH_CHARS_MAX:
-        return f"is no path: it takes 1 to {PATH_CHARS_MAX} characters"
     if not text.isprintable() or "\\" in text:
         return "is no path: it takes printable characters, and no \\"
+    if not 1 <= len(text.encode()) <= PATH_BYTES_MAX:
+        return f"is no path: it takes 1 to {PATH_BYTES_MAX} bytes"
     for part in text.split("/"):
         if part in ("", ".", ".."):
             return "is no relative path: between two / there is a name, and no . or .."

@@ -9,6 +9,7 @@ from typing import Any, Final
 Document = dict[str, Any]
 
 TELEMETRY_KEPT: Final = timedelta(days=14)  # as long as heartbeats
+SAMPLES_MAX: Final = 720  # of an hour: of a pod that reports more often than every 5 s, the last ones
 
 
 def line(fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None = None) -> Document:
@@ -21,11 +22,11 @@ def line(fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None 
 
 
 def sample(pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> tuple[Document, Document]:
-    """Return filter and upsert that keep what is in use: a document an hour, gone after its time."""
+    """Return filter and upsert that keep what is in use: a bounded document an hour, gone after its time."""
     hour = at.replace(minute=0, second=0, microsecond=0)
     used = {name: value for name, value in telemetry.items() if value is not None}
     update = {
-        "$push": {"samples": {"at": at, **used}},
+        "$push": {"samples": {"$each": [{"at": at, **used}], "$slice": -SAMPLES_MAX}},
         "$setOnInsert": {"podId": pod_id, "from": hour, "expiresAt": hour + TELEMETRY_KEPT},
     }
     return {"_id": f"{pod_id}/{hour:%Y-%m-%dT%H}"}, update

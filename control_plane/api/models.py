@@ -163,12 +163,14 @@ class ReviewBody(Body):
     """A person's verdict, which closes the run's record.
 
     With `incomplete` it is also taken where a part of the record has not arrived. With `revise` it replaces
-    the verdict that there is by the other one, and `notes` say why.
+    the verdict that there is by the other one, and `notes` say why. `seen` is the run's `lastEventSeq` as it
+    was shown: where more was applied since, the verdict is refused.
     """
 
     verdict: Literal["pass", "fail"]
     incomplete: bool = False
     revise: bool = False
+    seen: Annotated[int, Field(ge=0)] | None = None
     notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
 
 

@@ -151,7 +151,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/{run_id}/review")
     async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
-        review = Review(body.verdict, body.notes, principal.name, body.incomplete)
+        review = Review(body.verdict, body.notes, principal.name, body.incomplete, body.seen)
         await (deps.decider.revise if body.revise else deps.decider.review)(run_id, review)
         return await reading.run(run_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from bson import decode, encode
 from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
@@ -78,16 +78,17 @@ class AuditReads:
                 yield collection, run_id
 
     async def _ids(self, collection: str) -> AsyncIterator[str]:
-        after = ""
+        beyond: Document = {"$gt": ""}
         while True:
             async with answers():
-                cursor = self.db[collection].find({"_id": {"$gt": after}}, {"_id": 1}).sort("_id").limit(PAGE)
+                unread = self.db.get_collection(collection, codec_options=UNREAD)
+                cursor = unread.find({"_id": beyond}, {"_id": 1}).sort("_id").limit(PAGE)
                 page = await cursor.to_list()
-            for document in page:
-                yield document["_id"]
+            for raw in page:
+                yield _id_of(raw)
             if len(page) < PAGE:
                 return
-            after = page[-1]["_id"]
+            beyond = _beyond(page[-1])
 
     @answers()
     async def position(self, collection: str, run_id: str) -> tuple[Any, ...] | None:
@@ -211,7 +212,8 @@ class AuditReads:
                 {"$match": {"count": {"$gt": 1}}},
                 {"$limit": GROUPS_MAX},
             ]
-            cursor = await self.db[collection].aggregate(pipeline, allowDiskUse=True)
+            readable = self.db.get_collection(collection, codec_options=READ)
+            cursor = await readable.aggregate(pipeline, allowDiskUse=True)
             found += [(group["_id"], [str(run) for run in group["runs"]]) for group in await cursor.to_list()]
         return found
 
@@ -226,26 +228,27 @@ class AuditReads:
     async def orphans(self) -> AsyncIterator[tuple[str, str]]:
         """Yield documents' collections and run ids for which there is no run; a page of runs at a time."""
         for collection in WITH_RUN:
-            after = ""
-            while page := await self._told_of(collection, after):
-                known = await self._existing(page)
-                for run_id in page:
+            beyond: Document = {"$gt": ""}
+            while page := await self._told_of(collection, beyond):
+                told = [_id_of(raw) for raw in page]
+                known = await self._existing(told)
+                for run_id in told:
                     if run_id not in known:
                         yield collection, run_id
-                after = page[-1]
+                beyond = _beyond(page[-1])
 
     @answers()
-    async def _told_of(self, collection: str, after: str) -> list[str]:
-        """Return the next runs that documents speak of."""
+    async def _told_of(self, collection: str, beyond: Document) -> list[Document]:
+        """Return the next runs that documents speak of, each as the `_id` of a document."""
         pipeline: list[Document] = [
-            {"$match": {"runId": {"$gt": after}}},
+            {"$match": {"runId": beyond}},
             {"$sort": {"runId": 1}},
             {"$limit": SCANNED_MAX},
             {"$group": {"_id": "$runId"}},
             {"$sort": {"_id": 1}},
         ]
-        found = await (await self.db[collection].aggregate(pipeline)).to_list()
-        return [each["_id"] for each in found]
+        unread = self.db.get_collection(collection, codec_options=UNREAD)
+        return await (await unread.aggregate(pipeline)).to_list()
 
     @answers()
     async def _existing(self, run_ids: Sequence[str]) -> set[str]:
@@ -261,6 +264,19 @@ class AuditReads:
             run_id = letter.get("runId")
             if run_id is None or (isinstance(run_id, str) and await self.collection_of(run_id) is None):
                 yield letter
+
+
+def _id_of(raw: Document) -> str:
+    """Return an id that is text; what of it is no UTF-8 is replaced, and found under no name."""
+    return str(decoded(raw)[0]["_id"])
+
+
+def _beyond(raw: Document) -> Document:
+    """Return the condition "greater than this" of a raw document with an `_id` alone, whatever its bytes."""
+    body = bytes(raw.raw)  # type: ignore[attr-defined] # whoever reads it asks for raw documents
+    assert body[5:9] == b"_id\0"
+    condition: Any = RawBSONDocument(body[:5] + b"$gt" + body[8:])
+    return cast("Document", condition)
 
 
 def decoded(raw: Document) -> tuple[Document, int]:

@@ -108,11 +108,10 @@ class Events:
         return events
 
     @answers()
-    async def root(self, run_id: str, attempt: int, last: int) -> str:
-        """Return the root of the lines 1 to `last` of an attempt (`chain.py`)."""
-        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gte": 1, "$lte": last}}
+    async def root(self, run_id: str, attempt: int, last: int, *, after: int = 0, root: str = NOTHING) -> str:
+        """Return the root of the lines 1 to `last` of an attempt (`chain.py`), from that of 1 to `after`."""
+        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after, "$lte": last}}
         cursor = self.db.events.find(query, {"hash": 1}).sort("sequence").batch_size(STRETCH_MAX + 1)
-        root = NOTHING
         async for line in cursor:
             root = chained(root, line["hash"])
         return root

@@ -38,6 +38,8 @@ _STEP: Final = dict.fromkeys(("receivedAt", "attempt", "data.stage", "data.progr
 _KEPT: Final = dict.fromkeys(("runId", "attempt", "name", "key", "size", "sha256"), 1)
 _SIEVES: Final = ("classKey",)  # no index gives them in the order of the list
 _INDEXED_ONLY: Final = ("words", "labelList", "idempotency")
+# What has no number is no part of the record.
+_NUMBERED: Final[Mapping[str, Any]] = {"sequence": {"$gte": 1}}
 _ID_END: Final = "\uffff"
 _ARRIVAL: Final[Order] = (("position", 1),)
 _LATEST: Final[Order] = (("position", -1),)
@@ -113,13 +115,14 @@ class RunReads:
 
     async def node_events(self, run_id: str) -> Part:
         """Return the events of a run's search tree in the order of arrival, without codes and logs."""
-        query = {"runId": run_id, "type": {"$in": list(TREE_TYPES)}}
+        query = {"runId": run_id, "type": {"$in": list(TREE_TYPES)}, **_NUMBERED}
         hidden = {"data.code": 0, "data.log_tail": 0}
         return await self._part("events", query, hidden, _ARRIVAL, NODE_EVENTS_MAX, NODES_BYTES_MAX)
 
     async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> Part:
         """Return the events of some nodes of a run's search tree, whole."""
-        query = {"runId": run_id, "type": {"$in": list(NODE_TYPES)}, "data.node": {"$in": list(nodes)}}
+        of_nodes = {"type": {"$in": list(NODE_TYPES)}, "data.node": {"$in": list(nodes)}}
+        query = {"runId": run_id, **of_nodes, **_NUMBERED}
         return await self._part("events", query, None, _ARRIVAL, NODE_EVENTS_MAX, TEXTS_BYTES_MAX)
 
     async def _part(

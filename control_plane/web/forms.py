@@ -115,12 +115,16 @@ class ReviewForm(Form):
     reviewer: str = ""
     incomplete: bool = False
     revise: bool = False
+    seen: str = ""
     back: str = ""
 
     def body(self) -> ReviewBody:
         """Return the verdict. Raises `Unfit`."""
         said = {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()}
-        return read_body(ReviewBody, {**said, "incomplete": self.incomplete, "revise": self.revise})
+        seen = _whole(self.seen) if self.seen else None
+        return read_body(
+            ReviewBody, {**said, "incomplete": self.incomplete, "revise": self.revise, "seen": seen}
+        )
 
     def judge(self) -> str:
         """Return the name that was typed. Raises `Unfit`."""

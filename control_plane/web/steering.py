@@ -118,7 +118,7 @@ def _add_review(routes: APIRouter, site: Site) -> None:
             body = form.body()
             # With a key, the name behind it is what the records hold.
             reviewer = (form.judge() or principal.name) if principal.is_shared else principal.name
-            said = Review(body.verdict, body.notes, reviewer, body.incomplete)
+            said = Review(body.verdict, body.notes, reviewer, body.incomplete, body.seen)
             decider = site.deps.decider
             await (decider.revise if body.revise else decider.review)(run_id, said)
         except Unfit as unfit:

@@ -51,9 +51,11 @@ def paper(run_id: str, letter: str) -> c.ArtifactRegistered:
     return c.ArtifactRegistered(name="paper.pdf", key=key, size=1, sha256=letter * 64)
 
 
-def refusals(fleet: Any, pod: Any, sequence: int, fact: c.Fact) -> list[str]:
+def refusals(
+    fleet: Any, pod: Any, sequence: int | None, fact: c.Fact, event_id: str | None = None
+) -> list[str]:
     """Send an event with the attempt's token; return the codes of what was refused."""
-    line = make_line(fact, sequence=sequence, run_id=pod.claim.run_id, attempt=1)
+    line = make_line(fact, sequence=sequence, run_id=pod.claim.run_id, attempt=1, event_id=event_id)
     answer = fleet.client.post(
         "/api/ingest/events", content=line, headers={**NDJSON, **bearer(pod.claim.run_token)}
     )
@@ -145,8 +147,47 @@ def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(
     assert root in finding
 
 
-def test_a_verdict_is_revised_for_a_reason_behind_the_seal_and_both_are_kept(
+def test_what_has_no_number_shows_no_node_and_a_sealed_record_takes_none(
     fleet: Any, by_hand: Any, database: Any
+) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted(), c.NodeCreated(stage="S", node="1", plan="honest"))
+    facts: tuple[c.Fact, ...] = (
+        c.NodeCreated(stage="S", node="2", plan="beside the record"),
+        c.NodeCompleted(stage="S", node="1", buggy=False, seconds=1.0, metric=0.9),
+        c.RunUsage(model="m", cost_usd=1e6), c.StageMetric(stage="S", name="a", value=0.9),
+        c.RunLog(message="late"), c.RunHeartbeat(),
+    )  # fmt: skip
+    assert refusals(fleet, pod, None, facts[0]) == []
+    pod.settle(End("completed"))
+    run = approve(fleet, run_id).json()
+    assert [(each["id"], each["metric"]) for each in run["nodes"]] == [("1", None)]
+    count = database.events.count_documents({"runId": run_id})
+    said = [refusals(fleet, pod, None, each, f"late-{number}") for number, each in enumerate(facts)]
+    assert said == [["sealed"]] * len(facts)
+    assert fleet.client.get(f"/api/runs/{run_id}").json() == run
+    assert database.events.count_documents({"runId": run_id}) in (count, count + 1)  # the verdict itself
+    must_agree_with_its_log(fleet)
+
+
+def test_a_verdict_is_refused_where_more_has_come_than_the_person_was_shown(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted(), c.ValidationAutoCompleted(verdict="fail", summary="no effect"))
+    pod.settle(End("completed"), unsaid=1)
+    page = fleet.client.get(f"/runs/{run_id}").text
+    assert "Events 3 to 3 have not arrived" in page
+    assert '<input type="hidden" name="seen" value="2">' in page
+    pod.say(c.ValidationAutoCompleted(verdict="pass", summary="a huge effect"))
+    form = {"verdict": "pass", "seen": "2"}
+    assert "look again" in fleet.client.post(f"/runs/{run_id}/review", data=form).text
+    assert approve(fleet, run_id, seen=2).json()["code"] == "record_changed"
+    assert seal(approve(fleet, run_id, seen=3).json()) == (1, 3, True)
+
+
+def test_a_verdict_is_revised_for_a_reason_behind_the_seal_and_both_are_kept(
+    fleet: Any, by_hand: Any, database: Any, until: Any
 ) -> None:
     run_id = fleet.submit(spec={"review": "human"})
     by_hand("runs", "probe/cpu/any").settle(End("completed"), unsaid=0)
@@ -168,6 +209,8 @@ def test_a_verdict_is_revised_for_a_reason_behind_the_seal_and_both_are_kept(
     assert said == [("pass", "convincing"), ("fail", "the seeds were chosen")]
     note = fleet.client.post(f"/api/runs/{run_id}/notes", json={"text": "see the other run"})
     assert [each["text"] for each in note.json()["notes"]] == ["see the other run"]
+    decisions = {"runId": run_id, "revision": {"$gte": 4}}
+    until(lambda: database.events.count_documents(decisions) == 3)
+    causes = [each["data"]["cause"] for each in database.events.find(decisions).sort("revision")]
+    assert causes == ["review", "revise", "note"]
     must_agree_with_its_log(fleet)
-    causes = database.events.find({"runId": run_id, "revision": {"$gte": 4}}).sort("revision")
-    assert [each["data"]["cause"] for each in causes] == ["review", "revise", "note"]

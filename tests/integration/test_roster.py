@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pymongo import UpdateOne
 
+from events.reports import SAMPLES_MAX, sample
 from pod_worker.gpu import Capabilities, Telemetry
 from pod_worker.mongo_queue import MongoQueue, connect
 from pod_worker.roster import PodReport
@@ -30,6 +32,14 @@ def test_a_report_keeps_a_sample_of_what_is_in_use(database: Any, queue: MongoQu
     assert not queue.report(REPORT).drain
     (hour,) = database.pod_telemetry.find()
     assert [each["cpuUtil"] for each in hour["samples"]] == [0.5]
+
+
+def test_an_hour_keeps_so_many_samples_however_often_a_pod_reports(database: Any) -> None:
+    at = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
+    told = [sample("p/1", at, {"cpuUtil": number, "memoryMb": None}) for number in range(SAMPLES_MAX + 9)]
+    database.pod_telemetry.bulk_write([UpdateOne(hour, update, upsert=True) for hour, update in told])
+    (hour,) = database.pod_telemetry.find()
+    assert [each["cpuUtil"] for each in hour["samples"]] == list(range(9, SAMPLES_MAX + 9))
 
 
 def test_a_sample_that_cannot_be_stored_keeps_no_order_from_the_pod(database: Any, queue: MongoQueue) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 from bson import Binary, ObjectId, encode
 from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
 from minio import Minio
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -557,6 +558,10 @@ def test_what_cannot_be_read_hides_nothing_else(frozen: Ward, look: Look) -> Non
     db.attempts.insert_one(strange)
     db.stages.insert_one({"_id": "of-no-text", "runId": 7, "attempt": 1})
     db.runs.insert_one({"_id": 5})
+    line = db.events.find_one({**own, "sequence": {"$gt": 2}}, sort=[("sequence", -1)])
+    assert line is not None
+    ahead = {"_id": "no-json", "sequence": line["sequence"] + 9, "data": {"each": [math.inf]}}
+    db.events.insert_one({**line, **ahead})
     frozen.change("failed", status="COMPLETED")
     found = look(rebuilds=True)
     touched = kept.touched(frozen)
@@ -565,12 +570,35 @@ def test_what_cannot_be_read_hides_nothing_else(frozen: Ward, look: Look) -> Non
     for words in (
         f"artifacts {artifact['_id']}: no object can have its key",
         "stages ", "events ", f"runs {frozen.runs['retried']}: ", f"attempts {strange['_id']!r}: ",
-        "stages of-no-text: runId is 7", "runs 5: _id is 5",
+        "stages of-no-text: runId is 7", "runs 5: _id is 5", "no-json: data hold inf",
     ):  # fmt: skip
         assert any(words in each for each in unreadable), (words, unreadable)
     assert ("final-status-changed", frozen.runs["failed"]) in {
         (each.invariant, each.run_id) for each in found
     }
+    assert look(rebuilds=True) == [], "everything was put back"
+
+
+@pytest.mark.slow("whoever is first fills a fleet for all")
+def test_an_id_that_is_no_text_is_named_and_ends_no_walk(
+    frozen: Ward, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("control_plane.store.audit.PAGE", 1)
+    monkeypatch.setattr("control_plane.store.audit.SCANNED_MAX", 1)
+    planted = [
+        (name, RawBSONDocument(encode({"_id": f"{end}ZZZ", **more}).replace(b"ZZZ", b"\xff\xfe\xfd")))
+        for name, more in (("runs", {}), ("stages", {"runId": "ZZZ", "attempt": 1, "name": "s"}))
+        for end in "ab"
+    ]
+    for name, document in planted:
+        frozen.db[name].insert_one(document)
+    found = look(rebuilds=True)
+    for name, document in planted:
+        only_id: Any = RawBSONDocument(encode({"_id": "xZZZ"}).replace(b"xZZZ", document.raw[13:17]))
+        assert frozen.db[name].delete_one(only_id).deleted_count == 1
+    messages = [each.message for each in found]
+    assert messages.count("runs: its id is no text") == 2
+    assert messages.count("stages tell of a run that does not exist") == 1
     assert look(rebuilds=True) == [], "everything was put back"
 
 

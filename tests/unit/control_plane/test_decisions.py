@@ -229,6 +229,18 @@ def test_a_record_is_closed_behind_its_settle_and_by_a_verdict(
     assert (make_run(**fields).closes(attempt, sequence) is not None) == is_closed
 
 
+def test_a_verdict_rests_on_what_the_person_was_shown() -> None:
+    run = make_run(Status.AWAITING_HUMAN, log_open=False)
+    assert not isinstance(review_decision(run, replace(PASS, seen=2), [], "r"), Illegal)
+    for review in (replace(PASS, seen=1), replace(PASS, seen=1, incomplete=True)):
+        with refused(
+            Conflict,
+            "record_changed",
+            "you were shown events 1 to 1 of attempt 1, by now there are 2: look again",
+        ):
+            review_decision(run, review, [], "r")
+
+
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.AWAITING_HUMAN}))
 def test_only_a_run_that_waits_for_a_person_is_reviewed(status: Status) -> None:
     assert review_decision(make_run(status), PASS, [], "r") == Illegal(status, Cause.REVIEW)
@@ -295,11 +307,14 @@ class Files:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.error: Transient | None = None
         self.asked = 0
 
     async def unfit(self, run_id: str) -> list[str]:
         assert run_id == RUN_ID
         self.asked += 1
+        if self.error is not None:
+            raise self.error
         return self.problems
 
 
@@ -455,6 +470,16 @@ async def test_a_verdict_is_stored_and_stands_beside_the_run_at_once() -> None:
             "summary": "well done", "reviewer": "ada", "scores": {}, "at": EPOCH, "seq": 2,
         }
     ]  # fmt: skip
+
+
+async def test_a_storage_that_is_away_keeps_nobody_from_an_incomplete_verdict() -> None:
+    scene = Scene(Status.AWAITING_HUMAN)
+    scene.files.error = Transient("storage_unreachable", "object storage does not answer")
+    with refused(Transient, "storage_unreachable", "object storage does not answer"):
+        await scene.decider.review(RUN_ID, PASS)
+    seal = (await scene.decider.review(RUN_ID, replace(PASS, incomplete=True))).sealed
+    assert seal is not None
+    assert not seal.whole
 
 
 async def test_the_files_of_a_run_are_looked_at_where_it_waits_for_a_verdict() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from control_plane.evidence import Evidence
-from control_plane.refusals import wrongly_refused
+from control_plane.refusals import asked_for, wrongly_refused
 from events.catalog import RunLog
 from events.testing import EPOCH, make_line
 
@@ -30,6 +30,15 @@ def letter(code: str, principal: str) -> dict[str, Any]:
 )
 def test_a_line_is_forbidden_to_all_but_its_own_run_token(principal: str, is_right: bool) -> None:
     assert (wrongly_refused(None, letter("forbidden", principal)) is None) == is_right
+
+
+def test_one_event_may_have_any_number_of_line_breaks_inside() -> None:
+    held = letter("forbidden", f"{RUN_ID}/a2")
+    held["line"] = held["line"].replace("{", "{" + "\n" * 1_200, 1)
+    assert wrongly_refused(None, held) == "its own run token sent it"
+    assert len(asked_for(RUN_ID, [held])) == 1
+    held |= {"code": "bad_json", "line": "\n" * 1_200}
+    assert (wrongly_refused(None, held), asked_for(RUN_ID, [held])) == (None, set())
 
 
 def test_no_numbered_line_is_refused_for_what_it_decides() -> None:
