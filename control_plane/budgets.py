@@ -1,9 +1,9 @@
-"""How many bytes of events an attempt may leave in the log: who sends them decides how long they are.
+"""How many bytes of events an attempt and a key may leave in the log: who sends decides how long they are.
 
 Law: only what was stored is charged, so a repeated line costs nothing. Each process adds what it stored to
-the attempt's count every few seconds, and looks as often: replicas together may store some seconds more
-than the budget. The notices of refused lines and the end of an attempt still have room behind it, so that a
-log over its budget stays whole.
+the counts every few seconds, and looks as often: replicas together may store some seconds more than the
+budget. The notices of refused lines and the end of an attempt still have room behind it, so that a log over
+its budget stays whole. A key, which many pods may share, loses nothing: it waits for the next hour.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from control_plane.projection import attempt_id
+from control_plane.throttle import Throttled
 from events.catalog import ENDS, EventRefused, type_of
 from events.clock import Clock
 from events.envelope import Event
@@ -20,19 +22,19 @@ TICK_S: Final = 5.0
 KNOWN_S: Final = 5.0
 KNOWN_MAX: Final = 20_000
 EVENT_BYTES_DEFAULT: Final = 1 << 30
+KEY_EVENT_BYTES_DEFAULT: Final = 32 << 30  # an hour: 9 MB/s
+WINDOW_S: Final = 3600
 RESERVE_BYTES: Final = 64 << 20
 OVER_BUDGET: Final = "over_budget"
 RESERVED: Final = ENDS | {type_of(EventRefused)}
 
-Name = tuple[str, int]  # run and attempt
-
 
 class ByteCounts(Protocol):
-    """Where the bytes of attempts are counted."""
+    """Where bytes are counted, by account."""
 
-    async def event_bytes(self, names: Collection[Name]) -> Mapping[Name, int]: ...
+    async def event_bytes(self, accounts: Collection[str]) -> Mapping[str, int]: ...
 
-    async def add_event_bytes(self, added: Mapping[Name, int]) -> None: ...
+    async def add_event_bytes(self, added: Mapping[str, int]) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -42,13 +44,25 @@ class Budgets:
     counts: ByteCounts
     clock: Clock
     event_bytes_max: int = EVENT_BYTES_DEFAULT
-    _known: dict[Name, tuple[int, float]] = field(default_factory=dict)  # bytes, and when they were read
-    _owed: dict[Name, int] = field(default_factory=dict)
+    key_bytes_max: int = KEY_EVENT_BYTES_DEFAULT
+    _known: dict[str, tuple[int, float]] = field(default_factory=dict)  # bytes, and when they were read
+    _owed: dict[str, int] = field(default_factory=dict)
 
-    async def look(self, names: Collection[Name]) -> None:
-        """Learn what these attempts have stored. Raises `Transient`."""
+    async def look(self, attempts: Collection[tuple[str, int]], keys: Collection[str]) -> None:
+        """Learn what these attempts and keys have stored.
+
+        Raises `Transient`, or `Throttled` where one of the keys has to wait for the next hour.
+        """
+        await self._learn({*(attempt_id(*each) for each in attempts), *map(self._of_key, keys)})
+        for key in keys:
+            if self._stored(self._of_key(key)) >= self.key_bytes_max:
+                wait_s = WINDOW_S - self.clock.now().timestamp() % WINDOW_S
+                what = f"its key has left {self.key_bytes_max:,} bytes of events in this hour"
+                raise Throttled(what, wait_s)
+
+    async def _learn(self, accounts: Collection[str]) -> None:
         now_s = self.clock.monotonic_s()
-        asked = {each for each in names if self._known.get(each, (0, -KNOWN_S))[1] <= now_s - KNOWN_S}
+        asked = {each for each in accounts if self._known.get(each, (0, -KNOWN_S))[1] <= now_s - KNOWN_S}
         if not asked:
             return
         stored = await self.counts.event_bytes(asked)
@@ -60,7 +74,7 @@ class Budgets:
 
     def refusal(self, event: Event) -> str | None:
         """Return why an event cannot be taken any more; its attempt was looked at before."""
-        stored, _ = self._known.get((event.run_id, event.attempt), (0, 0.0))
+        stored = self._stored(attempt_id(event.run_id, event.attempt))
         most = self.event_bytes_max + (RESERVE_BYTES if event.type in RESERVED else 0)
         if stored < most:
             return None
@@ -69,22 +83,32 @@ class Budgets:
             f"{self.event_bytes_max:,}: say less, or set PODFLEET_EVENT_BYTES_MAX higher"
         )
 
-    def charge(self, event: Event, size: int) -> None:
-        """Note that an event of `size` bytes was stored that was not there."""
-        name = (event.run_id, event.attempt)
-        self._owed[name] = self._owed.get(name, 0) + size
-        stored, read_s = self._known.get(name, (0, -KNOWN_S))
-        self._known[name] = (stored + size, read_s)
+    def charge(self, event: Event, key: str | None, size: int) -> None:
+        """Note that an event of `size` bytes was stored that was not there, and which key pays for it."""
+        accounts = [attempt_id(event.run_id, event.attempt)]
+        if key is not None:
+            accounts.append(self._of_key(key))
+        for account in accounts:
+            self._owed[account] = self._owed.get(account, 0) + size
+            stored, read_s = self._known.get(account, (0, -KNOWN_S))
+            self._known[account] = (stored + size, read_s)
 
     async def run_once(self) -> int:
-        """Return to how many attempts something was added; what could not be is added the next time."""
+        """Return to how many accounts something was added; what could not be is added the next time."""
         owed, self._owed = self._owed, {}
         if not owed:
             return 0
         try:
             await self.counts.add_event_bytes(owed)
         except BaseException:
-            for name, size in owed.items():
-                self._owed[name] = self._owed.get(name, 0) + size
+            for account, size in owed.items():
+                self._owed[account] = self._owed.get(account, 0) + size
             raise
         return len(owed)
+
+    def _stored(self, account: str) -> int:
+        return self._known.get(account, (0, 0.0))[0]
+
+    def _of_key(self, key: str) -> str:
+        """Return the account of a key in this hour."""
+        return f"key/{key}/{self.clock.now():%Y-%m-%dT%H}"

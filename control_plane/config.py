@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from control_plane.budgets import EVENT_BYTES_DEFAULT
+from control_plane.budgets import EVENT_BYTES_DEFAULT, KEY_EVENT_BYTES_DEFAULT
 from control_plane.upload_budget import ARTIFACT_BYTES_DEFAULT
 from events.errors import ConfigError
 
@@ -25,9 +25,14 @@ KEY_NEEDED: Final = (
     "--direct`, or set PODFLEET_API_KEY; on a machine of one's own, behind no proxy, say --keyless"
 )
 EVENT_BYTES: Final = "PODFLEET_EVENT_BYTES_MAX"
+KEY_BYTES: Final = "PODFLEET_KEY_EVENT_BYTES_MAX"
 ARTIFACT_BYTES: Final = "PODFLEET_ARTIFACT_BYTES_MAX"
-# Of one attempt each, by its setting.
-BUDGETS: Final = {EVENT_BYTES: EVENT_BYTES_DEFAULT, ARTIFACT_BYTES: ARTIFACT_BYTES_DEFAULT}
+# Each by its setting.
+BUDGETS: Final = {
+    EVENT_BYTES: EVENT_BYTES_DEFAULT,
+    KEY_BYTES: KEY_EVENT_BYTES_DEFAULT,
+    ARTIFACT_BYTES: ARTIFACT_BYTES_DEFAULT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class Settings:
     port: int
     keyless: bool = False  # whether this machine needs no key, until there is a stored one
     event_bytes_max: int = EVENT_BYTES_DEFAULT  # of one attempt
+    key_bytes_max: int = KEY_EVENT_BYTES_DEFAULT  # of events, of what is claimed with one key, in an hour
     artifact_bytes_max: int = ARTIFACT_BYTES_DEFAULT  # of one attempt
     origins: tuple[str, ...] = ()  # whose pages may ask us through a browser, with a key of their own
     proxies: str = ""  # whose word on where a request comes from is taken: addresses and networks, or *
@@ -143,6 +149,7 @@ def read_settings(values: Mapping[str, str], *, host: str, port: int, keyless: b
         keyless=keyless,
         origins=origins,
         event_bytes_max=int(budgets[EVENT_BYTES]),
+        key_bytes_max=int(budgets[KEY_BYTES]),
         artifact_bytes_max=int(budgets[ARTIFACT_BYTES]),
         proxies=values.get("FORWARDED_ALLOW_IPS", ""),
     )

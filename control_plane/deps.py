@@ -124,7 +124,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     early_lines = EarlyLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     counts = ByteCounts(db)
-    budgets = Budgets(counts, clock, settings.event_bytes_max)
+    budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
     hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)

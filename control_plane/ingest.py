@@ -146,6 +146,14 @@ class Request:
             self._rights[name] = (self.sender.holds(*asked), self.sender.may_write(*asked))
         return self._rights[name]
 
+    def key_of(self, run_id: str, attempt: int) -> str | None:
+        """Return the key that pays for what is said of an attempt: the sender's, or that of its run token."""
+        if self.sender.key_id is not None:
+            return self.sender.key_id
+        run = self.run(run_id)
+        token = None if run is None else run.token_of(attempt)
+        return None if token is None else token.key_id
+
     def is_claimed(self, event: Event) -> bool:
         """Say whether the attempt of an event was claimed when the request came."""
         run = self.run(event.run_id)
@@ -299,8 +307,10 @@ class Ingestor:
         return _candidate(line, event, is_early=True)
 
     async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return the candidates whose record is open, and whose attempt has bytes left."""
-        await self.budgets.look({(each.event.run_id, each.event.attempt) for each in candidates})
+        """Return those whose record is open, and whose attempt has bytes left. Raises `Throttled`."""
+        attempts = {(each.event.run_id, each.event.attempt) for each in candidates}
+        keys = {key for each in attempts if (key := request.key_of(*each)) is not None}
+        await self.budgets.look(attempts, keys)
         refused: dict[str, Refused] = {}
         for each in candidates:
             run, event = request.run(each.event.run_id), each.event
@@ -372,7 +382,8 @@ class Ingestor:
             known = stored.get(each.id)
             if index not in collided:
                 request.answer.accepted += 1
-                self.budgets.charge(each.event, len(documents[index].raw))
+                key = request.key_of(each.event.run_id, each.event.attempt)
+                self.budgets.charge(each.event, key, len(documents[index].raw))
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from control_plane.budgets import OVER_BUDGET
+from control_plane.projection import attempt_id
 from control_plane.store.byte_counts import ByteCounts
 from events.clock import Clock
 from events.errors import Rejected
@@ -33,8 +34,8 @@ class UploadBudget:
     async def take(self, run_id: str, attempt: int, puts: Sequence[tuple[str, int]]) -> None:
         """Count PUTs, each a key and a size in bytes. Raises `Rejected` (`over_budget`), `Transient`."""
         new = [puts[index] for index in await self.counts.new_puts(puts, self.clock.now() + NOTED)]
-        size = sum(bytes_ for _, bytes_ in new)
-        if not size or await self.counts.add_artifact_bytes((run_id, attempt), size, self.artifact_bytes_max):
+        size, account = sum(bytes_ for _, bytes_ in new), attempt_id(run_id, attempt)
+        if not size or await self.counts.add_artifact_bytes(account, size, self.artifact_bytes_max):
             return
         await self.counts.forget_puts(new)
         raise Rejected(

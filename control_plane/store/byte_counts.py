@@ -1,4 +1,4 @@
-"""Queries on `byte_counts`: how many bytes each attempt has left in the log and in the storage."""
+"""Queries on `byte_counts`: how many bytes each account has left in the log and in the storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 from pymongo.write_concern import WriteConcern
 
-from control_plane.projection import attempt_id
 from control_plane.store.database import Database, answers
 from control_plane.store.events import DUPLICATE_KEY
 from events.errors import Transient
@@ -19,28 +18,26 @@ from events.errors import Transient
 # A count that a failover takes back costs some bytes of a budget, and no upload has to wait for a majority.
 UNSURE: Final = WriteConcern(w=1, j=False)
 
-Name = tuple[str, int]  # run and attempt
-
 
 @dataclass(frozen=True, slots=True)
 class ByteCounts:
-    """What attempts have left; a count only grows, but where a file that did not fit is given back."""
+    """What the accounts of attempts and keys have left; a count only grows, but where a file did not fit."""
 
     db: Database
 
     @answers()
-    async def event_bytes(self, names: Collection[Name]) -> Mapping[Name, int]:
-        """Return how many bytes of events these attempts have stored, of those that have any."""
-        query = {"_id": {"$in": [attempt_id(*each) for each in names]}, "events": {"$gt": 0}}
-        cursor = self.db.byte_counts.find(query, {"runId": 1, "attempt": 1, "events": 1})
-        return {(each["runId"], each["attempt"]): each["events"] async for each in cursor}
+    async def event_bytes(self, accounts: Collection[str]) -> Mapping[str, int]:
+        """Return how many bytes of events are stored of these accounts, of those that have any."""
+        query = {"_id": {"$in": list(accounts)}, "events": {"$gt": 0}}
+        cursor = self.db.byte_counts.find(query, {"events": 1})
+        return {each["_id"]: each["events"] async for each in cursor}
 
     @answers()
-    async def add_event_bytes(self, added: Mapping[Name, int]) -> None:
-        """Add to what attempts have stored of events."""
+    async def add_event_bytes(self, added: Mapping[str, int]) -> None:
+        """Add to what is stored of events."""
         updates = [
-            UpdateOne({"_id": attempt_id(*name)}, _more(name, "events", size), upsert=True)
-            for name, size in added.items()
+            UpdateOne({"_id": account}, {"$inc": {"events": size}}, upsert=True)
+            for account, size in added.items()
         ]
         await self.db.byte_counts.bulk_write(updates, ordered=False)
 
@@ -65,16 +62,12 @@ class ByteCounts:
         await self.db.signed_puts.delete_many({"_id": {"$in": [f"{key}:{size}" for key, size in puts]}})
 
     @answers()
-    async def add_artifact_bytes(self, name: Name, size: int, most: int) -> bool:
-        """Add to what an attempt may put into the storage, if that is `most` at most then; say whether."""
+    async def add_artifact_bytes(self, account: str, size: int, most: int) -> bool:
+        """Add to what may be put into the storage, if that is `most` at most then; say whether."""
         counts = self.db.byte_counts.with_options(write_concern=UNSURE)
-        has_room = {"_id": attempt_id(*name), "artifacts": {"$not": {"$gt": most - size}}}
+        has_room = {"_id": account, "artifacts": {"$not": {"$gt": most - size}}}
         try:
-            await counts.update_one(has_room, _more(name, "artifacts", size), upsert=size <= most)
+            await counts.update_one(has_room, {"$inc": {"artifacts": size}}, upsert=size <= most)
         except DuplicateKeyError:  # it is there, and does not fit the question
             return False
         return size <= most
-
-
-def _more(name: Name, field: str, size: int) -> dict[str, dict[str, object]]:
-    return {"$inc": {field: size}, "$setOnInsert": {"runId": name[0], "attempt": name[1]}}

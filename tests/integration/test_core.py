@@ -268,6 +268,29 @@ def test_an_attempt_over_its_budget_of_bytes_is_refused_with_words_and_its_log_s
     in_core(emptied_url, scenario)
 
 
+def test_a_key_over_its_budget_of_bytes_loses_nothing_and_waits(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        ingestor = replace(
+            core.ingestor, budgets=Budgets(ByteCounts(core.db), core.clock, key_bytes_max=50_000)
+        )
+        run_id = await core.submit()
+        await core.claim()
+        # As if it had been claimed with a key over HTTP: its run token stands for that.
+        await core.db.runs.update_one({"_id": run_id}, {"$set": {"tokens.0.keyId": "k"}})
+        pod = Sender(f"{run_id}/a1", may_decide=False, attempt=(run_id, 1))
+        lines = [line(run_id, number, c.RunLog(message="x" * 30_000)) for number in (1, 2, 3)]
+        for each in lines[:2]:
+            assert (await ingestor.take(decode_ndjson(each), pod)).rejected == []
+        for sender in (pod, Sender("key", may_decide=True, key_id="k")):
+            with pytest.raises(Throttled):
+                await ingestor.take(decode_ndjson(lines[2]), sender)
+        assert await core.db.dead_letters.count_documents({}) == 0
+        core.clock.advance(3_600)
+        assert (await ingestor.take(decode_ndjson(lines[2]), pod)).acked_through == {f"{run_id}/1": 3}
+
+    in_core(emptied_url, scenario)
+
+
 class GivingUp(Runs):
     """Gives logs up just before it commits an application."""
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from control_plane import budgets
-from control_plane.budgets import Budgets, Name
+from control_plane.budgets import Budgets
+from control_plane.throttle import Throttled
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
@@ -18,16 +19,16 @@ class Counts:
     """What is stored, and how often somebody asked."""
 
     def __init__(self) -> None:
-        self.stored: dict[Name, int] = {}
-        self.asked: list[Name] = []
+        self.stored: dict[str, int] = {}
+        self.asked: list[str] = []
 
-    async def event_bytes(self, names: Collection[Name]) -> Mapping[Name, int]:
-        self.asked += names
-        return {name: self.stored[name] for name in names if name in self.stored}
+    async def event_bytes(self, accounts: Collection[str]) -> Mapping[str, int]:
+        self.asked += accounts
+        return {each: self.stored[each] for each in accounts if each in self.stored}
 
-    async def add_event_bytes(self, added: Mapping[Name, int]) -> None:
-        for name, size in added.items():
-            self.stored[name] = self.stored.get(name, 0) + size
+    async def add_event_bytes(self, added: Mapping[str, int]) -> None:
+        for account, size in added.items():
+            self.stored[account] = self.stored.get(account, 0) + size
 
 
 def event(attempt: int) -> Event:
@@ -41,30 +42,48 @@ async def test_attempts_that_others_name_make_it_forget_the_oldest_only(
 ) -> None:
     monkeypatch.setattr(budgets, "KNOWN_MAX", 3)
     counts = Counts()
-    counts.stored[RUN_ID, 1] = 100
+    counts.stored[f"{RUN_ID}/a1"] = 100
     held = Budgets(counts, ManualClock(), 100)
-    await held.look([(RUN_ID, 2)])
-    await held.look([(RUN_ID, 1)])
+    await held.look([(RUN_ID, 2)], ())
+    await held.look([(RUN_ID, 1)], ())
     assert held.refusal(event(1)) is not None
     for attempt in (3, 4):
-        await held.look([(RUN_ID, attempt)])
+        await held.look([(RUN_ID, attempt)], ())
         assert held.refusal(event(1)) is not None, "it is among the last that were asked for"
-    await held.look([(RUN_ID, 1)])
-    assert counts.asked.count((RUN_ID, 1)) == 1, "and known still"
-    await held.look([(RUN_ID, 2)])
-    assert counts.asked.count((RUN_ID, 2)) == 2, "the oldest was forgotten"
+    await held.look([(RUN_ID, 1)], ())
+    assert counts.asked.count(f"{RUN_ID}/a1") == 1, "and known still"
+    await held.look([(RUN_ID, 2)], ())
+    assert counts.asked.count(f"{RUN_ID}/a2") == 2, "the oldest was forgotten"
 
 
 async def test_what_was_stored_and_not_told_yet_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, clock = Counts(), ManualClock()
     held = Budgets(counts, clock, 100)
-    await held.look([(RUN_ID, 1)])
-    held.charge(event(1), 60)
+    await held.look([(RUN_ID, 1)], ())
+    held.charge(event(1), None, 60)
     clock.advance(10)
-    await held.look([(RUN_ID, 1)])
+    await held.look([(RUN_ID, 1)], ())
     assert held.refusal(event(1)) is None
-    held.charge(event(1), 40)
+    held.charge(event(1), None, 40)
     assert held.refusal(event(1)) is not None
     assert await held.run_once() == 1
-    assert counts.stored == {(RUN_ID, 1): 100}
+    assert counts.stored == {f"{RUN_ID}/a1": 100}
     assert await held.run_once() == 0
+
+
+async def test_a_key_over_its_budget_waits_for_the_next_hour_and_no_other_key_does() -> None:
+    counts, clock = Counts(), ManualClock()
+    held = Budgets(counts, clock, 1_000, key_bytes_max=100)
+    for attempt in (1, 2):
+        await held.look([(RUN_ID, attempt)], ["k1"])
+        held.charge(event(attempt), "k1", 50)
+    clock.advance(600)
+    with pytest.raises(Throttled, match="100 bytes of events in this hour") as waits:
+        await held.look([(RUN_ID, 3)], ["k1"])
+    assert waits.value.retry_after_s == 3_000
+    await held.look([(RUN_ID, 3)], ["k2"])
+    assert await held.run_once() == 3
+    with pytest.raises(Throttled):  # so does every other replica hear of it
+        await Budgets(counts, clock, 1_000, key_bytes_max=100).look([], ["k1"])
+    clock.advance(3_000)
+    await held.look([(RUN_ID, 3)], ["k1"])

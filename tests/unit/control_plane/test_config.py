@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from control_plane.blobs import open_blobs
-from control_plane.config import environment, read_settings
+from control_plane.config import BUDGETS, environment, read_settings
 from control_plane.store import database
 from events.errors import ConfigError
 
@@ -38,7 +38,7 @@ def test_a_server_needs_a_key(host: str) -> None:
         read_settings(GOOD, host=host, port=8700, keyless=True)
 
 
-@pytest.mark.parametrize("name", ["PODFLEET_EVENT_BYTES_MAX", "PODFLEET_ARTIFACT_BYTES_MAX"])
+@pytest.mark.parametrize("name", [*BUDGETS])
 @pytest.mark.parametrize("value", ["lots", "-1", "99999", "1e9", "0", "1" * 16])
 def test_a_budget_is_a_number_of_bytes(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} is '{value}'"):
@@ -46,9 +46,11 @@ def test_a_budget_is_a_number_of_bytes(name: str, value: str) -> None:
 
 
 def test_each_budget_has_its_setting() -> None:
-    values = {"PODFLEET_EVENT_BYTES_MAX": "100000", "PODFLEET_ARTIFACT_BYTES_MAX": "200000"}
+    values = {name: f"{number}00000" for number, name in enumerate(BUDGETS, 1)}
     found = read_settings({**GOOD, **values}, host="127.0.0.1", port=8700)
-    assert (found.event_bytes_max, found.artifact_bytes_max) == (100_000, 200_000)
+    assert (found.event_bytes_max, found.key_bytes_max, found.artifact_bytes_max) == (
+        100_000, 200_000, 300_000,
+    )  # fmt: skip
 
 
 def test_no_secret_is_in_the_repr() -> None:
