@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -190,6 +191,31 @@ def test_a_verdict_is_refused_where_more_has_come_than_the_person_was_shown(flee
     assert "look again" in fleet.client.post(f"/runs/{run_id}/review", data=form).text
     assert approve(fleet, run_id, seen=2).json()["code"] == "record_changed"
     assert seal(approve(fleet, run_id, seen=3).json()) == (1, 3, True)
+
+
+def test_whoever_sends_line_after_line_keeps_no_verdict_waiting(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    for _ in range(3):
+        pod.say(*(c.RunLog(message="x") for _ in range(1_000)))
+    pod.settle(End("completed"), unsaid=1_000_000)
+    over = threading.Event()
+
+    def chatter() -> None:
+        number = 3_000
+        while not over.is_set():
+            number += 1
+            refusals(fleet, pod, number, c.RunLog(message="and on"))
+
+    with ThreadPoolExecutor(1) as other:
+        talk = other.submit(chatter)
+        try:
+            answer = approve(fleet, run_id, incomplete=True)
+        finally:
+            over.set()
+        talk.result()
+    assert (answer.status_code, answer.json()["status"]) == (200, "HUMAN_VALIDATED"), answer.text
+    assert seal(answer.json())[1] >= 3_000
 
 
 def test_a_verdict_is_revised_for_a_reason_behind_the_seal_and_both_are_kept(
