@@ -1,4 +1,4 @@
-"""How many bytes of files an attempt may put into the storage: it says itself how long they are.
+"""How many files, and bytes of them, an attempt may put into the storage: it says itself how long they are.
 
 Law: a PUT is counted when it is signed, by the length that it is signed for; the same content signed again
 costs nothing, nor do the parts of a file that is counted. What was signed counts, used or not.
@@ -19,6 +19,7 @@ from events.errors import Rejected
 from events.settlement import TOKEN_LIFE
 
 ARTIFACT_BYTES_DEFAULT: Final = 64 << 30
+FILES_MAX: Final = 200_000  # also of those without a byte
 # Nobody can have it signed again after that: the token of the attempt is over.
 NOTED: Final = TOKEN_LIFE + timedelta(days=1)
 
@@ -34,12 +35,15 @@ class UploadBudget:
     async def take(self, run_id: str, attempt: int, puts: Sequence[tuple[str, int]]) -> None:
         """Count PUTs, each a key and a size in bytes. Raises `Rejected` (`over_budget`), `Transient`."""
         new = [puts[index] for index in await self.counts.new_puts(puts, self.clock.now() + NOTED)]
-        size, account = sum(bytes_ for _, bytes_ in new), attempt_id(run_id, attempt)
-        if not size or await self.counts.add_artifact_bytes(account, size, self.artifact_bytes_max):
+        size = sum(bytes_ for _, bytes_ in new)
+        most = {"artifacts": self.artifact_bytes_max, "files": FILES_MAX}
+        added = {"artifacts": size, "files": len(new)}
+        if not new or await self.counts.add_files(attempt_id(run_id, attempt), added, most):
             return
         await self.counts.forget_puts(new)
         raise Rejected(
             OVER_BUDGET,
-            f"{size:,} more bytes are too many: attempt {attempt} may keep files of "
-            f"{self.artifact_bytes_max:,} bytes: keep less, or set PODFLEET_ARTIFACT_BYTES_MAX higher",
+            f"{len(new):,} more files of {size:,} bytes are too many: attempt {attempt} may keep "
+            f"{FILES_MAX:,} of {self.artifact_bytes_max:,} bytes: keep less, or set "
+            "PODFLEET_ARTIFACT_BYTES_MAX higher",
         )

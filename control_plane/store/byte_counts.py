@@ -62,12 +62,13 @@ class ByteCounts:
         await self.db.signed_puts.delete_many({"_id": {"$in": [f"{key}:{size}" for key, size in puts]}})
 
     @answers()
-    async def add_artifact_bytes(self, account: str, size: int, most: int) -> bool:
-        """Add to what may be put into the storage, if that is `most` at most then; say whether."""
+    async def add_files(self, account: str, added: Mapping[str, int], most: Mapping[str, int]) -> bool:
+        """Add to `artifacts` (bytes) and `files`, if neither is more than its `most` then; say whether."""
         counts = self.db.byte_counts.with_options(write_concern=UNSURE)
-        has_room = {"_id": account, "artifacts": {"$not": {"$gt": most - size}}}
+        room = {name: {"$not": {"$gt": most[name] - size}} for name, size in added.items()}
+        fits = all(size <= most[name] for name, size in added.items())
         try:
-            await counts.update_one(has_room, {"$inc": {"artifacts": size}}, upsert=size <= most)
+            await counts.update_one({"_id": account, **room}, {"$inc": dict(added)}, upsert=fits)
         except DuplicateKeyError:  # it is there, and does not fit the question
             return False
-        return size <= most
+        return fits

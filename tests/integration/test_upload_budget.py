@@ -21,7 +21,9 @@ RUN = "01K00000000000000000000001"
 PUT = (f"runs/{RUN}/a1/0/a", 60)
 
 
-def test_what_is_signed_again_is_counted_once_and_what_does_not_fit_leaves_nothing(database_url: str) -> None:
+def test_what_is_signed_again_is_counted_once_and_what_does_not_fit_leaves_nothing(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         client = store.connect(database_url)
         try:
@@ -49,6 +51,9 @@ def test_what_is_signed_again_is_counted_once_and_what_does_not_fit_leaves_nothi
             assert await refused(1, (PUT[0], 61))  # the same key, for more bytes
             assert not await refused(1, PUT)
             assert not await refused(1, ("d", 0))
+            monkeypatch.setattr("control_plane.upload_budget.FILES_MAX", 3)
+            assert await refused(1, ("d2", 0))
+            monkeypatch.undo()
             assert not await refused(2, ("e", 100))
             assert await refused(1, ("f", 101))
             assert await db.byte_counts.find({}, {"_id": 1, "artifacts": 1}).sort("_id").to_list() == [
@@ -57,8 +62,12 @@ def test_what_is_signed_again_is_counted_once_and_what_does_not_fit_leaves_nothi
             ]
             done = await asyncio.gather(*(refused(1, (f"g{n}", 1)) for n in range(20)))
             assert all(done)
-            most = "attempt 1 may keep files of 100 bytes"
-            assert told == {f"{n} more bytes are too many: {most}" for n in ("1", "61", "101")}
+            assert {each.partition(" are")[0] for each in told} == {
+                *(f"1 more files of {n} bytes" for n in (0, 1, 61, 101))
+            }  # fmt: skip
+            assert {each.partition("may keep ")[2] for each in told} == {
+                "200,000 of 100 bytes", "3 of 100 bytes",
+            }  # fmt: skip
         finally:
             await client.close()
 
@@ -70,7 +79,7 @@ def test_a_first_file_beyond_the_budget_is_refused(database_url: str) -> None:
         client = store.connect(database_url)
         try:
             budget = UploadBudget(ByteCounts(store.database(client, database_url)), SystemClock(), 100)
-            with pytest.raises(Rejected, match="101 more bytes are too many"):
+            with pytest.raises(Rejected, match="1 more files of 101 bytes are too many"):
                 await budget.take(RUN, 7, [("x", 101)])
             await budget.take(RUN, 7, [("x", 100)])
         finally:
