@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from control_plane.presentation import plain
 from events.errors import Rejected
 
 LIMIT_MAX: Final = 200
@@ -18,7 +19,7 @@ STORED_INTEGERS: Final = range(-(2**63), 2**63)
 
 def encode(name: str, *key: str | int) -> str:
     """Return the cursor that stands behind `key` in the list `name`."""
-    text = msgspec.json.encode([name, *key])
+    text = msgspec.json.encode([name, *map(plain, key)])
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 

@@ -35,8 +35,10 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Return `value` as JSON can say it: dates as RFC 3339 text, numbers that JSON lacks as null."""
     match value:  # what is frequent and quickly told comes first
-        case None | str() | int():
+        case None | str() | bool():
             return value
+        case int():
+            return int(value)  # beyond 32 bits the driver has a type of its own, which encoders do not know
         case float():
             return value if math.isfinite(value) else None
         case datetime():

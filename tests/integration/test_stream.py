@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from events.catalog import RunLog, RunStarted
+from events.catalog import RunLog, RunStarted, StageMetric
 from tests.integration.conftest import start_control_plane
 
 pytestmark = pytest.mark.timeout(120)
@@ -79,11 +79,13 @@ def test_a_stream_tells_of_every_run_and_of_one_runs_whole_log(
         with listening(fleet.client, run=run_id) as its_own:
             until(lambda: its_own.said, 20)
             hand = by_hand("runs", "probe/cpu/any")
-            hand.say(RunStarted(), *(RunLog(level="info", message=f"line {n}") for n in range(40)))
+            far = StageMetric(stage="s", name="bytes", value=0.5, step=2**40)  # beyond 32 bits
+            hand.say(RunStarted(), far, *(RunLog(level="info", message=f"line {n}") for n in range(40)))
             until(lambda: len([each for each in its_own.of("event") if each["type"] == "ai.run.log"]) == 40)
             until(lambda: its_own.of("run") and its_own.of("run")[-1]["status"] == "RUNNING")
         lines = [each["data"]["message"] for each in its_own.of("event") if each["type"] == "ai.run.log"]
         assert lines == [f"line {n}" for n in range(40)]
+        assert [each["data"]["step"] for each in its_own.of("event") if "step" in each["data"]] == [2**40]
         assert {each["runId"] for each in its_own.of("event")} == {run_id}
         assert fleets.of("run")[-1]["id"] == run_id
         assert fleets.of("event") == [], "the log of a run is for those who ask for it"
