@@ -29,7 +29,7 @@ from control_plane.embedded.private_file import private_directory, replace_priva
 from control_plane.embedded.process import Command
 from control_plane.embedded.s3 import find_s3, prepare_s3
 from control_plane.embedded.supervisor import LOOK_S, Say, Supervisor
-from events.access import DATA_DEFAULT, FILE, Access, noted
+from events.access import DATA_DEFAULT, FILE, Access, noted, running
 from events.clock import Clock, Ids
 from events.errors import ConfigError, PodfleetError
 
@@ -86,10 +86,17 @@ class Options:
             found.append(f"--port is {self.port}; it has to be from 0 to 65535")
         elif self.port and not ports.is_free(self.port):
             found.append(
-                f"port {self.port} on {ports.LOOPBACK} is already taken: "
+                f"port {self.port} on {ports.LOOPBACK} is already taken{self._by_us()}: "
                 "stop what listens there, or choose another with --port"
             )
         return found
+
+    def _by_us(self) -> str:
+        """Say so where the fleet of this folder runs already."""
+        near = running(self.data)
+        return (
+            "" if near is None else f" (this folder's fleet runs at {near.url}; `podfleet signin` opens it)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ import pytest
 from pymongo import MongoClient
 
 from control_plane.embedded.process import Member, descendants, started
+from control_plane.embedded.stack import Options
 from events.access import FILE, running
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
@@ -240,6 +241,8 @@ def test_the_address_and_the_key_lie_in_the_data_folder_while_it_runs(lasting: R
     assert (audit.returncode, audit.stderr) == (0, "0 findings in 0 runs\n"), audit.stderr
     line = _command_line(lasting.part("fake_control_plane"))
     assert not any(word in line for word in ("--keyless", "--trust")), "no address is trusted"
+    (again,) = Options(data=lasting.data, port=int(found.url.rpartition(":")[2])).problems()
+    assert f"this folder's fleet runs at {found.url}" in again
 
 
 def test_servers_that_the_environment_names_are_used_and_not_started(start: Start, until: Until) -> None:
