@@ -30,7 +30,9 @@ from tests.integration.test_leaving import rescue
 from tests.integration.test_steering import must_agree_with_its_log
 
 pytestmark = [
-    pytest.mark.long("a death in every stage of whole experiments; test_resumed.py has one of them"),
+    pytest.mark.long(
+        "a death in every stage of whole experiments; test_research_with_model.py has one of them"
+    ),
     pytest.mark.timeout(3600),
 ]
 Until = Callable[..., None]

@@ -86,11 +86,20 @@ async def finds(deps: Deps) -> list[Document]:
 
 
 @pytest.mark.timeout(180)
-async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_other(database_url: str) -> None:
+@pytest.mark.parametrize(
+    ("due", "overdue", "journals", "delayed"),
+    [
+        (2 * BATCH_MAX + 1, BATCH_MAX + 1, BATCH_MAX + 1, 2_000),
+        pytest.param(
+            1_000, 500, 500, 10_000, marks=pytest.mark.long("a page and a bit of each, beside 2,000 others")
+        ),
+    ],
+)
+async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_other(
+    database_url: str, due: int, overdue: int, journals: int, delayed: int
+) -> None:
     async with control_plane(database_url) as deps:
         now = await Schedules(deps.db).now()
-        due, overdue, journals = 2 * BATCH_MAX + 1, BATCH_MAX + 1, BATCH_MAX + 1
-        delayed = 2_000
 
         def change(number: int) -> Document:
             if number < due:
