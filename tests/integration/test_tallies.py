@@ -55,3 +55,19 @@ async def test_the_classes_of_a_long_queue_share_what_is_counted(
     counts = Counter(run["status"] for run in db.runs.find())
     assert max(counts[status] for status in FINAL) > depths.total()
     assert dict(tally.statuses) == {status: min(counts[status], depths.total()) for status in Status}
+
+
+async def test_a_status_that_a_revised_verdict_leaves_is_counted_again(
+    filled: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, db = filled
+    count = db.runs.count_documents({"status": "HUMAN_VALIDATED"})
+    assert count > 0
+    monkeypatch.setattr(tallies, "COUNT_MAX", count)
+    client = store.connect(url)
+    counting = Tallies(store.database(client, url))
+    assert (await counting.look()).statuses[Status.HUMAN_VALIDATED] == count
+    run = db.runs.find_one_and_update({"status": "HUMAN_VALIDATED"}, {"$set": {"status": "HUMAN_REJECTED"}})
+    assert (await counting.look()).statuses[Status.HUMAN_VALIDATED] == count - 1
+    db.runs.update_one({"_id": run["_id"]}, {"$set": {"status": "HUMAN_VALIDATED"}})
+    await client.close()

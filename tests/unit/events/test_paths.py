@@ -14,11 +14,12 @@ from events.paths import BadPath, RunPath, SafeName, from_text
 LEGAL = (
     "checkpoints/plots/state.json", "checkpoints/Stage_1/manifest.json", "checkpoints/plots/12/nodes.png",
     "tree.json", "plots/nodes/Stage_1-1.png", "paper/paper.pdf", "a b/ünïcode – x.csv", "..a/b..",
-    "probe.bin", "x" * 255,
+    "probe.bin", "x" * 255, "/".join(["é" * 100] * 5),
 )  # fmt: skip
 LEADING_AWAY = (
     "", "/", "/etc/passwd", "..", ".", "../x", "a/../x", "a/..", "a//b", "a/", "./a", "a/./b", "a\\b", "a\nb",
     "a\x00b", "a\x1b[31m", "a\u202eb", "a\x7f", "x" * 256, "é" * 128, "a/" * 600 + "a", "\ud800",
+    "/".join(["é" * 100] * 6),
 )  # fmt: skip
 
 
