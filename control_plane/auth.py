@@ -45,6 +45,8 @@ FORWARDING_PREFIX: Final = "x-forwarded"
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
 
+HTTP: Final = "1.1"
+PROXY_HTTP: Final = "1.0"
 PROXY_SEEN: Final = (
     "a request came through a proxy, behind which may be anybody: from now on every request needs a key; "
     "make one with `podfleet keys create NAME --kind admin --direct`, or take the proxy away and start again"
@@ -90,8 +92,13 @@ ASKER: Final[ContextVar[Principal | None]] = ContextVar("asker", default=None)
 class Authenticator(Protocol):
     """Tells who sent a request."""
 
-    async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
-        """Return the sender, whose connection comes from `address`. Raises `Unauthorized`, `Forbidden`."""
+    async def identify(
+        self, method: str, headers: Mapping[str, str], address: str = "", version: str = HTTP
+    ) -> Principal:
+        """Return the sender, whose connection comes from `address`. Raises `Unauthorized`, `Forbidden`.
+
+        `version` is that of HTTP in which the request came.
+        """
         ...
 
     async def is_open(self) -> bool:
@@ -117,14 +124,17 @@ class Keyless:
         refuse_foreign_pages(method, headers)
         return Principal("loopback", ALL, is_shared=True)
 
-    def look(self, headers: Mapping[str, str]) -> None:
-        """Look at a request, whoever sent it: a header of a proxy ends the trust."""
+    def look(self, headers: Mapping[str, str], version: str) -> None:
+        """Look at a request, whoever sent it: a header of a proxy ends the trust, and so does HTTP/1.0.
+
+        That is what a proxy speaks that nobody told to name those for whom it asks, as nginx does.
+        """
         if self._is_over:
             return
         found = next((name for name in headers if _is_forwarding(name.lower())), None)
-        if found is not None:
+        if found is not None or version == PROXY_HTTP:
             self._is_over = True
-            log.warning("keyless.over", extra={"header": found, "why": PROXY_SEEN})
+            log.warning("keyless.over", extra={"sign": found or f"HTTP/{version}", "why": PROXY_SEEN})
 
     async def is_open(self) -> bool:
         return not self._is_over
@@ -145,9 +155,11 @@ class Keyed:
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
 
-    async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
+    async def identify(
+        self, method: str, headers: Mapping[str, str], address: str = "", version: str = HTTP
+    ) -> Principal:
         if self.keyless is not None:
-            self.keyless.look(headers)
+            self.keyless.look(headers, version)
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         if scheme:
             if scheme.lower() != "bearer":
@@ -206,7 +218,8 @@ async def is_still_admitted(request: Request, headers: Mapping[str, str], scope:
     """
     authenticator: Authenticator = request.app.state.authenticator
     try:
-        found = await authenticator.identify(request.method, headers, address_of(request))
+        asked = (request.method, headers, address_of(request), _version(request))
+        found = await authenticator.identify(*asked)
     except Rejected:
         return False
     except Transient:
@@ -216,7 +229,8 @@ async def is_still_admitted(request: Request, headers: Mapping[str, str], scope:
 
 async def _admitted(request: Request, scope: Scope) -> Principal:
     authenticator: Authenticator = request.app.state.authenticator
-    found = await authenticator.identify(request.method, request.headers, address_of(request))
+    asker = (request.method, request.headers, address_of(request), _version(request))
+    found = await authenticator.identify(*asker)
     ASKER.set(found)
     route = getattr(request.scope.get("route"), "path", request.url.path)
     asked = Admitted(found, scope, route, request.path_params)
@@ -262,6 +276,10 @@ def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
 def is_led_here(headers: Mapping[str, str]) -> bool:
     """Say whether a browser tells that a page of another site made it ask."""
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _version(request: Request) -> str:
+    return str(request.scope.get("http_version", HTTP))
 
 
 def _is_forwarding(name: str) -> bool:

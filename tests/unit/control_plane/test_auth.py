@@ -149,6 +149,15 @@ async def test_a_header_of_a_proxy_ends_keyless_work_for_good(
 
 
 @pytest.mark.usefixtures("open_ring")
+async def test_a_request_as_proxies_send_it_ends_keyless_work_for_good(keyed: Callable[..., Keyed]) -> None:
+    door = keyed(None, Keyless())
+    assert (await door.identify("GET", HOME, NEAR, "1.1")).name == "loopback"
+    for version in ("1.0", "1.1"):
+        with pytest.raises(Unauthorized):
+            await door.identify("GET", HOME, NEAR, version)
+
+
+@pytest.mark.usefixtures("open_ring")
 async def test_a_header_of_a_proxy_beside_a_key_counts_too(keyed: Callable[..., Keyed]) -> None:
     door = keyed("k", Keyless())
     assert (await door.identify("GET", HOME, NEAR)).name == "loopback", "its own key does not end it"
