@@ -122,11 +122,14 @@ def mean(values: Sequence[float | None]) -> Mean | None:
     there = [value for value in values if value is not None]
     if not there:
         return None
-    middle = math.fsum(there) / len(there)
-    if len(there) == 1:
-        return Mean(middle, None, 1)
-    spread = math.fsum((value - middle) ** 2 for value in there) / (len(there) - 1)
-    return Mean(middle, math.sqrt(spread / len(there)), len(there))
+    _, power = math.frexp(max(there, key=abs))
+    small = [math.ldexp(value, -power) for value in there]  # none beyond one: the greatest have no squares
+    middle = math.fsum(small) / len(small)
+    if len(small) == 1:
+        return Mean(there[0], None, 1)
+    spread = math.fsum((value - middle) ** 2 for value in small) / (len(small) - 1)
+    error = math.ldexp(math.sqrt(spread / len(small)), power)
+    return Mean(math.ldexp(middle, power), error, len(small))
 
 
 def mean_line(name: str, letter: str, lines: Sequence[Sequence[Point]]) -> Line:

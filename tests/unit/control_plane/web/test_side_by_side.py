@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from control_plane.web.side_by_side import Metric, Row, flat, lines, mean, metrics, parameters, seed_groups
 
@@ -67,6 +69,20 @@ def test_a_mean_has_its_standard_error() -> None:
     assert alone is not None
     assert (alone.mean, alone.error, alone.count) == (4.0, None, 1)
     assert mean([None]) is None
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=12))
+def test_any_numbers_have_a_mean(values: list[float]) -> None:
+    found = mean(values)
+    assert found is not None
+    assert abs(found.mean) < math.inf
+    assert found.error is None or 0 <= found.error < math.inf
+
+
+def test_the_mean_of_the_greatest_numbers_has_its_error() -> None:
+    found = mean([1e308, -1e308])
+    assert found is not None
+    assert (found.mean, found.error) == (0.0, pytest.approx(1e308))
 
 
 def test_a_group_is_drawn_as_its_mean_with_a_band_and_the_others_alone() -> None:
