@@ -48,11 +48,23 @@ TEXTS_SHOWN_CHARS: Final = 512 * 1024  # codes and logs together
 NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
 
 
+class Templates(Environment):
+    """Templates in which a name in brackets is a key of a mapping, and never one of the mapping's methods.
+
+    Pods choose names: a stage may be called `items`.
+    """
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if not isinstance(obj, Mapping):
+            return super().getitem(obj, argument)
+        return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
+
+
 class Pages:
     """Renders templates under a strict content security policy."""
 
     def __init__(self, storage_origin: str) -> None:
-        self._templates = Environment(
+        self._templates = Templates(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=select_autoescape(["html"], default=True),
             undefined=StrictUndefined,
