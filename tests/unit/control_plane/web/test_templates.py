@@ -8,6 +8,8 @@ import pytest
 
 from control_plane.web.site import Pages, Templates
 
+PAGES = Pages("")
+
 
 @pytest.mark.parametrize("name", [each for each in dir(dict) if not each.startswith("__")])
 def test_a_name_in_brackets_is_a_key_and_no_method(name: str) -> None:
@@ -21,7 +23,7 @@ def row(event_type: str, **data: Any) -> str:
         "runId": "r", "position": "p", "type": event_type, "data": data, "time": None, "sequence": 1,
         "attempt": 1, "receivedAt": "2026-11-24T00:00:00Z", "revision": None,
     }  # fmt: skip
-    return Pages("").piece("event_row", event)
+    return PAGES.piece("event_row", event)
 
 
 @pytest.mark.parametrize("said", ["x unseen", "unseen", "", 5, None, ["error"], {"error": 1}])
