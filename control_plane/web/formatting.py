@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 
 from markupsafe import Markup, escape
 
+from control_plane.brief import brief_data
 from events.catalog import Level, RunLog, type_of
 
 MINUTE_S: Final = 60
@@ -212,9 +213,9 @@ def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def idea_fields(idea: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the seven fields of an idea, also those that are empty, then whatever else it says."""
-    known = [(name, idea.get(name)) for name in IDEA_FIELDS]
-    return known + [(str(name), value) for name, value in idea.items() if name not in IDEA_FIELDS]
+    """Return the seven fields of an idea, also those that are empty, then what else it says, each brief."""
+    told = brief_data({**dict.fromkeys(IDEA_FIELDS), **idea}, IDEA_FIELDS, TEXT_SHOWN_CHARS)
+    return list(told.items())
 
 
 def percent(value: float | None) -> str:

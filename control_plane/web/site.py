@@ -45,6 +45,7 @@ NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and agai
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
 TEXTS_SHOWN_CHARS: Final = 512 * 1024  # codes and logs together
+IDEAS_SHOWN: Final = 100  # nobody asks for so many
 NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
 
 
@@ -331,11 +332,13 @@ class Site:
             *topics_of(found["runs"]),
         )
         index = found["ideaIndex"]
+        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
         return await self.show(
             "hypothesis.html",
             code if problems else 200,
             live=Live(topics, since),
-            hypothesis=found,
+            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
+            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
             form=form or LaunchForm(idea_index="" if index is None else str(index)),
             problems=problems,
         )
