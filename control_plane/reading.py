@@ -219,13 +219,8 @@ class Reading:
             "attempts": attempts, "stages": stages, "validations": validations, "artifacts": artifacts,
             "nodes": nodes,
         }  # fmt: skip
-        found = {name: part.documents for name, part in parts.items()}
-        found["nodes"] = tree.nodes(nodes.documents)
-        told = {**found, "nodes": _without_texts(found["nodes"][:NODES_TOLD_MAX])}
-        # cut as it was stored: of what a pod said, no more is looked at than is told
-        kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
-        is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
-        return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
+        # beside the event loop: what a pod said decides how long it takes
+        return await asyncio.to_thread(_kept, parts, usages)
 
     async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
         """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
@@ -246,13 +241,8 @@ class Reading:
             wanted = wanted[: len(wanted) // 2]
             said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
         last = first + len(wanted)
-        whole = {(node["stage"], node["id"]): node for node in tree.nodes(said.documents)}
-        items: list[Json] = []
-        for node in wanted:
-            texts = whole.get((node["stage"], node["id"]), node)
-            items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
         return {
-            "items": items,
+            "items": await asyncio.to_thread(_whole_nodes, wanted, said.documents),
             "next": paging.encode("nodes", last) if last < len(known) else None,
             "truncated": [*tree.TEXTS] if said.is_cut else [],
         }
@@ -480,8 +470,28 @@ def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) ->
     return {"items": [show(document) for document in found.documents], "next": stop}
 
 
+def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:
+    """Return what is told of a run, cut as it was stored: no more of it is looked at than is told."""
+    found = {name: part.documents for name, part in parts.items()}
+    found["nodes"] = tree.nodes(found["nodes"])
+    told = {**found, "nodes": _without_texts(found["nodes"][:NODES_TOLD_MAX])}
+    kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
+    is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
+    return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
+
+
 def _without_texts(nodes: Sequence[Json]) -> list[Json]:
     return [{name: node[name] for name in node if name not in tree.TEXTS} for node in nodes]
+
+
+def _whole_nodes(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
+    """Return nodes of a tree as JSON, with the texts that their own events tell."""
+    whole = {(node["stage"], node["id"]): node for node in tree.nodes(said)}
+    items: list[Json] = []
+    for node in wanted:
+        texts = whole.get((node["stage"], node["id"]), node)
+        items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
+    return items
 
 
 def _told(document: Mapping[str, Any]) -> Json:

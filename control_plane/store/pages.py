@@ -8,6 +8,7 @@ before the list's end it is partial and says where the look ended. It holds docu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,7 @@ from control_plane.store.database import Database, Document, answers
 
 SCAN_MAX: Final = 3_000
 PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
+HEAVY_BYTES: Final = 64 * 1024
 VALUE_BYTES: Final = 4  # what a value is taken for beyond its bytes: time goes by values
 
 Order = tuple[tuple[str, int], ...]
@@ -65,10 +67,13 @@ async def read_bounded(
     left = bytes_max
     async with cursor:
         async for each in cursor:
-            left -= weight(bytes(each.raw))
+            size = weight(bytes(each.raw))
+            left -= size
             if left < 0 and documents:
                 return documents, True
             documents.append(decode(each.raw, db.codec_options))
+            if size > HEAVY_BYTES:
+                await asyncio.sleep(0)  # others go on meanwhile
     return documents, False
 
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from control_plane.store.pages import VALUE_BYTES, read_bounded, weight
 
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text().filter(lambda name: "\0" not in name), inner),
+    lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner),
+    max_leaves=20,
 )
 
 
