@@ -25,6 +25,7 @@ from control_plane.store.events import Arrival, storable
 from control_plane.store.pages import Slice
 from control_plane.store.reads import Part
 from control_plane.tree import TREE_TYPES
+from control_plane.web import formatting
 from control_plane.web.compare_pages import ComparePages, Wanted
 from control_plane.web.site import Pages, Site
 from events.catalog import RESERVED, TYPES, Fact, StageMetric, StageProgress, type_of
@@ -170,6 +171,9 @@ ODD: Final = st.sampled_from(
 WRITABLE: Final = sorted(set(TYPES) - RESERVED)
 # what pages show of nodes and numbers is folded and drawn: that is said more often
 DRAWN: Final = [each for each in WRITABLE if ".node." in each] + [type_of(StageMetric)] * 6
+KEYS: Final = st.sampled_from(
+    (*NAMES, "idea", "number", "why", "reviews", "meta_review", "decided_by", "Title")
+)
 FIELDS: Final = sorted({field for each in DRAWN for field in TYPES[each].__struct_fields__})
 MOMENTS: Final = (MOMENT, "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "2026-01-01T00:00:20Z")
 # of each type the least that is taken
@@ -271,3 +275,19 @@ def test_an_event_of_many_values_is_cut_before_it_is_looked_at() -> None:
     assert time.process_time() - begun_s < 0.4
     assert len(told["nodes"]) == 17
     assert told["nodes"][0]["params"]["a"][-1].endswith("more")
+
+
+VALUES: Final = st.recursive(
+    ODD | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_ideas_and_scores_of_any_shape_are_shown(said: dict[str, Any]) -> None:
+    assert PAGES.piece("idea_fields", said)
+    assert PAGES.piece("idea_fields", formatting.unfinished(said)["idea"] or {})
+    named = {"id": "v", "by": "auto", "verdict": "pass", "summary": None}
+    for scores in (said, {"reviews": [said, said], "meta_review": {"scores": said}}):
+        assert PAGES.piece("validation", {**named, "scores": scores})

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.web.side_by_side import Metric, Row, flat, lines, mean, metrics, parameters, seed_groups
+from control_plane.web.side_by_side import (
+    METRICS_MAX,
+    Metric,
+    Row,
+    flat,
+    lines,
+    mean,
+    metrics,
+    parameters,
+    seed_groups,
+)
 
 
 def measured(name: str, value: Any, step: int | None = None, stage: str = "train") -> dict[str, Any]:
@@ -58,6 +68,12 @@ def test_the_latest_value_of_a_step_counts() -> None:
     assert accuracy.points == [[], [(0, 0.5), (1, 0.7)], []]
     assert loss.is_curve
     assert not metrics([[measured("score", 1.0)]])[0].is_curve
+
+
+def test_of_many_metrics_those_that_most_runs_have_are_kept() -> None:
+    own = [[measured(f"of {run}, {n}", 1.0) for n in range(METRICS_MAX)] for run in range(2)]
+    found = metrics([[*each, measured("loss", 2.0)] for each in own])
+    assert (len(found), found[0].name, found[0].last) == (METRICS_MAX, "train: loss", [2.0, 2.0])
 
 
 def test_a_mean_has_its_standard_error() -> None:
