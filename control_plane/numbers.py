@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from control_plane.lags import Lags, lags
+from control_plane.presentation import finite
 from control_plane.store.numbers import NumberReads
 from events.clock import Clock
 from events.lifecycle import FINAL, Status
@@ -87,8 +88,8 @@ class Accounts:
         spent, ended = await self.reads.spent(since, until), await self.reads.ended(since, until)
         return Day(
             start=day.start,
-            gpu_hours=day.gpu_hours + spent.gpu_s / 3600,
-            cost_usd=day.cost_usd + spent.cost_usd,
+            gpu_hours=finite(day.gpu_hours + spent.gpu_s / 3600),
+            cost_usd=finite(day.cost_usd + spent.cost_usd),
             finished=day.finished + sum(count for status, count in ended.items() if status in GOOD),
             failed=day.failed + ended.get(Status.FAILED, 0),
             canceled=day.canceled + ended.get(Status.CANCELED, 0),

@@ -11,6 +11,7 @@ STEPS_MIN: Final = 2  # from fewer nothing can be said
 STEPS_MAX: Final = 10  # the moving average is over the last ones
 STALE_FACTOR: Final = 3.0
 SILENT_S: Final = 60.0
+LEFT_MAX_S: Final = 365 * 86_400.0  # what is further away is not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ def pace(steps: Sequence[Mapping[str, Any]], started_at: datetime | None, now: d
     step_s = took_s / (len(recent) - 1)
     if stood_s > max(SILENT_S, STALE_FACTOR * step_s):
         return Pace(None, f"no step forward for {stood_s:.0f} s; until then one came every {step_s:.0f} s")
-    left_s = (1.0 - last) / (last - first) * took_s - stood_s
+    left_s = (1.0 - last) / (last - first) * took_s - stood_s  # infinite after the least of steps
+    if left_s > LEFT_MAX_S:
+        return Pace(None, "at its pace it would take more than a year")
     return Pace(max(0.0, left_s), f"by its last {len(recent) - 1} steps")
 
 

@@ -41,11 +41,16 @@ NODES_MAX: Final = 50  # of a page of nodes, each with its code
 NODES_TOLD_MAX: Final = 400  # of a run as a whole
 TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
-# What a stage has only when it was said.
 # Of an attempt whose end is decided, and not written beside its run yet.
-UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(("pod", "claimedAt", "outcome", "code", "message", "endedAt"))
+UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(
+    ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "startedAt", "currentStage", "error")
+)
 LARGE_READS_MAX: Final = 4
-UNSAID_OF_STAGE: Final[Json] = {"activity": None, "completedAt": None, "durationS": None}
+# What a stage has only when it was said: a pod may leave out that it began.
+UNSAID_OF_STAGE: Final[Json] = {
+    **dict.fromkeys(("index", "total", "activity", "startedAt", "completedAt", "durationS")),
+    "progress": 0.0,
+}
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "debug": ("debug",),
@@ -90,7 +95,7 @@ class RunFilters:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """The documents that belong to a run."""
+    """The documents that belong to a run, brief, as they were stored."""
 
     attempts: Sequence[Json] = ()
     stages: Sequence[Json] = ()
@@ -182,17 +187,6 @@ class Reading:
     async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
         # nothing belongs to a run that no pod has taken yet
         own = await self._own(run["id"]) if run["attempt"] else _Own()
-        told = {
-            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in own.attempts],
-            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
-            "validations": [shown(each) for each in own.validations],
-            "artifacts": [shown(each) for each in own.artifacts],
-            "nodes": _without_texts(own.nodes[:NODES_TOLD_MAX]),
-        }
-        cut = {*own.cut, *(["nodes"] if len(own.nodes) > NODES_TOLD_MAX else [])}
-        for name, items in told.items():
-            told[name] = brief_list(items, TOLD_BYTES_MAX)
-            cut |= {name} if len(told[name]) < len(items) else set()
         return {
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
             **{"paused": False, "notes": [], "sealed": None},
@@ -201,9 +195,13 @@ class Reading:
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
-            **told,
+            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in own.attempts],
+            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
+            "validations": [shown(each) for each in own.validations],
+            "artifacts": [shown(each) for each in own.artifacts],
+            "nodes": plain(own.nodes),
             "usage": usage(own.usages, USAGE_EVENTS_MAX),
-            "truncated": sorted(cut),
+            "truncated": sorted(own.cut),
         }
 
     async def _own(self, run_id: str) -> _Own:
@@ -221,12 +219,8 @@ class Reading:
             "attempts": attempts, "stages": stages, "validations": validations, "artifacts": artifacts,
             "nodes": nodes,
         }  # fmt: skip
-        found = {name: part.documents for name, part in parts.items()}
-        return _Own(
-            **{**found, "nodes": tree.nodes(nodes.documents)},
-            usages=usages,
-            cut=[name for name, part in parts.items() if part.is_cut],
-        )
+        # beside the event loop: what a pod said decides how long it takes
+        return await asyncio.to_thread(_kept, parts, usages)
 
     async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
         """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
@@ -247,13 +241,8 @@ class Reading:
             wanted = wanted[: len(wanted) // 2]
             said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
         last = first + len(wanted)
-        whole = {(node["stage"], node["id"]): node for node in tree.nodes(said.documents)}
-        items: list[Json] = []
-        for node in wanted:
-            texts = whole.get((node["stage"], node["id"]), node)
-            items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
         return {
-            "items": items,
+            "items": await asyncio.to_thread(_whole_nodes, wanted, said.documents),
             "next": paging.encode("nodes", last) if last < len(known) else None,
             "truncated": [*tree.TEXTS] if said.is_cut else [],
         }
@@ -481,15 +470,33 @@ def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) ->
     return {"items": [show(document) for document in found.documents], "next": stop}
 
 
+def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:
+    """Return what is told of a run, cut as it was stored: no more of it is looked at than is told."""
+    found = {name: part.documents for name, part in parts.items()}
+    found["nodes"] = tree.nodes(found["nodes"])
+    told = {**found, "nodes": _without_texts(found["nodes"][:NODES_TOLD_MAX])}
+    kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
+    is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
+    return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
+
+
 def _without_texts(nodes: Sequence[Json]) -> list[Json]:
-    small = [{name: node[name] for name in node if name not in tree.TEXTS} for node in nodes]
-    shown_nodes: list[Json] = plain(small)
-    return shown_nodes
+    return [{name: node[name] for name in node if name not in tree.TEXTS} for node in nodes]
+
+
+def _whole_nodes(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
+    """Return nodes of a tree as JSON, with the texts that their own events tell."""
+    whole = {(node["stage"], node["id"]): node for node in tree.nodes(said)}
+    items: list[Json] = []
+    for node in wanted:
+        texts = whole.get((node["stage"], node["id"]), node)
+        items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
+    return items
 
 
 def _told(document: Mapping[str, Any]) -> Json:
     """Return a stored document as the outside sees it, each of its fields brief."""
-    return brief_fields(shown(document))
+    return shown(brief_fields(document))
 
 
 def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:

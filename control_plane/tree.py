@@ -1,22 +1,24 @@
-"""The search tree of a run, folded from its `ai.node.*` events, pure."""
+"""The search tree of a run, folded from its `ai.node.*` events, pure.
+
+Law: of an event only its fact is read, in the types of the catalogue, and never what else stands in its data.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
+
+import msgspec
 
 from events import catalog as c
 from events.catalog import type_of
 
-CREATED: Final = type_of(c.NodeCreated)
-CODE_GENERATED: Final = type_of(c.NodeCodeGenerated)
-EXECUTING: Final = type_of(c.NodeExecuting)
-COMPLETED: Final = type_of(c.NodeCompleted)
-RESTORED: Final = type_of(c.NodeRestored)
-SELECTED_BEST: Final = type_of(c.NodeSelectedBest)
-NODE_TYPES: Final = (CREATED, CODE_GENERATED, EXECUTING, COMPLETED, RESTORED, SELECTED_BEST)
+Changing = c.NodeCreated | c.NodeCodeGenerated | c.NodeExecuting | c.NodeCompleted | c.NodeRestored
+NodeFact = Changing | c.NodeSelectedBest
+FACTS: Final[Mapping[str, type[NodeFact]]] = {type_of(fact): fact for fact in get_args(NodeFact)}
+NODE_TYPES: Final = tuple(FACTS)
 # What is said of a node but its texts alone.
-TREE_TYPES: Final = (CREATED, EXECUTING, COMPLETED, RESTORED, SELECTED_BEST)
+TREE_TYPES: Final = tuple(name for name, fact in FACTS.items() if fact is not c.NodeCodeGenerated)
 # What is long: a tree is shown without it, and a node with it.
 TEXTS: Final = ("code", "logTail")
 
@@ -28,24 +30,32 @@ def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Where `events` are those of some nodes only, so is the answer, but for which of them is the best.
     """
     ordered = sorted(events, key=lambda event: (event["attempt"], event.get("sequence") or 0))
-    latest = {event["data"]["stage"]: event["attempt"] for event in ordered}
+    told = [(event["attempt"], fact) for event in ordered if (fact := _fact(event)) is not None]
+    latest = {fact.stage: attempt for attempt, fact in told}
     tree: dict[tuple[str, str], dict[str, Any]] = {}
     selections = _Selections()
-    for place, event in enumerate(ordered):
-        data = event["data"]
-        if event["attempt"] != latest[data["stage"]]:
+    for place, (attempt, fact) in enumerate(told):
+        if attempt != latest[fact.stage]:
             continue
-        if event["type"] == SELECTED_BEST:
-            selections.note(place, data)
+        if isinstance(fact, c.NodeSelectedBest):
+            selections.note(place, fact)
             continue
-        key = (data["stage"], data["node"])
+        key = (fact.stage, fact.node)
         if key not in tree:
-            tree[key] = _node(data, event["attempt"])
+            tree[key] = _node(fact, attempt)
             selections.born[key] = place
-        tree[key].update(_changes(event["type"], data))
+        tree[key].update(_changes(fact))
     for key, node in tree.items():
         node.update(selections.of(key))
     return list(tree.values())
+
+
+def _fact(event: Mapping[str, Any]) -> NodeFact | None:
+    """Return what an event says of a node, in types; None where it says nothing that can be read."""
+    try:
+        return msgspec.convert(event["data"], FACTS[event["type"]])
+    except msgspec.ValidationError:
+        return None
 
 
 class _Selections:
@@ -53,38 +63,37 @@ class _Selections:
 
     def __init__(self) -> None:
         self.born: dict[tuple[str, str], int] = {}
-        self._named: dict[str, tuple[int, Mapping[str, Any]]] = {}
+        self._named: dict[str, tuple[int, c.NodeSelectedBest]] = {}
         self._latest: dict[
             str, list[tuple[int, str]]
         ] = {}  # of a stage, the last of each of the last two nodes
 
-    def note(self, place: int, data: Mapping[str, Any]) -> None:
+    def note(self, place: int, fact: c.NodeSelectedBest) -> None:
         """Keep that a stage hands on a node, which may be one of an earlier stage."""
-        stage, node = data["stage"], data["node"]
-        self._named[node] = (place, data)
-        others = [each for each in self._latest.get(stage, []) if each[1] != node]
-        self._latest[stage] = [*others[-1:], (place, node)]
+        self._named[fact.node] = (place, fact)
+        others = [each for each in self._latest.get(fact.stage, []) if each[1] != fact.node]
+        self._latest[fact.stage] = [*others[-1:], (place, fact.node)]
 
     def of(self, key: tuple[str, str]) -> dict[str, Any]:
         """Return what selections make of a node."""
         stage, node = key
-        place, data = self._named.get(node, (-1, {}))
-        if place < self.born[key]:
+        place, fact = self._named.get(node, (-1, None))
+        if fact is None or place < self.born[key]:
             return {}
         passed = max((at for at, other in self._latest.get(stage, []) if other != node), default=-1)
         return {
             "best": place > passed,
-            "reason": data.get("reason"),
-            "mean": data.get("mean"),
-            "standardError": data.get("standard_error"),
-            "seeds": data.get("seeds", []),
+            "reason": fact.reason,
+            "mean": fact.mean,
+            "standardError": fact.standard_error,
+            "seeds": fact.seeds,
         }
 
 
-def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+def _node(fact: Changing, attempt: int) -> dict[str, Any]:
     return {
-        "id": data["node"],
-        "stage": data["stage"],
+        "id": fact.node,
+        "stage": fact.stage,
         "attempt": attempt,
         "status": "created",
         "parent": None,
@@ -106,29 +115,33 @@ def _node(data: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     }
 
 
-def _changes(event_type: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    planned = {name: data[name] for name in ("parent", "plan", "params") if name in data}
-    if event_type == CREATED:
-        return planned
-    if event_type == CODE_GENERATED:
-        return {"code": data.get("code")}
-    if event_type == EXECUTING:
-        return {"status": "executing"}
-    if event_type in (COMPLETED, RESTORED):
-        return {
-            **planned,
-            **(_taken_over(data) if event_type == RESTORED else {}),
-            "status": "buggy" if data["buggy"] else "good",
-            "buggy": data["buggy"],
-            "seconds": data["seconds"],
-            "metric": data.get("metric"),
-            "metricName": data.get("metric_name"),
-            "scores": data.get("scores", {}),
-            "error": data.get("error"),
-            "logTail": data.get("log_tail"),
-        }
-    return {}
+def _changes(fact: Changing) -> dict[str, Any]:
+    match fact:
+        case c.NodeCreated():
+            return _planned(fact)
+        case c.NodeCodeGenerated():
+            return {"code": fact.code or None}
+        case c.NodeExecuting():
+            return {"status": "executing"}
+        case c.NodeCompleted():
+            return _tried(fact)
+        case c.NodeRestored():
+            taken_over = {"attempt": fact.from_attempt, "code": fact.code or None}
+            return {**_planned(fact), **taken_over, **_tried(fact)}
 
 
-def _taken_over(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {"attempt": data["from_attempt"], "code": data.get("code")}
+def _planned(fact: c.NodeCreated | c.NodeRestored) -> dict[str, Any]:
+    return {"parent": fact.parent, "plan": fact.plan, "params": fact.params}
+
+
+def _tried(fact: c.NodeCompleted | c.NodeRestored) -> dict[str, Any]:
+    return {
+        "status": "buggy" if fact.buggy else "good",
+        "buggy": fact.buggy,
+        "seconds": fact.seconds,
+        "metric": fact.metric,
+        "metricName": fact.metric_name,
+        "scores": fact.scores,
+        "error": fact.error,
+        "logTail": fact.log_tail,
+    }

@@ -28,6 +28,7 @@ LINE_BYTES_MAX: Final = 256 * 1024
 LINES_MAX: Final = 1_000
 BRACKETS_MAX: Final = LINE_BYTES_MAX  # opening ones in a batch: what one event can have at most
 DEPTH_MAX: Final = 64  # levels of objects and arrays; the event itself is the first
+VALUES_MAX: Final = 20_000  # of an event: time goes by values, and some are two bytes long
 SEQUENCE_MAX: Final = 10**9  # an attempt says less, and whatever counts along it ends
 ATTEMPT_MAX: Final = 2**31 - 1
 ATTRIBUTE_CHARS_MAX: Final = 2_048  # of an attribute that is stored, indexed or shown
@@ -444,11 +445,15 @@ def _check_storable(root: dict[str, Any] | list[Any], *, depth: int) -> None:
     Level by level instead of recursively, so that no depth can exhaust the stack.
     """
     level: list[Any] = [root]
+    values = 0
     while level:
         if depth > DEPTH_MAX:
             raise _Refused("too_deep", _TOO_DEEP)
         deeper: list[Any] = []
         for container in level:
+            values += len(container)
+            if values > VALUES_MAX:
+                raise _Refused("too_large", f"the event is over the limit values = {VALUES_MAX:,}")
             if type(container) is dict:
                 _check_keys(container)
                 container = container.values()

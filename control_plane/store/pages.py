@@ -8,6 +8,7 @@ before the list's end it is partial and says where the look ended. It holds docu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,8 @@ from control_plane.store.database import Database, Document, answers
 
 SCAN_MAX: Final = 3_000
 PAGE_BYTES_MAX: Final = 2 * 1024 * 1024
+HEAVY_BYTES: Final = 64 * 1024
+VALUE_BYTES: Final = 4  # what a value is taken for beyond its bytes: time goes by values
 
 Order = tuple[tuple[str, int], ...]
 NEWEST: Final[Order] = (("_id", -1),)
@@ -56,7 +59,7 @@ def raw(db: Database, collection: str) -> AsyncCollection[RawBSONDocument]:
 async def read_bounded(
     db: Database, cursor: AsyncCursor[RawBSONDocument], bytes_max: int
 ) -> tuple[list[Document], bool]:
-    """Return documents as long as all have at most `bytes_max` together, the first in any case.
+    """Return documents as long as all weigh at most `bytes_max` together, the first in any case.
 
     The second value says whether others were left out.
     """
@@ -64,11 +67,22 @@ async def read_bounded(
     left = bytes_max
     async with cursor:
         async for each in cursor:
-            left -= len(each.raw)
+            size = weight(bytes(each.raw))
+            left -= size
             if left < 0 and documents:
                 return documents, True
             documents.append(decode(each.raw, db.codec_options))
+            if size > HEAVY_BYTES:
+                await asyncio.sleep(0)  # others go on meanwhile
     return documents, False
+
+
+def weight(document: bytes) -> int:
+    """Return the bytes of a stored document and what its values take beyond them to be read and told.
+
+    They are not counted, but in BSON each has a zero byte behind its name.
+    """
+    return len(document) + VALUE_BYTES * document.count(0)
 
 
 async def read_page(db: Database, wanted: Wanted) -> Slice:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from bson import decode
 
 from control_plane.brief import brief_data, brief_fields
 from control_plane.presentation import SPENT
@@ -195,9 +198,13 @@ class RunReads:
 
     async def events_of_ids(self, ids: Sequence[str]) -> list[Document]:
         """Return these events of any run, each field of what they say cut to `SAID_CHARS_MAX`."""
+        found: list[Document] = []
         async with answers():
-            cursor = self.db.events.find({"_id": {"$in": list(ids)}})
-            return [{**each, "data": _brief_data(each)} async for each in cursor]
+            async for each in raw(self.db, "events").find({"_id": {"$in": list(ids)}}):
+                event = decode(each.raw, self.db.codec_options)
+                found.append({**event, "data": _brief_data(event)})
+                await asyncio.sleep(0)  # many of them may have many values each: others go on meanwhile
+        return found
 
     async def artifacts(self, run_id: str, after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of a run's artifacts, the latest attempt's first, by name."""

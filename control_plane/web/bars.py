@@ -23,7 +23,7 @@ def bars(values: Sequence[float], name: str) -> list[Markup]:
     `name` is a class of the style sheet. The number stands beside the bar, so it is hidden from readers.
     """
     most = max(values, default=0.0)
-    return [_bar(WIDTH * value / most if most > 0 else 0.0, name) for value in values]
+    return [_bar(WIDTH * (value / most) if most > 0 else 0.0, name) for value in values]
 
 
 def _bar(width: float, name: str) -> Markup:

@@ -22,8 +22,10 @@ LETTER: Final = 8.0
 TICKS_WANTED: Final = 4
 TIME_TICKS_WANTED: Final = 5
 MARGIN: Final = 0.05  # of the values' span, above and below
-HUGE: Final = 1e100  # beyond it, and on a logarithmic axis below its inverse, nothing is drawn
+HUGE: Final = 1e100  # beyond it nothing is drawn; below its inverse is zero, which has no logarithm
+MOMENT_MAX_S: Final = 6e10  # from 1970, in both directions: the calendar has no much more
 LEAST_ROOM: Final = 1e-6  # of the largest value: less is no difference
+LEAST_STEP: Final = 1e-9  # the same of steps and moments
 DECADES_WITH_PARTS: Final = 2
 TIME_STEPS_S: Final = (10, 30, 60, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
 CLOCK_BELOW_S: Final = 86_400
@@ -63,7 +65,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps values to places between two ends of the picture."""
+    """Maps values to places between two ends of the picture; `low` is below `high` by what can be told."""
 
     low: float
     high: float
@@ -85,7 +87,7 @@ class Axis:
 
 def line_chart(chart: Chart) -> Markup:
     """Return the chart as an SVG element that says in words what it shows."""
-    lines = [_drawable(line, is_log=chart.is_log) for line in chart.lines]
+    lines = [_drawable(line, chart) for line in chart.lines]
     values = [point for line in lines for point in line.points if point[1] is not None]
     if not values:
         return Markup('<p class="empty">{}: nothing was reported.</p>').format(chart.title)
@@ -138,7 +140,7 @@ def round_ticks(low: float, high: float, wanted: int = TICKS_WANTED) -> list[flo
     """Return round values from `low` to `high`, about `wanted` of them."""
     rough = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
+    step = next((power * factor for factor in (1, 2, 2.5, 5) if power * factor >= rough), power * 10)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [index * step for index in range(first, last + 1)]
 
@@ -193,37 +195,67 @@ def thinned(points: Sequence[Point], first: float, last: float, most: int) -> li
     ]
 
 
-def _drawable(line: Line, *, is_log: bool) -> Line:
+def _drawable(line: Line, chart: Chart) -> Line:
     """Return a line without what cannot be drawn: no number, or nothing that has a logarithm."""
-
-    def fits(value: float) -> bool:
-        return abs(value) <= HUGE and (value >= 1 / HUGE or not is_log)  # nor is NaN
-
-    points = [(at, value if value is not None and fits(value) else None) for at, value in line.points]
-    band = [each for each in line.band if fits(each[1]) and fits(each[2])]
+    points = [
+        (x, None if value is None else _height(value, chart))
+        for at, value in line.points
+        if (x := _along(at, chart)) is not None
+    ]
+    band = [
+        (x, low, high)
+        for each in line.band
+        if (x := _along(each[0], chart)) is not None
+        and (low := _height(each[1], chart)) is not None
+        and (high := _height(each[2], chart)) is not None
+    ]
     return Line(name=line.name, letter=line.letter, points=points, band=band)
+
+
+def _along(at: float, chart: Chart) -> float | None:
+    """Return a step or moment as it is drawn, None where it cannot be."""
+    return _drawn(at, MOMENT_MAX_S if chart.x == "time" else HUGE)
+
+
+def _height(value: float, chart: Chart) -> float | None:
+    """Return a value as it is drawn, None where it cannot be."""
+    drawn = _drawn(value, HUGE)
+    return None if chart.is_log and drawn is not None and drawn <= 0 else drawn
+
+
+def _drawn(value: float, most: float) -> float | None:
+    if not abs(value) <= most:  # nor is NaN
+        return None
+    return float(value) if abs(value) >= 1 / HUGE else 0.0
 
 
 def _axes(chart: Chart, lines: Sequence[Line]) -> tuple[Axis, Axis]:
     found = [(at, value) for line in lines for at, value in line.points if value is not None]
     lows = [value for _, value in found] + [each[1] for line in lines for each in line.band]
     highs = [value for _, value in found] + [each[2] for line in lines for each in line.band]
-    if chart.low is not None:
-        lows.append(chart.low)
-    if chart.high is not None:
-        highs.append(chart.high)
-    low, high = _spread(min(lows), max(highs), is_log=chart.is_log)
-    if chart.low is not None and min(lows) == chart.low:
-        low = chart.low
-    if chart.high is not None and max(highs) == chart.high:
-        high = chart.high
-    first = chart.first if chart.first is not None else min(at for at, _ in found)
-    last = chart.last if chart.last is not None else max(at for at, _ in found)
-    if last <= first:
-        first, last = first - 1, first + 1
+    least = None if chart.low is None else _height(chart.low, chart)
+    most = None if chart.high is None else _height(chart.high, chart)
+    low = min(lows if least is None else [*lows, least])
+    high = max(highs if most is None else [*highs, most])
+    wide_low, wide_high = _spread(low, high, is_log=chart.is_log)
+    if _is_apart(low, high, LEAST_ROOM):
+        wide_low, wide_high = low if low == least else wide_low, high if high == most else wide_high
+    first, last = min(at for at, _ in found), max(at for at, _ in found)
+    if chart.first is not None and (given := _along(chart.first, chart)) is not None:
+        first = given
+    if chart.last is not None and (given := _along(chart.last, chart)) is not None:
+        last = given
+    if not _is_apart(first, last, LEAST_STEP):
+        room = max(1.0, LEAST_STEP * max(abs(first), abs(last)))
+        first, last = min(first, last) - room, max(first, last) + room
     letters = max((len(line.letter) for line in chart.lines), default=1)
     x_axis = Axis(first, last, LEFT, chart.width - RIGHT - LETTER * max(0, letters - 1))
-    return x_axis, Axis(low, high, chart.height - BOTTOM, TOP, chart.is_log)
+    return x_axis, Axis(wide_low, wide_high, chart.height - BOTTOM, TOP, chart.is_log)
+
+
+def _is_apart(low: float, high: float, least: float) -> bool:
+    """Say whether there is more between two values than arithmetic loses."""
+    return high - low > least * max(abs(low), abs(high))
 
 
 def _spread(low: float, high: float, *, is_log: bool) -> tuple[float, float]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 Json = Mapping[str, Any]
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PAPER: Final = "application/pdf"
+WORDS_MAX: Final = 16  # of a name that is looked for
+WORD: Final = re.compile(r"\d+|[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +24,60 @@ class Figures:
     nodes: Mapping[str, Sequence[Json]]
 
 
+class Names:
+    """Names of nodes or stages, found in paths; what that takes does not depend on how many there are."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._root = _Step()
+        for place, name in enumerate(dict.fromkeys(names)):
+            words = words_of(name)
+            if not 0 < len(words) <= WORDS_MAX:
+                continue
+            step = self._root
+            for word in words:
+                step = step.next.setdefault(word, _Step())
+            if step.end is None:
+                step.end = (place, name)
+
+    def first_in(self, words: Sequence[str]) -> str | None:
+        """Return the first of the names whose words follow each other somewhere in a path; None of none."""
+        found: list[tuple[int, str]] = []
+        for first in range(len(words)):
+            step: _Step | None = self._root
+            for word in words[first:]:
+                step = step.next.get(word) if step else None
+                if step is None:
+                    break
+                if step.end is not None:
+                    found.append(step.end)
+        return min(found)[1] if found else None
+
+
+@dataclass(slots=True)
+class _Step:
+    """What may follow some words, and the name that ends with them, with its place among the names."""
+
+    next: dict[str, _Step] = field(default_factory=dict)
+    end: tuple[int, str] | None = None
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words and numbers of a name: `Stage_1/3`, `stage_1-3` and `Stage_01_03` have the same."""
+    return [word.lstrip("0") or "0" if word.isdecimal() else word for word in WORD.findall(name.lower())]
+
+
 def figures(artifacts: Iterable[Json], nodes: Iterable[Json]) -> Figures:
     """Sort the pictures among `artifacts`; one that names a node in its path belongs to that node."""
-    known = [(node["id"], _named(node["id"])) for node in nodes]
-    stages = {node_id.partition("/")[0]: _named(node_id.partition("/")[0]) for node_id, _ in known}
+    known = [node["id"] for node in nodes]
+    names = Names(known), Names(node_id.partition("/")[0] for node_id in known)
     whole: list[Json] = []
     by_stage: dict[str, list[Json]] = {}
     by_node: dict[str, list[Json]] = {}
     for picture in sorted(pictures(artifacts), key=lambda each: str(each["name"])):
-        name = picture["name"]
-        if (node := next((each for each, pattern in known if pattern.search(name)), None)) is not None:
+        words = words_of(picture["name"])
+        if (node := names[0].first_in(words)) is not None:
             by_node.setdefault(node, []).append(picture)
-        elif (
-            stage := next((each for each, pattern in stages.items() if pattern.search(name)), None)
-        ) is not None:
+        elif (stage := names[1].first_in(words)) is not None:
             by_stage.setdefault(stage, []).append(picture)
         else:
             whole.append(picture)
@@ -56,13 +98,3 @@ def papers(artifacts: Iterable[Json]) -> list[Json]:
 
 def _stem(artifact: Json) -> str:
     return str(artifact["name"]).rpartition(".")[0]
-
-
-def _named(identity: str) -> re.Pattern[str]:
-    """Return the pattern of a path that names a node or stage: `Stage_1/3`, `Stage_1-3` or `Stage_1_03`."""
-    stage, _, number = identity.partition("/")
-    if not number:
-        return re.compile(rf"(?<![A-Za-z0-9]){re.escape(stage)}(?![A-Za-z0-9])", re.IGNORECASE)
-    return re.compile(
-        rf"(?<![A-Za-z0-9]){re.escape(stage)}[/_-]0*{re.escape(number)}(?![0-9])", re.IGNORECASE
-    )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from markupsafe import Markup, escape
+
+from control_plane.brief import brief_data
+from events.catalog import Level, RunLog, type_of
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
@@ -18,6 +22,8 @@ CENTS_SHOWN_MIN: Final = 0.0001
 TEXT_SHOWN_CHARS: Final = 20_000
 LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, and the API all
 UNNAMED_CHARS_MAX: Final = 80
+LOG: Final = type_of(RunLog)
+LEVELS: Final = get_args(Level)
 _LAYOUT: Final = json.JSONEncoder(indent=1, ensure_ascii=False, sort_keys=True)
 # An idea's fields in the order in which people read them; the name stands above.
 IDEA_FIELDS: Final = (
@@ -93,7 +99,7 @@ def clock(text: str) -> str:
 
 def seconds(value: float | None) -> str:
     """Return a duration given in seconds."""
-    if value is None:
+    if value is None or not math.isfinite(value):
         return "–"
     if value < MINUTE_S:
         return f"{value:.1f} s"
@@ -207,9 +213,9 @@ def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def idea_fields(idea: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the seven fields of an idea, also those that are empty, then whatever else it says."""
-    known = [(name, idea.get(name)) for name in IDEA_FIELDS]
-    return known + [(str(name), value) for name, value in idea.items() if name not in IDEA_FIELDS]
+    """Return the seven fields of an idea, also those that are empty, then what else it says, each brief."""
+    told = brief_data({**dict.fromkeys(IDEA_FIELDS), **idea}, IDEA_FIELDS, TEXT_SHOWN_CHARS)
+    return list(told.items())
 
 
 def percent(value: float | None) -> str:
@@ -240,13 +246,22 @@ def says(event: Mapping[str, Any]) -> str:
     return ""
 
 
-def lines(text: str) -> Markup:
+def level(event: Mapping[str, Any]) -> str | None:
+    """Return the level of a log line as the filter names it; None of any other event."""
+    if event["type"] != LOG:
+        return None
+    said = event["data"].get("level", "info")
+    return "warn" if said == "warning" else said if said in LEVELS else None
+
+
+def lines(text: str | None) -> Markup:
     """Return text with its line breaks."""
-    return Markup("<br>").join(escape(line) for line in text.splitlines())
+    return Markup("<br>").join(escape(line) for line in (text or "").splitlines())
 
 
 FILTERS: Final = {
     "says": says,
+    "level": level,
     "status": status,
     "moment": moment,
     "clock": clock,

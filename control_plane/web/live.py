@@ -15,6 +15,7 @@ from fastapi.sse import EventSourceResponse
 from control_plane.api.runs import MayRead
 from control_plane.api.stream import Since, streamed, told
 from control_plane.reporter import Report
+from control_plane.web.formatting import level
 from control_plane.web.site import Site
 
 RENDERED_MAX: Final = 4_000
@@ -52,7 +53,7 @@ class Pieces:
                 html = self.site.pages.piece("run_row", data)
                 return {**head, "id": f"r-{data['id']}", "facts": {**facts, "label": labels}, "html": html}
             case "event":
-                facts = {"type": data["type"], "level": _level(data)}
+                facts = {"type": data["type"], "level": level(data)}
                 html = self.site.pages.piece("event_row", data)
                 return {**head, "id": f"e-{data['position']}", "facts": facts, "html": html}
             case _:
@@ -79,11 +80,3 @@ def router(site: Site) -> APIRouter:
         return streamed(told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
 
     return routes
-
-
-def _level(event: Mapping[str, Any]) -> str | None:
-    """Return the level of a log line as the filter names it."""
-    if event["type"] != "ai.run.log":
-        return None
-    level = event["data"].get("level") or "info"
-    return "warn" if level == "warning" else str(level)

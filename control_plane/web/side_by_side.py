@@ -12,6 +12,7 @@ from control_plane.web.charts import Band, Chart, Line, Point, smoothed
 
 SEED: Final = "seed"
 STEP_MAX: Final = 1e6  # seeds, by which repetitions are told apart, lie further from each other
+METRICS_MAX: Final = 500
 ABSENT: Final = "–"
 
 Json = Mapping[str, Any]
@@ -95,20 +96,24 @@ def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
 def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
     """Return what the runs measured, from the events of each in their order; what most runs have comes first.
 
+    `METRICS_MAX` at most: a pod may give each of its numbers a name of its own.
     A step that a later attempt, or the same one again, measured anew has the later value.
     """
-    found: dict[str, list[dict[float, float]]] = {}
+    found: dict[str, dict[int, dict[float, float]]] = {}
     for index, of_run in enumerate(events):
         for each in of_run:
             data = each["data"]
             value = data.get("value")
             if not isinstance(value, int | float) or not math.isfinite(value):
                 continue
-            per_run = found.setdefault(f"{data['stage']}: {data['name']}", [{} for _ in events])
+            points = found.setdefault(f"{data['stage']}: {data['name']}", {}).setdefault(index, {})
             step = data.get("step")
-            per_run[index][float(len(per_run[index]) if step is None else step)] = float(value)
-    known = [Metric(name, [sorted(points.items()) for points in per_run]) for name, per_run in found.items()]
-    return sorted(known, key=lambda metric: -sum(1 for each in metric.points if each))
+            points[float(len(points) if step is None else step)] = float(value)
+    names = sorted(found, key=lambda name: -len(found[name]))[:METRICS_MAX]
+    return [
+        Metric(name, [sorted(found[name].get(index, {}).items()) for index in range(len(events))])
+        for name in names
+    ]
 
 
 def curve(metric: Metric) -> Chart:
@@ -122,11 +127,14 @@ def mean(values: Sequence[float | None]) -> Mean | None:
     there = [value for value in values if value is not None]
     if not there:
         return None
-    middle = math.fsum(there) / len(there)
-    if len(there) == 1:
-        return Mean(middle, None, 1)
-    spread = math.fsum((value - middle) ** 2 for value in there) / (len(there) - 1)
-    return Mean(middle, math.sqrt(spread / len(there)), len(there))
+    _, power = math.frexp(max(there, key=abs))
+    small = [math.ldexp(value, -power) for value in there]  # none beyond one: the greatest have no squares
+    middle = math.fsum(small) / len(small)
+    if len(small) == 1:
+        return Mean(there[0], None, 1)
+    spread = math.fsum((value - middle) ** 2 for value in small) / (len(small) - 1)
+    error = math.ldexp(math.sqrt(spread / len(small)), power)
+    return Mean(math.ldexp(middle, power), error, len(small))
 
 
 def mean_line(name: str, letter: str, lines: Sequence[Sequence[Point]]) -> Line:

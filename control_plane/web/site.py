@@ -45,14 +45,27 @@ NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and agai
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
 TEXTS_SHOWN_CHARS: Final = 512 * 1024  # codes and logs together
+IDEAS_SHOWN: Final = 100  # nobody asks for so many
 NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
+
+
+class Templates(Environment):
+    """Templates in which a name in brackets is a key of a mapping, and never one of the mapping's methods.
+
+    Pods choose names: a stage may be called `items`.
+    """
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if not isinstance(obj, Mapping):
+            return super().getitem(obj, argument)
+        return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
 
 
 class Pages:
     """Renders templates under a strict content security policy."""
 
     def __init__(self, storage_origin: str) -> None:
-        self._templates = Environment(
+        self._templates = Templates(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=select_autoescape(["html"], default=True),
             undefined=StrictUndefined,
@@ -319,11 +332,13 @@ class Site:
             *topics_of(found["runs"]),
         )
         index = found["ideaIndex"]
+        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
         return await self.show(
             "hypothesis.html",
             code if problems else 200,
             live=Live(topics, since),
-            hypothesis=found,
+            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
+            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
             form=form or LaunchForm(idea_index="" if index is None else str(index)),
             problems=problems,
         )

@@ -1,4 +1,4 @@
-"""What a validation rests on, as tables; whatever has another shape stays as it was said, pure."""
+"""What a validation rests on, as tables; whatever has another shape or size stays as it was said, pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Final
 Cell = str | int | float | bool | None
 
 WORDS_CHARS_MAX: Final = 60  # a longer text is read, not compared
+ROWS_MAX: Final = 100
+COLUMNS_MAX: Final = 20
 DECIDERS: Final = {"measurement": "the measurement", "review": "the reviews"}
 
 
@@ -36,19 +38,21 @@ def verdict(scores: Mapping[str, Any]) -> Verdict:
     """Take the scores of a validation apart."""
     rest = dict(scores)
     decided_by = rest.pop("decided_by", None)
-    forms = rest.get("reviews")
-    reviews: list[Mapping[str, Any]] = []
-    if isinstance(forms, list) and forms and all(isinstance(each, Mapping) for each in forms):
-        reviews = list(rest.pop("reviews"))
-    meta = rest.pop("meta_review") if reviews and isinstance(rest.get("meta_review"), Mapping) else None
-    measured = [Row(name, [rest.pop(name)]) for name in list(rest) if _is_cell(rest[name])]
-    columns = [*reviews, *([] if meta is None else [_flat(meta)])]
+    reviews = rest.pop("reviews") if _are_forms(rest.get("reviews")) else []
+    meta = rest.get("meta_review")
+    together = [_flat(meta)] if reviews and isinstance(meta, Mapping) else []
+    if together and _are_forms([*reviews, *together]):
+        del rest["meta_review"]
+    else:
+        together = []
+    cells = [name for name, value in rest.items() if _is_cell(value)]
+    measured = [Row(name, [rest.pop(name)]) for name in cells[:ROWS_MAX]]
     names = [f"review {number}" for number in range(1, len(reviews) + 1)]
     return Verdict(
         decided_by=None if decided_by is None else DECIDERS.get(str(decided_by), str(decided_by)),
         measured=measured,
-        reviewers=[*names, *([] if meta is None else ["all together"])],
-        reviews=_rows(columns),
+        reviewers=[*names, *["all together" for _ in together]],
+        reviews=_rows([*reviews, *together]),
         texts=[{name: value for name, value in each.items() if not _is_cell(value)} for each in reviews],
         rest=rest,
     )
@@ -63,6 +67,14 @@ def _flat(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a meta-review with the mean scores beside its decision, as a review has them."""
     means = meta.get("scores")
     return {**meta, **means} if isinstance(means, Mapping) else meta
+
+
+def _are_forms(value: Any) -> bool:
+    """Say whether this is a table that people can read: a list of objects with few names among them all."""
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        return False
+    names = {name for each in value[:COLUMNS_MAX] for name in each}
+    return 0 < len(value) <= COLUMNS_MAX and len(names) <= ROWS_MAX
 
 
 def _is_cell(value: Any) -> bool:

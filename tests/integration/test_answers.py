@@ -23,8 +23,10 @@ from events.catalog import (
     StageStarted,
     ValidationAutoCompleted,
 )
+from events.envelope import encode
+from events.ingest_client import bearer
 from events.settlement import End
-from tests.integration.conftest import Fleet
+from tests.integration.conftest import NDJSON, Fleet
 
 pytestmark = pytest.mark.common_fleet
 
@@ -129,6 +131,46 @@ def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_ou
                 assert all(each["code"] == LONG for each in page["items"])
         assert len(seen) == len(set(seen))
         assert len(seen) >= NODES
+
+
+ODD: list[tuple[str, dict[str, Any]]] = [
+    ("ai.run.stage_completed", {"stage": "copy"}),
+    ("ai.run.stage_progress", {"stage": "items", "progress": 1e-320}),
+    ("ai.node.completed", {"stage": "items", "node": "keys", "buggy": False, "seconds": 1e308, "plan": 5,
+                           "parent": {"a": []}}),
+    ("ai.node.created", {"stage": "copy", "node": "get", "plan": "p", "params": {"a": [[]] * 15_000}}),
+    ("ai.run.stage_metric", {"stage": "items", "name": "n", "value": 0.5, "step": 2**62}),
+    ("ai.run.stage_metric", {"stage": "items", "name": "n", "value": 1e101, "step": 2**62 + 2048}),
+    ("ai.run.stage_metric", {"stage": "items", "name": "m", "value": 5e-324}),
+    ("ai.run.stage_metric", {"stage": "items", "name": "m", "value": 1e-323}),
+    ("ai.run.usage", {"model": "items", "cost_usd": 1e308}),
+    ("ai.run.usage", {"model": "keys", "cost_usd": 1e308, "gpu_s": -1e308}),
+    ("ai.run.started", {"level": "x unseen", "message": {"items": 5}}),
+]  # fmt: skip
+
+
+def test_whatever_a_pod_says_every_page_is_one(fleet: Fleet, by_hand: Callable[[str, str], Any]) -> None:
+    runs = [fleet.submit("experiment", spec={"idea": "Dropout improves accuracy", "seed": n}) for n in (1, 2)]
+    for _ in runs:
+        claim = by_hand("runs", "experiment/cpu/any").claim
+        body = [
+            encode(event_type, data, event_id=f"{number}", source="//by/hand", run_id=claim.run_id,
+                   attempt=claim.attempt, sequence=number, time="2026-11-21T10:00:00.000Z")
+            for number, (event_type, data) in enumerate(ODD, 1)
+        ]  # fmt: skip
+        answer = fleet.client.post(
+            "/api/ingest/events", content=b"\n".join(body), headers={**NDJSON, **bearer(claim.run_token)}
+        )
+        assert (answer.status_code, answer.json()["rejected"]) == (202, [])
+    run_id = runs[0]
+    for path in (
+        "/", "/runs", f"/runs/{run_id}", f"/runs/{run_id}/events", f"/runs/compare?ids={','.join(runs)}",
+        f"/runs/compare?ids={','.join(runs)}&log=on&seeds=each&smooth=0.9", "/reviews",
+        "/numbers", "/metrics", "/api/queue", "/api/runs", f"/api/runs/{run_id}",
+        f"/api/runs/{run_id}/events?limit=200",
+        f"/api/runs/{run_id}/nodes", f"/api/runs/{run_id}/artifacts", f"/api/runs/{run_id}/explain",
+    ):  # fmt: skip
+        assert fleet.client.get(path, timeout=30).status_code == 200, (path, fleet.log.read_text()[-3000:])
 
 
 def test_nobody_keeps_an_answer_or_guesses_what_it_is(fleet: Fleet) -> None:

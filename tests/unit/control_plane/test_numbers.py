@@ -94,3 +94,8 @@ def test_bars_are_as_long_as_their_numbers() -> None:
     assert widths([0.0, 0.0]) == [0.0, 0.0]
     assert widths([1e-9, 1.0])[0] > 0
     assert bars([], "gpu") == []
+
+
+def test_absurd_sums_have_bars() -> None:
+    assert "inf" not in "".join(bars([1e308, 1e307], "cost"))
+    assert len({str(bar) for bar in bars([1e308, 1e307], "cost")}) == 2

@@ -38,6 +38,12 @@ def test_only_the_last_steps_count() -> None:
     assert found.left_s == pytest.approx((1 - 0.6) / 0.05 * 10)
 
 
+def test_the_least_of_steps_promises_no_end() -> None:
+    for least in (5e-324, 1e-320, 1e-9):
+        found = pace(steps((10, least)), BEGIN, at(10))
+        assert (found.left_s, found.why) == (None, "at its pace it would take more than a year")
+
+
 def test_a_stage_without_a_step_says_since_when() -> None:
     found = pace(steps((5, 0.0)), BEGIN, at(40))
     assert found.left_s is None

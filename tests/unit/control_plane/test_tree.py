@@ -85,6 +85,22 @@ def test_what_older_workers_did_not_say_is_empty() -> None:
     assert (node["code"], node["logTail"], node["scores"]) == (None, None, {})
 
 
+def test_of_an_event_only_what_the_catalogue_names_is_read_and_only_in_its_type() -> None:
+    more: dict[str, Any] = {"plan": 5, "parent": {"a": []}, "params": [1], "code": 7, "reason": {}, "best": 1}
+    told = nodes(
+        [
+            event("completed", 1, stage="A", node="A/1", buggy=False, seconds=1.0, **more),
+            event("executing", 2, stage="A", node="A/2", **more),
+            event("created", 3, stage="A", node="A/3", plan=5),
+            event("created", 4, stage={}, node="A/4", plan="p"),
+        ]
+    )
+    assert [node["id"] for node in told] == ["A/1", "A/2"]
+    for node in told:
+        assert (node["plan"], node["parent"], node["params"], node["code"]) == (None, None, {}, None)
+        assert (node["reason"], node["best"]) == (None, False)
+
+
 def test_the_events_of_some_nodes_tell_the_same_texts_as_those_of_all() -> None:
     log = [
         event("code_generated", 1, stage="A", node="A/1", code="old"),

@@ -14,6 +14,7 @@ from events.codec import (
     LINE_BYTES_MAX,
     LINES_MAX,
     MESSAGE_CHARS_MAX,
+    VALUES_MAX,
     Refusal,
     TooLarge,
     decode_batch,
@@ -44,6 +45,7 @@ POISON = {
     "U+0000 in a name": (b'{"id": "p", "data": {"\\u0000": 1}}', "unstorable"),
     "one level too many": (b'{"a":' * DEPTH_MAX + b"{}" + b"}" * DEPTH_MAX, "too_deep"),
     "levels without number": (b"[" * 50_000 + b"]" * 50_000, "too_deep"),
+    "too many values": (b'{"a": [' + b"[]," * VALUES_MAX + b"0]}", "too_large"),
     "too many bytes": (b'{"pad": "' + b"x" * LINE_BYTES_MAX + b'"}', "too_large"),
     "nothing of an event": (b"{}", "bad_attribute"),
     "brackets and commas in texts": (b'{"a": "]},{[", "b": "\\"]"}', "bad_attribute"),
@@ -67,6 +69,11 @@ def test_a_bad_element_does_not_touch_its_neighbours(poison: bytes, code: str) -
     assert (bad.outcome.code, bad.line, bad.raw) == (code, 2, poison)
     assert before.outcome == decode_structured(make_line(1))
     assert after.outcome == decode_structured(make_line(2))
+
+
+def test_an_event_may_have_ten_thousand_values() -> None:
+    (line,) = decode_ndjson(make_line().replace(b'"hello"', b'"hello","seen":[%s0]' % (b"[]," * 10_000)))
+    assert isinstance(line.outcome, Event)
 
 
 def test_lines_are_numbered_as_a_person_counts_them() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from control_plane.web.charts import (
     Axis,
+    Band,
     Chart,
     Line,
+    Point,
     described,
     line_chart,
     log_ticks,
@@ -129,6 +132,52 @@ def test_there_are_few_ticks_and_all_lie_on_the_axis(low: float, share: float) -
     assert 1 <= len(ticks) <= 12
     room = (high - low) * 1e-6
     assert all(low - room <= tick <= high + room for tick in ticks)
+
+
+TINY = 5e-324
+EXTREMES = (0.0, TINY, 2 * TINY, 1e-320, 2.2e-308, 1e-100, 1e100, 1e101, 1e308, math.inf, math.nan)
+VALUES = st.floats() | st.sampled_from(EXTREMES + tuple(-value for value in EXTREMES))
+STEPS = st.integers(0, 2**62) | st.sampled_from((2.0**62, 2.0**62 + 2048)) | VALUES
+ENDS = st.none() | VALUES
+
+
+@given(
+    st.lists(st.tuples(STEPS, st.none() | VALUES), max_size=8),
+    st.lists(st.tuples(STEPS, VALUES, VALUES), max_size=3),
+    st.tuples(ENDS, ENDS, ENDS, ENDS),
+    st.booleans(),
+    st.sampled_from(("time", "number")),
+)
+def test_any_numbers_make_a_chart(
+    points: list[Point], band: list[Band], ends: tuple[float | None, ...], is_log: bool, x: Any
+) -> None:
+    first, last, low, high = ends
+    lines = [Line(name="any", points=points, band=band)]
+    chart = Chart(title="", lines=lines, is_log=is_log, x=x, first=first, last=last, low=low, high=high)
+    places = re.findall(r' (?:d|x|y|cx|cy)="([^"]*)"', line_chart(chart))
+    assert not {place for place in places if "n" in place}, "neither nan nor inf is a place"
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(0, TINY), (1, 2 * TINY)],
+        [(2.0**62, 0.5), (2.0**62 + 2048, 1e101)],
+        [(2.0**62, 0.5), (2.0**62 + 2048, 1.5)],
+        [(0, 0.0), (1, 1e-300)],
+        [(0, 1e23), (1, 1e23)],
+    ],
+)
+def test_the_greatest_steps_and_the_least_values_lie_in_the_picture(points: list[Point]) -> None:
+    root = drawn(Chart(title="extreme", lines=[Line(name="n", points=points)]))
+    assert paths(root, "line") or list(root.iter("circle"))
+    for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", "".join(paths(root, "line"))):
+        assert 0 <= float(x) <= 400
+        assert 0 <= float(y) <= 170
+
+
+def test_a_pod_without_memory_has_a_chart_of_it() -> None:
+    assert paths(drawn(Chart(title="Memory", lines=[line(0.0, 0.0)], low=0.0, high=0.0)), "line")
 
 
 @given(

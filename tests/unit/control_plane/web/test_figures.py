@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from control_plane.web.figures import figures, papers
 
 NODES = [{"id": "Stage_1/1"}, {"id": "Stage_1/12"}, {"id": "Stage_2/1"}]
@@ -20,6 +22,21 @@ def names(artifacts: object) -> list[str]:
 def test_a_picture_in_print_is_no_paper() -> None:
     artifacts = made("paper/paper.pdf", "plots/nodes.pdf", "plots/nodes.png", "plots/stages/Stage_1.pdf")
     assert names(papers(artifacts)) == ["paper/paper.pdf", "plots/stages/Stage_1.pdf"]
+
+
+def test_a_path_may_write_the_number_of_a_node_in_several_ways() -> None:
+    pictures = made("Stage_1/1.png", "a/stage_1_01.png", "Stage_1-1b.png", "Stage_1-13.png", "xStage_1-1.png")
+    assert {node: len(each) for node, each in figures(pictures, NODES).nodes.items()} == {"Stage_1/1": 3}
+    found = figures(made("a.png"), [{"id": "/"}, {"id": "items"}])
+    assert (names(found.whole), dict(found.nodes), dict(found.stages)) == (["a.png"], {}, {})
+
+
+def test_many_pictures_of_many_nodes_take_no_product_of_both() -> None:
+    nodes = [{"id": f"{'a_' * 15}{number}"} for number in range(400)]
+    pictures = made(*(f"{'a_' * 90}x{number}.png" for number in range(300)))
+    begun_s = time.process_time()
+    assert len(figures(pictures, nodes).whole) == 300
+    assert time.process_time() - begun_s < 0.8
 
 
 def test_each_picture_stands_with_what_it_shows() -> None:

@@ -55,6 +55,15 @@ def test_one_event_cannot_make_a_page_heavy() -> None:
     assert len(row) < 200_000
 
 
+def test_of_an_idea_with_many_fields_and_values_few_are_shown_the_known_ones_first() -> None:
+    idea = {f"f{number}": number for number in range(20_000)} | {"Title": "T", "Abstract": [[]] * 20_000}
+    told = formatting.idea_fields(idea)
+    assert [name for name, _ in told][:7] == list(formatting.IDEA_FIELDS)
+    assert len(told) < 100
+    assert len(dict(told)["Abstract"]) < 5_000
+    assert formatting.idea_fields({"x": 1})[-1] == ("x", 1)
+
+
 def test_eight_tabs_of_long_lists_fit_into_one_stream() -> None:
     runs = [{"id": f"R{number}", "status": "QUEUED" if number else "FAILED"} for number in range(200)]
     assert topics_of(runs[:3]) == ["run/R1", "run/R2"], "what is over does not change"

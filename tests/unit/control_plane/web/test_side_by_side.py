@@ -6,8 +6,20 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from control_plane.web.side_by_side import Metric, Row, flat, lines, mean, metrics, parameters, seed_groups
+from control_plane.web.side_by_side import (
+    METRICS_MAX,
+    Metric,
+    Row,
+    flat,
+    lines,
+    mean,
+    metrics,
+    parameters,
+    seed_groups,
+)
 
 
 def measured(name: str, value: Any, step: int | None = None, stage: str = "train") -> dict[str, Any]:
@@ -58,6 +70,12 @@ def test_the_latest_value_of_a_step_counts() -> None:
     assert not metrics([[measured("score", 1.0)]])[0].is_curve
 
 
+def test_of_many_metrics_those_that_most_runs_have_are_kept() -> None:
+    own = [[measured(f"of {run}, {n}", 1.0) for n in range(METRICS_MAX)] for run in range(2)]
+    found = metrics([[*each, measured("loss", 2.0)] for each in own])
+    assert (len(found), found[0].name, found[0].last) == (METRICS_MAX, "train: loss", [2.0, 2.0])
+
+
 def test_a_mean_has_its_standard_error() -> None:
     found = mean([1.0, 2.0, None, 3.0])
     assert found is not None
@@ -67,6 +85,20 @@ def test_a_mean_has_its_standard_error() -> None:
     assert alone is not None
     assert (alone.mean, alone.error, alone.count) == (4.0, None, 1)
     assert mean([None]) is None
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=12))
+def test_any_numbers_have_a_mean(values: list[float]) -> None:
+    found = mean(values)
+    assert found is not None
+    assert abs(found.mean) < math.inf
+    assert found.error is None or 0 <= found.error < math.inf
+
+
+def test_the_mean_of_the_greatest_numbers_has_its_error() -> None:
+    found = mean([1e308, -1e308])
+    assert found is not None
+    assert (found.mean, found.error) == (0.0, pytest.approx(1e308))
 
 
 def test_a_group_is_drawn_as_its_mean_with_a_band_and_the_others_alone() -> None:

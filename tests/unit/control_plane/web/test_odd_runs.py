@@ -1,0 +1,293 @@
+"""Whatever a pod says of its run, every page and answer of the run is one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, timedelta
+from types import SimpleNamespace
+from typing import Any, Final
+
+import bson
+import msgspec
+from bson.codec_options import CodecOptions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.api.runs import LogFilters
+from control_plane.projection import AttemptView, attempt_id, fold
+from control_plane.reading import Reading
+from control_plane.store.documents import view_fields
+from control_plane.store.events import Arrival, storable
+from control_plane.store.pages import Slice
+from control_plane.store.reads import Part
+from control_plane.tree import TREE_TYPES
+from control_plane.web import formatting
+from control_plane.web.compare_pages import ComparePages, Wanted
+from control_plane.web.site import Pages, Site
+from events.catalog import RESERVED, TYPES, Fact, StageMetric, StageProgress, type_of
+from events.codec import decode_structured
+from events.envelope import Event, encode
+from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock
+
+PAGES: Final = Pages("http://storage")
+OPTIONS: Final = CodecOptions(tz_aware=True, tzinfo=UTC)
+MOMENT: Final = "2026-01-01T00:00:00Z"
+RUN: Final[dict[str, Any]] = {
+    **dict.fromkeys(
+        (
+            "claimedBy", "claimedAt", "lease", "settled", "cancelRequested", "logIncomplete", "lastHeartbeat",
+            "notBefore", "hypothesisId", "parentRunId", "finishedAt",
+        )
+    ),
+    "_id": RUN_ID, "kind": "experiment", "title": "odd", "classKey": "experiment/cpu/any", "attempt": 1,
+    "labels": {}, "labelList": [], "words": [], "priority": 0, "maxAttempts": 3, "queuedAt": EPOCH,
+    "queueDeadline": EPOCH, "createdAt": EPOCH, "logOpen": True, "journal": [], "paused": False, "notes": [],
+    "revision": 2, "lastEventSeq": 0,
+}  # fmt: skip
+
+
+def said(event_type: str, sequence: int, data: dict[str, Any], moment: str = MOMENT) -> Event | None:
+    """Return an event as ingest takes it; None where that refuses it."""
+    line = encode(
+        event_type, data, event_id=str(sequence), source=SOURCE, run_id=RUN_ID, attempt=1, sequence=sequence,
+        time=moment,
+    )  # fmt: skip
+    outcome = decode_structured(line)
+    return outcome if isinstance(outcome, Event) else None
+
+
+def arrival(number: int) -> Arrival:
+    return Arrival(f"{number:08}", EPOCH + timedelta(seconds=number))
+
+
+class Store:
+    """What is stored of a run under way of which a pod has said some events."""
+
+    def __init__(self, log: Sequence[Event], *, status: str = "RUNNING") -> None:
+        folded = fold(AttemptView(RUN_ID, 1), list(log), 0)
+        view = view_fields(folded.view)
+        seen = {name: view[name] for name in ("currentStage", "startedAt", "validation")}
+        self.run = {**RUN, **seen, "error": None, "status": status}
+        if status == "FAILED":
+            self.run["error"] = {"code": None, "message": None, "stage": None, "attempt": 1}
+        found = [(each.collection, {"_id": each.id, "seq": each.seq, **each.fields})
+                 for each in folded.writes.values()]  # fmt: skip
+        found.append(("attempts", {"_id": attempt_id(RUN_ID, 1), **view}))
+        found.append(("attempts", {"_id": attempt_id(RUN_ID, 2), "runId": RUN_ID, "attempt": 2, "pod": "p"}))
+        self.stored = [(name, bson.decode(bson.encode(each), OPTIONS)) for name, each in found]
+        self.log = [bson.decode(storable(each, arrival(number)).raw, OPTIONS)
+                    for number, each in enumerate(log)]  # fmt: skip
+
+    def of_types(self, *types: str) -> list[dict[str, Any]]:
+        return [each for each in self.log if each["type"] in types]
+
+    async def find(self, run_id: str) -> dict[str, Any]:
+        return self.run
+
+    async def of_ids(self, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+        return [{**self.run, "_id": run_id} for run_id in run_ids]
+
+    async def spec(self, run_id: str) -> dict[str, Any]:
+        return {"spec": {"idea": "x", "seed": len(run_id)}, "requires": {}}
+
+    async def beside(self, collection: str, run_ids: Sequence[str], order: object) -> Part:
+        return Part([each for name, each in self.stored if name == collection], False)
+
+    async def node_events(self, run_id: str) -> Part:
+        return Part(self.of_types(*TREE_TYPES), False)
+
+    async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> Part:
+        return Part(
+            [each for each in self.log if ".node." in each["type"] and each["data"]["node"] in nodes], False
+        )
+
+    async def usage(self, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+        return []
+
+    async def progress(self, run_id: str) -> list[dict[str, Any]]:
+        return self.of_types(type_of(StageProgress))[::-1]
+
+    async def metrics(self, run_id: str, most: int) -> list[dict[str, Any]]:
+        return self.of_types(type_of(StageMetric))[::-1]
+
+    async def artifacts_of_types(
+        self, run_ids: Sequence[str], content_types: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        return [each for name, each in self.stored if name == "artifacts"]
+
+    async def events(self, run_id: str, **_: Any) -> Slice:
+        return Slice(self.log, None)
+
+
+def reading_of(store: Store) -> Reading:
+    reads: Any = store
+    clock: Any = ManualClock()
+    clock.advance(30)
+    tallies: Any = SimpleNamespace(count=nothing)
+    nobody: Any = None
+    return Reading(reads, tallies, nobody, nobody, nobody, nobody, nobody, clock)
+
+
+async def nothing(*_: object) -> int:
+    return 0
+
+
+def pages_of(store: Store) -> list[str]:
+    """Return every page and answer of the run."""
+    deps: Any = SimpleNamespace(
+        reading=reading_of(store),
+        hub=SimpleNamespace(token=""),
+        authenticator=SimpleNamespace(is_open=nothing),
+    )
+    site = Site(deps, PAGES)
+
+    async def read() -> list[str]:
+        drawn = [Wanted(ids=[RUN_ID, RUN_ID[1:]], log=log, seeds=seeds, smooth=0.9)
+                 for log in ("", "on") for seeds in ("mean", "each")]  # fmt: skip
+        html = [
+            await site.run(RUN_ID),
+            await site.events(RUN_ID, LogFilters()),
+            *[await ComparePages(site).one(each) for each in drawn],
+        ]
+        told = [await deps.reading.run(RUN_ID), await deps.reading.events(RUN_ID),
+                await deps.reading.nodes(RUN_ID)]  # fmt: skip
+        return [bytes(each.body).decode() for each in html] + [
+            json.dumps(each, allow_nan=False) for each in told
+        ]
+
+    return asyncio.run(read())
+
+
+NAMES: Final = ("items", "copy", "keys", "get", "clear", "S/1", "", " ", "<b>", "x unseen", "x" * 200)
+TINY: Final = 5e-324
+NUMBERS: Final = (0, -1, 1, 2**62, 2**62 + 2048, -(2**63), 0.5, TINY, 1e-323, 1e-320, 1e101, 1e308, -1e308)
+ODD: Final = st.sampled_from(
+    (*NAMES, *NUMBERS, None, True, [], {}, [[]], {"items": {}}, {"a": [5]}, ["x"], "image/png")
+)
+WRITABLE: Final = sorted(set(TYPES) - RESERVED)
+# what pages show of nodes and numbers is folded and drawn: that is said more often
+DRAWN: Final = [each for each in WRITABLE if ".node." in each] + [type_of(StageMetric)] * 6
+KEYS: Final = st.sampled_from(
+    (*NAMES, "idea", "number", "why", "reviews", "meta_review", "decided_by", "Title")
+)
+FIELDS: Final = sorted({field for each in DRAWN for field in TYPES[each].__struct_fields__})
+MOMENTS: Final = (MOMENT, "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "2026-01-01T00:00:20Z")
+# of each type the least that is taken
+LEAST: Final[dict[str, Any]] = {
+    "stage": "items", "node": "keys", "progress": 1e-320, "name": "copy", "value": 0.5, "message": "",
+    "code": "c", "plan": "",
+    "buggy": True, "seconds": 1e308, "from_attempt": 1, "verdict": "pass", "ideas": [], "size": 1,
+    "key": f"runs/{RUN_ID}/a1/copy", "sha256": "0" * 64, "refused_type": "t",
+}  # fmt: skip
+
+
+def least(fact: type[Fact]) -> dict[str, Any]:
+    return {name.name: LEAST[name.name] for name in msgspec.structs.fields(fact) if name.required}
+
+
+def some(data: dict[str, Any], odd: dict[str, Any], event_type: str) -> dict[str, Any]:
+    """Return data with as much of what is odd as the catalogue lets in."""
+    for name, value in odd.items():
+        if said(event_type, 1, {**data, name: value}) is not None:
+            data = {**data, name: value}
+    return data
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Event]:
+    types = draw(st.lists(st.sampled_from(WRITABLE + DRAWN), min_size=1, max_size=8))
+    log: list[Event] = []
+    for number, event_type in enumerate(types, 1):
+        odd = draw(st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=8))
+        event = said(event_type, number, some(least(TYPES[event_type]), odd, event_type),
+                     draw(st.sampled_from(MOMENTS)))  # fmt: skip
+        assert event is not None
+        log.append(event)
+    return log
+
+
+@given(logs(), st.sampled_from(("RUNNING", "FAILED", "AWAITING_HUMAN")))
+def test_every_run_has_its_pages(log: list[Event], status: str) -> None:
+    for page in pages_of(Store(log, status=status)):
+        assert page
+
+
+def lines(*pairs: tuple[str, dict[str, Any]]) -> list[Event]:
+    found = [said(event_type, number, data) for number, (event_type, data) in enumerate(pairs, 1)]
+    assert None not in found
+    return [each for each in found if each is not None]
+
+
+def test_a_run_of_which_everything_is_odd_has_its_pages() -> None:
+    metrics = ((5e-324, 0), (1e-323, 1), (0.5, 2**62), (1e101, 2**62 + 2048), (1e308, 3), (-1e308, 4))
+    log = lines(
+        ("ai.run.stage_completed", {"stage": "copy", "duration_s": -1e308}),
+        ("ai.run.stage_progress", {"stage": "items", "progress": 1e-320, "activity": None}),
+        ("ai.node.completed", {"stage": "items", "node": "keys", "buggy": False, "seconds": 1e308, "plan": 5,
+                               "parent": {"a": []}, "params": [5]}),
+        ("ai.node.executing", {"stage": "copy", "node": "get", "parent": ["x"], "plan": {}, "scores": 5}),
+        ("ai.node.created", {"stage": "copy", "node": "get", "plan": "p", "parent": "get", "code": [1]}),
+        ("ai.node.selected_best", {"stage": "copy", "node": "get", "mean": 1e308, "seeds": [2**62] * 40}),
+        *[("ai.run.stage_metric", {"stage": f"{n}", "name": "n", "value": value, "step": step})
+          for n in range(3) for value, step in metrics[2 * n : 2 * n + 2]],
+        ("ai.run.started", {"level": "x unseen", "message": ["x"]}),
+        ("ai.validation.auto_completed", {"verdict": "pass", "scores": {"reviews": [{"items": {}}]}}),
+    )  # fmt: skip
+    for status in ("RUNNING", "FAILED", "AWAITING_HUMAN"):
+        page, events, *compared = pages_of(Store(log, status=status))
+        assert re.findall(r'<tr id="n-(\w+)"', page) == ["keys", "get"]
+        assert page.count('<svg class="chart"') == 2, "and what is too great to draw is said in words"
+        assert 'class="l-x' not in events
+        assert all("1e+308" in each for each in compared[:4])
+
+
+def test_the_page_of_a_run_that_never_began_a_stage_shows_its_progress() -> None:
+    for event_type, more in (("ai.run.stage_progress", {"progress": 0.5}), ("ai.run.stage_completed", {})):
+        page, *_ = pages_of(Store(lines((event_type, {"stage": "train", **more}))))
+        assert "<td>train</td>" in page
+
+
+def test_stages_and_nodes_may_have_the_names_of_methods() -> None:
+    pairs = []
+    for name in ("items", "copy", "keys"):
+        pairs += [
+            ("ai.run.stage_started", {"stage": name}),
+            ("ai.node.created", {"stage": name, "node": name, "plan": "p"}),
+            ("ai.run.stage_progress", {"stage": name, "progress": 1e-320}),
+        ]
+    page, *_ = pages_of(Store(lines(*pairs)))
+    assert re.findall(r'<tr id="n-(\w+)"', page) == ["items", "copy", "keys"]
+    assert "at its pace it would take more than a year" in page.lower()
+
+
+def test_an_event_of_many_values_is_cut_before_it_is_looked_at() -> None:
+    pairs = [("ai.node.created", {"stage": "S", "node": f"S/{n}", "plan": "p"}) for n in range(17)]
+    store = Store(lines(*pairs))
+    for each in store.log:  # as from before events had a limit of values
+        each["data"]["params"] = {"a": [[]] * 85_000}
+    reading = reading_of(store)
+    begun_s = time.process_time()
+    told = asyncio.run(reading.run(RUN_ID))
+    assert time.process_time() - begun_s < 0.4
+    assert len(told["nodes"]) == 17
+    assert told["nodes"][0]["params"]["a"][-1].endswith("more")
+
+
+VALUES: Final = st.recursive(
+    ODD | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_ideas_and_scores_of_any_shape_are_shown(said: dict[str, Any]) -> None:
+    assert PAGES.piece("idea_fields", said)
+    assert PAGES.piece("idea_fields", formatting.unfinished(said)["idea"] or {})
+    named = {"id": "v", "by": "auto", "verdict": "pass", "summary": None}
+    for scores in (said, {"reviews": [said, said], "meta_review": {"scores": said}}):
+        assert PAGES.piece("validation", {**named, "scores": scores})

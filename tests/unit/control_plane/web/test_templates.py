@@ -1,0 +1,39 @@
+"""What templates make of names and words that a pod chose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from control_plane.web.site import Pages, Templates
+
+PAGES = Pages("")
+
+
+@pytest.mark.parametrize("name", [each for each in dir(dict) if not each.startswith("__")])
+def test_a_name_in_brackets_is_a_key_and_no_method(name: str) -> None:
+    template = Templates().from_string("{{ x[name] is defined }} {{ x.get(name, 0) }}")
+    assert template.render(x={}, name=name) == "False 0"
+    assert template.render(x={name: 1}, name=name) == "True 1"
+
+
+def row(event_type: str, **data: Any) -> str:
+    event = {
+        "runId": "r", "position": "p", "type": event_type, "data": data, "time": None, "sequence": 1,
+        "attempt": 1, "receivedAt": "2026-11-24T00:00:00Z", "revision": None,
+    }  # fmt: skip
+    return PAGES.piece("event_row", event)
+
+
+@pytest.mark.parametrize("said", ["x unseen", "unseen", "", 5, None, ["error"], {"error": 1}])
+@pytest.mark.parametrize("event_type", ["ai.run.log", "ai.run.started", "ai.other"])
+def test_only_a_known_level_becomes_a_class(event_type: str, said: object) -> None:
+    assert 'class="l-"' in row(event_type, message="m", level=said)
+
+
+def test_a_log_line_has_the_class_of_its_level() -> None:
+    assert 'class="l-error"' in row("ai.run.log", message="m", level="error")
+    assert 'class="l-warn"' in row("ai.run.log", message="m", level="warning")
+    assert 'class="l-info"' in row("ai.run.log", message="m")
+    assert 'class="l-"' in row("ai.run.started", level="error"), "other events have no level"
