@@ -317,14 +317,14 @@ class Experiment:
             judges = exam.test()
             total = len(arms) * len(seeds)
             with Shift[Trials](crew) as shift:
-                for number, (arm, batch) in enumerate(_batches(wanted, self._seeds_at_once)):
-                    work = self._measurement(bench, judges, arms[arm], batch, number)
-                    shift.start(f"{arm}/{number}", work)
+                for arm, seed in wanted:
+                    name = f"{arm}-{seed}"
+                    shift.start(name, self._measurement(bench, judges, arms[arm], seed, name))
                 say = f"running both arms from {len(seeds)} fresh seeds, judged by test data"
                 stage.progress(len(fresh) / total, say)
                 for name, trials in shift.finished(lambda _: stage.progress(len(fresh) / total, say)):
-                    arm = int(name.partition("/")[0])
-                    fresh.update({(arm, trial.seed): trial.scores for trial in trials.trials})
+                    arm, (trial,) = int(name.partition("-")[0]), trials.trials
+                    fresh[arm, trial.seed] = trial.scores
                     self._tell_failures(arms[arm], trials)
                     self._keep_fresh(arms, exam, fresh, is_complete=False)
                     stage.progress(len(fresh) / total, say)
@@ -334,20 +334,14 @@ class Experiment:
         return verdicts
 
     def _measurement(
-        self, bench: Bench, judges: Judges, node: Node, seeds: Sequence[int], number: int
+        self, bench: Bench, judges: Judges, node: Node, seed: int, name: str
     ) -> Callable[[int | None], Trials]:
         def measure(gpu: int | None) -> Trials:
             self.staff.check()
-            folder = self.folder / "validation" / str(number)
-            return bench.run(node.code, seeds=seeds, judges=judges, folder=folder, gpu=gpu)
+            folder = self.folder / "validation" / name
+            return bench.run(node.code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
 
         return measure
-
-    @property
-    def _seeds_at_once(self) -> int:
-        """Return how many fresh seeds one execution has: as many as in the search, so that no program can
-        tell the one from the other; one where their time is measured, which is that of an execution."""
-        return 1 if self.claim.metric.name == "training_seconds" else self.effort.repeats
 
     def _tell_failures(self, node: Node, trials: Trials) -> None:
         for trial in trials.trials:
@@ -555,15 +549,6 @@ class Experiment:
         self.context.emit(
             ValidationAutoCompleted(verdict=verdict.verdict, summary=verdict.summary, scores=verdict.scores)
         )
-
-
-def _batches(wanted: Sequence[tuple[int, int]], at_once: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Return what is left to measure as (arm, seeds) of at most `at_once` seeds."""
-    found: list[tuple[int, tuple[int, ...]]] = []
-    for arm in sorted({arm for arm, _ in wanted}):
-        seeds = [seed for other, seed in wanted if other == arm]
-        found += [(arm, tuple(seeds[start : start + at_once])) for start in range(0, len(seeds), at_once)]
-    return found
 
 
 def _path_in(folder: Path, path: Path) -> RunPath:

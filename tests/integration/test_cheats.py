@@ -121,3 +121,22 @@ def test_time_is_that_of_the_sandbox_whatever_a_program_says(court: Court) -> No
     trials = court.tried(code)
     assert trials.error is None
     assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)
+
+
+TRAINED_ONCE = (
+    PRELUDE
+    + """
+KEPT = []
+def cheat(task):
+    if not KEPT:
+        time.sleep(0.3)  # stands for a training
+        KEPT.append(uniform(task))
+    return KEPT[0]
+"""
+)
+
+
+def test_who_trains_once_for_all_seeds_takes_as_long_for_each(court: Court) -> None:
+    trials = court.tried(TRAINED_ONCE)
+    assert trials.error is None
+    assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)

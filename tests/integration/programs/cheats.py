@@ -163,11 +163,10 @@ def cheat(task):
             except OSError:
                 pass
 """,
-    "answer for other seeds": """
+    "write answers beside those that it returns": """
 def cheat(task):
-    for seed in range(10):
-        np.save(HERE / f"answers-{seed}.npy", certain(np.zeros(len(task.judge)), task))
-        (HERE / f"report-{seed}.json").write_text("{}")
+    np.save(HERE / "answers.npy", certain(np.zeros(len(task.judge)), task))
+    (HERE / "report.json").write_text("{}")
 """,
     "forge the report": """
 def cheat(task):
@@ -178,8 +177,7 @@ def cheat(task):
     "forge the report after the end": """
 def cheat(task):
     def forge():
-        for seed in range(10):
-            (HERE / f"report-{seed}.json").write_text('{"curve": [], "nll": 0.0}')
+        (HERE / "report.json").write_text('{"curve": [], "nll": 0.0}')
     atexit.register(forge)
 """,
     "leave an archive": """
@@ -242,8 +240,7 @@ def cheat(task):
 """,
     "end the runner with success": """
 def cheat(task):
-    for seed in range(10):
-        (HERE / f"report-{seed}.json").write_text("{}")
+    (HERE / "report.json").write_text("{}")
     os._exit(0)
 """,
     "leave by an exit": """
@@ -257,8 +254,7 @@ def cheat(task):
         if os.fork() == 0:
             for _ in range(200):
                 time.sleep(0.01)
-                for seed in range(10):
-                    (HERE / f"report-{seed}.json").write_text('{"nll": 0.0}')
+                (HERE / "report.json").write_text('{"nll": 0.0}')
         os._exit(0)
 """,
     "write from another thread": """
@@ -266,7 +262,7 @@ def cheat(task):
     def forge():
         while True:
             time.sleep(0.001)
-            (HERE / "report-1.json").write_text('{"accuracy": 1.0}')
+            (HERE / "report.json").write_text('{"accuracy": 1.0}')
     threading.Thread(target=forge, daemon=True).start()
 """,
     "read the judge's memory": """
