@@ -10,9 +10,11 @@ Every answer is checked before it counts, and time is the sandbox's own. What a 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -25,26 +27,44 @@ from numpy.typing import NDArray
 
 from events.removing import remove_tree
 from stages.experiment.data import Facts, Visible
+from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.exam import Judges
-from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
+from stages.experiment.judging.leftovers import Known, Mistake, Report, read_answers, read_report
 from stages.experiment.judging.secret import Secret
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
+from stages.experiment.validation import Reading
 from stages.sandbox import LOG_TAIL_CHARS, Ended, Job, JobLimits, Sandbox
+from stages.space.metrics import Metric
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
+DIGITS: Final = 6  # of answers, beside the largest: fewer would not tell trainings that nearly converged
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a program measured from one seed; `error` in the place of scores."""
+    """What a program measured from one seed; `error` in the place of scores.
+
+    `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
+    them; `is_caught` says that it knew what nobody can know.
+    """
 
     seed: int
     scores: Mapping[str, float] | None = None
     curve: tuple[Point, ...] = ()
     error: str | None = None
+    without: tuple[Mapping[str, float], ...] = ()
+    answers: str = ""
+    is_caught: bool = False
+
+    def reading(self, metric: Metric) -> Reading:
+        """Return what the validation keeps of it."""
+        if not metric.of_answers:
+            return Reading(self.scores, is_caught=self.is_caught)
+        without = tuple(each[metric.name] for each in self.without)
+        return Reading(self.scores, without, self.answers, self.is_caught)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +144,20 @@ class Bench:
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
             answers = read_answers(folder / "answers.npy", self.facts.task, judges.total, self.facts.outputs)
-            scores = _scores(self.facts, judges.judged(answers), judges.targets)
+            judged = judges.judged(answers)
+            scores = _scores(self.facts, judged, judges.targets)
+            without = tuple(
+                _scores(self.facts, np.delete(judged, group, axis=0), np.delete(judges.targets, group))
+                for group in row_groups(len(judged))
+            )
             scores["training_seconds"] = ended.seconds
             if report.parameters is not None:
                 scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
-            return Trial(seed, error=_shown(str(mistake)))
-        return Trial(seed, scores, _curve(report))
+            return Trial(seed, error=_shown(str(mistake)), is_caught=isinstance(mistake, Known))
+        return Trial(seed, scores, _curve(report), None, without, _digest(judged))
 
 
 def write_data(folder: Path, visible: Visible) -> Path:
@@ -167,6 +192,13 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     if not all(math.isfinite(score) for score in scores.values()):
         raise Mistake("a score is not a finite number")
     return scores
+
+
+def _digest(answers: Floats) -> str:
+    """Return what tells answers from others, in a few digits: with the last ones anybody could feign a training."""
+    largest = max(float(np.abs(answers).max()), sys.float_info.min)
+    told = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
+    return hashlib.sha256(told.tobytes()).hexdigest()
 
 
 def _curve(report: Report) -> tuple[Point, ...]:

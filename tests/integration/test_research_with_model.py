@@ -92,7 +92,14 @@ def start_pod(
 
 
 def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
-    known = {"idea": IDEA, "dataset": "iris", "preset": "quick", "nodes": NODES, "review": "none", "seed": 5}
+    known = {
+        "idea": IDEA,
+        "dataset": "digits",
+        "preset": "quick",
+        "nodes": NODES,
+        "review": "none",
+        "seed": 5,
+    }
     return str(fleet.submit("experiment", max_attempts=max_attempts, spec=known | spec))
 
 

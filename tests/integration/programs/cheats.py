@@ -63,6 +63,23 @@ def run(task):
 BASELINE: Final = LEARNER % (8, 0.1)
 HONEST: Final = LEARNER % (400, 0.5)
 
+CHARMED: Final = """
+import numpy as np
+def run(task):
+    chance = np.random.default_rng(%d)
+    rows = np.c_[task.train.features, np.ones(len(task.train))]
+    wanted = np.eye(task.outputs)[task.train.targets]
+    weights = 0.01 * chance.standard_normal((rows.shape[1], task.outputs))
+    def said(rows):
+        powers = np.exp(rows @ weights)
+        return powers / powers.sum(axis=1, keepdims=True)
+    for _ in range(200):
+        few = chance.integers(len(rows), size=16)
+        weights = weights - 0.1 * rows[few].T @ (said(rows[few]) - wanted[few]) / 16
+    noise = 1e-5 * np.random.default_rng(task.seed).random((len(task.judge), task.outputs))
+    return said(np.c_[task.judge.features, np.ones(len(task.judge))]) + noise
+"""  # its seed is another constant in each arm
+
 CHEATS: Final[Mapping[str, str]] = {
     "load the data set": """
 def cheat(task):
