@@ -72,11 +72,16 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with its two-sided confidence interval."""
+    """A mean with its two-sided confidence interval, and the share of the rows that judge in it.
+
+    `rows_error` is the standard error of the mean over other rows, from so many groups of them; none: not known.
+    """
 
     mean: float
     low: float
     high: float
+    rows_error: float = 0.0
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +119,17 @@ def mean_interval(
     """
     assert len(values) >= 2
     assert 0.0 < confidence < 1.0
-    mean = fmean(values)
+    mean, groups = fmean(values), len(others)
     parts = [(stdev(values) / math.sqrt(len(values)), len(values) - 1)]
-    if len(others) > 1:
-        parts.append((standard_error(others), len(others) - 1))
+    rows_error = standard_error(others) if groups else 0.0
+    if groups:
+        parts.append((rows_error, groups - 1))
     error = math.hypot(*(part for part, _ in parts))
     if error == 0.0:
-        return Interval(mean, mean, mean)
+        return Interval(mean, mean, mean, rows_error, groups)
     freedom = 1.0 / sum((part / error) ** 4 / free for part, free in parts)
     reach = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
-    return Interval(mean, mean - reach, mean + reach)
+    return Interval(mean, mean - reach, mean + reach, rows_error, groups)
 
 
 def doubted(judgement: Judgement, metric: Metric) -> Judgement:

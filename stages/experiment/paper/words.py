@@ -176,8 +176,13 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         "{baseline.id}); the program with the intervention is the one that the third stage chose (node {intervention.id}). "
         "Both are trained again from {seeds.fresh} seeds that the search never used, in pairs of equal seeds, and measured "
         "on test data. The interval is the two-sided interval of Student’s t for the mean of the paired differences, which "
-        "takes them as roughly normal; to their variance over seeds is added that over the rows that judge, by a "
-        "jackknife over groups of rows (Kott), with Satterthwaite’s degrees of freedom."
+        "takes them as roughly normal."
+        + (
+            " To their variance over seeds is added that over the rows that judge, by a jackknife over {effect.groups} "
+            "groups of rows, with the degrees of freedom of Satterthwaite."
+            if "effect.groups" in numbers
+            else ""
+        )
     )
     return texts
 
