@@ -1,17 +1,19 @@
 """Finds the data sets that installed packages bring along: a program that reads them knows what judges it.
 
 Law: code stays. A folder is masked whole where nothing in it is code, else the single files that are
-tables; what only a package's own code needs to run (arrays beside code) is left.
+tables; what only a package's own code needs to run (arrays beside code) is left. Packages are looked for
+everywhere that a program sees: other environments and caches hold the same data as ours.
 """
 
 from __future__ import annotations
 
 import functools
-import glob
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
+
+from events.errors import PipelineError
 
 TABLES: Final = (
     *(".csv", ".tsv", ".arff", ".parquet", ".feather", ".dta", ".sav", ".rda", ".rdata", ".rdb", ".rds"),
@@ -22,25 +24,18 @@ PACKINGS: Final = ("", ".gz", ".bz2", ".xz", ".zst")
 CODE: Final = (".py", ".pyc", ".so", ".pyi", ".pyx", ".pxd", ".r")
 # Which, and whose folders, hold data in whatever form where they hold no code.
 COLLECTIONS: Final = frozenset({"datasets", "sample_data", "sampledata", "tests", "test"})
-# Where packages lie below what a program sees.
-HOMES: Final = tuple(
-    f"{above}{home}"
-    for above in ("", "local/", "share/")
-    for home in ("lib*/python*/*-packages", "*-packages", "lib*/R/*library", "share/R", "R/*library")
-)
+PACKED: Final = (".whl", ".conda", ".tar.bz2")  # packages as they were downloaded, data and all
+FOLDERS_MAX: Final = 500_000  # below what a program sees: some ten times those of a large installation
 
-_TABLE_ENDS: Final = tuple(f"{end}{packing}" for end in TABLES for packing in PACKINGS)
+_TABLE_ENDS: Final = tuple(f"{end}{packing}" for end in TABLES for packing in PACKINGS) + PACKED
 _DATA_ENDS: Final = (*_TABLE_ENDS, *(f"{end}{packing}" for end in ARRAYS for packing in PACKINGS))
 
 
 @functools.cache
 def known_data(visible: tuple[str, ...]) -> tuple[str, ...]:
     """Return the folders and files to be masked below these paths; looked for once a process."""
-    waiting = [
-        home for root in visible for pattern in HOMES for home in glob.glob(os.path.join(root, pattern))
-    ]
+    waiting, masked = _homes_and_packed(visible)
     seen: set[str] = set()
-    masked: set[str] = set()
     while waiting:
         folder = os.path.realpath(waiting.pop())
         if folder not in seen and _is_below_any(folder, visible):
@@ -72,6 +67,34 @@ def around(root: str, masked: Collection[str]) -> tuple[list[str], list[str]]:
         allowed += more_allowed
         listed += more_listed
     return allowed, listed
+
+
+def _homes_and_packed(roots: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Return every folder of packages at or below the roots, and every package that is packed.
+
+    Raises `PipelineError` where there are too many folders to look at: none may be left out.
+    """
+    homes = [root for root in roots if _is_home(root)]
+    packed: set[str] = set()
+    for count, (folder, inner, names) in enumerate(walked for root in roots for walked in os.walk(root)):
+        if count == FOLDERS_MAX:
+            reason = f"programs would see more than {FOLDERS_MAX} folders, too many to look for data sets in"
+            raise PipelineError("NO_ISOLATION", reason)
+        packed |= {os.path.realpath(os.path.join(folder, name)) for name in names if name.endswith(PACKED)}
+        found = {name for name in inner if _is_home(os.path.join(folder, name))}
+        homes += [os.path.join(folder, name) for name in found]
+        inner[:] = [name for name in inner if name not in found]  # which are looked at whole
+    return homes, packed
+
+
+def _is_home(folder: str) -> bool:
+    """Return whether packages lie in a folder by its name: those of Python, or those of R."""
+    *_, above, name = ("", *PurePath(folder).parts)
+    return (
+        name.endswith("-packages")
+        or (above == "R" and name.endswith("library"))
+        or (above == "share" and name == "R")
+    )
 
 
 def _masked_in(folder: str, waiting: list[str]) -> set[str]:

@@ -96,9 +96,12 @@ def _is_older(parent: str, node: Node, root: Node | None) -> bool:
     return stage == node.stage and int(number) < int(node.id.partition("/")[2])
 
 
-def fresh_problem(state: FreshState) -> str | None:
-    """Judge what fresh seeds measured."""
+def fresh_problem(state: FreshState, groups: int) -> str | None:
+    """Judge what fresh seeds measured, by rows in so many groups."""
     pairs = [(each.arm, each.seed) for each in state.measured]
+    counts = {len(each.reading.without) for each in state.measured if each.reading.scores is not None}
+    if not counts <= {groups}:
+        return "the rows that judged it were grouped otherwise"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 

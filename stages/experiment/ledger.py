@@ -22,7 +22,6 @@ from stages.bounds import (
     Line,
     Notes,
     Ordinal,
-    Scores,
     Seed,
     Text,
     Unreadable,
@@ -34,6 +33,7 @@ from stages.context import Context
 from stages.experiment.record import Curve, Setting, StageRecord
 from stages.experiment.reviews import ENSEMBLE, Review
 from stages.experiment.tree import Node
+from stages.experiment.validation import Reading
 from stages.literature import Work
 from stages.space.claim import Direction
 from stages.space.data_sets import DataSet
@@ -84,11 +84,11 @@ class SearchState:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a fresh seed gave for one arm, by its number in `FreshState.arms`; None where it failed."""
+    """What a fresh seed gave for one arm, by its number in `FreshState.arms`."""
 
     arm: Annotated[int, Meta(ge=0, le=1)]
     seed: Seed
-    scores: Scores | None
+    reading: Reading
 
 
 @dataclass(frozen=True, slots=True)

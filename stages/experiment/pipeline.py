@@ -34,6 +34,7 @@ from stages.experiment.consistency import (
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.data import Data, find_data_set, prepare
 from stages.experiment.forest import Forest
+from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Exam, Judges, write_exam
 from stages.experiment.judging.keeping import secret_of
@@ -64,7 +65,7 @@ from stages.experiment.seeds import fresh_seeds
 from stages.experiment.staff import Staff, hire, state_of_claim
 from stages.experiment.tree import Node, Policy, Tree
 from stages.experiment.trial import Bench, Trials, write_data
-from stages.experiment.validation import Pair, doubted, judge
+from stages.experiment.validation import Reading, doubted, judge, pair_of
 from stages.experiment.verdict import Verdict, weigh
 from stages.experiment.witness import Witness
 from stages.literature import LookUpFailed, Work
@@ -317,14 +318,14 @@ class Experiment:
             judges = exam.test()
             total = len(arms) * len(seeds)
             with Shift[Trials](crew) as shift:
-                for number, (arm, batch) in enumerate(_batches(wanted, self._seeds_at_once)):
-                    work = self._measurement(bench, judges, arms[arm], batch, number)
-                    shift.start(f"{arm}/{number}", work)
+                for arm, seed in wanted:
+                    name = f"{arm}-{seed}"
+                    shift.start(name, self._measurement(bench, judges, arms[arm], seed, name))
                 say = f"running both arms from {len(seeds)} fresh seeds, judged by test data"
                 stage.progress(len(fresh) / total, say)
                 for name, trials in shift.finished(lambda _: stage.progress(len(fresh) / total, say)):
-                    arm = int(name.partition("/")[0])
-                    fresh.update({(arm, trial.seed): trial.scores for trial in trials.trials})
+                    arm, (trial,) = int(name.partition("-")[0]), trials.trials
+                    fresh[arm, trial.seed] = trial.reading(self.claim.metric)
                     self._tell_failures(arms[arm], trials)
                     self._keep_fresh(arms, exam, fresh, is_complete=False)
                     stage.progress(len(fresh) / total, say)
@@ -334,56 +335,52 @@ class Experiment:
         return verdicts
 
     def _measurement(
-        self, bench: Bench, judges: Judges, node: Node, seeds: Sequence[int], number: int
+        self, bench: Bench, judges: Judges, node: Node, seed: int, name: str
     ) -> Callable[[int | None], Trials]:
         def measure(gpu: int | None) -> Trials:
             self.staff.check()
-            folder = self.folder / "validation" / str(number)
-            return bench.run(node.code, seeds=seeds, judges=judges, folder=folder, gpu=gpu)
+            folder = self.folder / "validation" / name
+            return bench.run(node.code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
 
         return measure
-
-    @property
-    def _seeds_at_once(self) -> int:
-        """Return how many fresh seeds one execution has: as many as in the search, so that no program can
-        tell the one from the other; one where their time is measured, which is that of an execution."""
-        return 1 if self.claim.metric.name == "training_seconds" else self.effort.repeats
 
     def _tell_failures(self, node: Node, trials: Trials) -> None:
         for trial in trials.trials:
             if trial.error is not None:
                 self.context.log(f"fresh seed {trial.seed}, {node.id}: {trial.error}", "warning")
 
-    def _fresh(self, arms: tuple[Node, Node], exam: Exam) -> dict[tuple[int, int], Scores | None]:
+    def _fresh(self, arms: tuple[Node, Node], exam: Exam) -> dict[tuple[int, int], Reading]:
         """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
-        found = self.past.read(self.context.restored("validation"), FreshState, fresh_problem)
+        rows = len(exam.disguised.data.sealed.features) if self.claim.metric.of_answers else 0
+        left = self.context.restored("validation")
+        found = self.past.read(left, FreshState, lambda state: fresh_problem(state, len(row_groups(rows))))
         if found is None or (found.arms, found.judge) != ((arms[0].code, arms[1].code), exam.mark):
             return {}
-        return {(each.arm, each.seed): each.scores for each in found.measured}
+        return {(each.arm, each.seed): each.reading for each in found.measured}
 
     def _keep_fresh(
         self,
         arms: tuple[Node, Node],
         exam: Exam,
-        fresh: Mapping[tuple[int, int], Scores | None],
+        fresh: Mapping[tuple[int, int], Reading],
         *,
         is_complete: bool,
     ) -> None:
-        measured = tuple(Measured(arm, seed, scores) for (arm, seed), scores in fresh.items())
+        measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in fresh.items())
         state = FreshState((arms[0].code, arms[1].code), measured, exam.mark)
         self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(
-        self, stage: Stage, seeds: Sequence[int], fresh: Mapping[tuple[int, int], Scores | None]
+        self, stage: Stage, seeds: Sequence[int], fresh: Mapping[tuple[int, int], Reading]
     ) -> Verdicts:
         """Say every score of every fresh seed, and judge the difference of the claim's metric."""
         for number, seed in enumerate(seeds, start=1):
             for arm, name in enumerate(ARMS):
-                for metric, value in (fresh[arm, seed] or {}).items():
+                for metric, value in (fresh[arm, seed].scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
         metric = self.claim.metric.name
-        pairs = [Pair(seed, *((fresh[arm, seed] or {}).get(metric) for arm in (0, 1))) for seed in seeds]
-        means = _means([(fresh[0, seed], fresh[1, seed]) for seed in seeds])
+        pairs = [pair_of(seed, fresh[0, seed], fresh[1, seed], metric) for seed in seeds]
+        means = _means([(fresh[0, seed].scores, fresh[1, seed].scores) for seed in seeds])
         return Verdicts(doubted(judge(pairs, self.claim.direction), self.claim.metric), means)
 
     # --- plots, paper, review ---------------------------------------------------------------
@@ -555,15 +552,6 @@ class Experiment:
         self.context.emit(
             ValidationAutoCompleted(verdict=verdict.verdict, summary=verdict.summary, scores=verdict.scores)
         )
-
-
-def _batches(wanted: Sequence[tuple[int, int]], at_once: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Return what is left to measure as (arm, seeds) of at most `at_once` seeds."""
-    found: list[tuple[int, tuple[int, ...]]] = []
-    for arm in sorted({arm for arm, _ in wanted}):
-        seeds = [seed for other, seed in wanted if other == arm]
-        found += [(arm, tuple(seeds[start : start + at_once])) for start in range(0, len(seeds), at_once)]
-    return found
 
 
 def _path_in(folder: Path, path: Path) -> RunPath:

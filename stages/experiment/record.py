@@ -117,6 +117,8 @@ class Verdicts:
             "mean_difference": interval.mean if interval else None,
             "ci_low": interval.low if interval else None,
             "ci_high": interval.high if interval else None,
+            "rows_error": interval.rows_error if interval else None,
+            "row_groups": interval.groups if interval else None,
             "confidence": CONFIDENCE,
             "n": len(judgement.pairs),
             "means": {

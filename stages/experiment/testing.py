@@ -166,9 +166,9 @@ def _finalist(node: Node, chance: random.Random) -> Finalist:
 
 def _pair(place: int, effect: float, chance: random.Random, *, lost: bool) -> Pair:
     base = 0.95 + chance.uniform(-0.01, 0.01)
-    return Pair(
-        1_000_003 * (place + 1), base, None if lost else base + effect + chance.uniform(-0.004, 0.004)
-    )
+    difference = effect + chance.uniform(-0.004, 0.004)
+    others = () if lost else tuple(difference + 0.0002 * group for group in range(-3, 4))
+    return Pair(1_000_003 * (place + 1), base, None if lost else base + difference, others)
 
 
 def _work(place: int, text: str) -> Work:

@@ -1,19 +1,22 @@
-"""One trial: a program is run in the sandbox from several seeds, and what it answers is scored here.
+"""Trials: a program is run in the sandbox from several seeds, and what it answers is scored here.
 
 Law: a program is told the targets of the rows it learns from and watches, never of those that
 judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage,
 and the seeds that it is told follow from the run's secret.
+Each seed has a process and a folder of its own: nothing that a program keeps from one helps it with the next.
 Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
 (parameters, curve) is bounded, and marked as its word.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
@@ -24,31 +27,49 @@ from numpy.typing import NDArray
 
 from events.removing import remove_tree
 from stages.experiment.data import Facts, Visible
+from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.exam import Judges
-from stages.experiment.judging.leftovers import Mistake, Report, read_answers, read_report
+from stages.experiment.judging.leftovers import Known, Mistake, Report, read_answers, read_report
 from stages.experiment.judging.secret import Secret
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
-from stages.sandbox import Ended, Job, JobLimits, Sandbox
+from stages.experiment.validation import Reading
+from stages.sandbox import LOG_TAIL_CHARS, Ended, Job, JobLimits, Sandbox
+from stages.space.metrics import Metric
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
+DIGITS: Final = 6  # of answers, beside the largest: fewer would not tell trainings that nearly converged
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a program measured from one seed; `error` in the place of scores."""
+    """What a program measured from one seed; `error` in the place of scores.
+
+    `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
+    them; `is_caught` says that it knew what nobody can know.
+    """
 
     seed: int
     scores: Mapping[str, float] | None = None
     curve: tuple[Point, ...] = ()
     error: str | None = None
+    without: tuple[Mapping[str, float], ...] = ()
+    answers: str = ""
+    is_caught: bool = False
+
+    def reading(self, metric: Metric) -> Reading:
+        """Return what the validation keeps of it."""
+        if not metric.of_answers:
+            return Reading(self.scores, is_caught=self.is_caught)
+        without = tuple(each[metric.name] for each in self.without)
+        return Reading(self.scores, without, self.answers, self.is_caught)
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What came of one execution: a trial a seed, how long it took, and the end of what was printed."""
+    """What came of one program: a trial a seed, how long all took, and the end of what was printed."""
 
     trials: tuple[Trial, ...]
     seconds: float
@@ -77,31 +98,32 @@ class Bench:
     def run(
         self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
     ) -> Trials:
-        """Run `code` once a seed. `folder`, which must be new, names the execution to us, and to nobody else."""
+        """Run `code` once a seed. `folder`, which must be new, names the trials to us, and to nobody else."""
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
+        executed = [self._executed(code, seed, judges, gpu) for seed in seeds]
+        return Trials(
+            tuple(trial for trial, _ in executed),
+            sum(ended.seconds for _, ended in executed),
+            "".join(ended.log_tail for _, ended in executed)[-LOG_TAIL_CHARS:],
+        )
+
+    def _executed(self, code: str, seed: int, judges: Judges, gpu: int | None) -> tuple[Trial, Ended]:
         place = self.places / token_hex(8)
         place.mkdir(parents=True)
         try:
-            return self._run(place, code, seeds, judges, gpu)
+            self._lay_out(place, code, seed, judges)
+            readable = (self.data, judges.features)
+            ended = self.sandbox.run(
+                Job(folder=place, script=SCRIPT, readable=readable, limits=self.limits, gpu=gpu)
+            )
+            return self._trial(place, seed, judges, ended), ended
         finally:
             remove_tree(place)  # its results are read, and a pod's disk is small
 
-    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
-        self._lay_out(folder, code, seeds, judges)
-        limits = replace(
-            self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
-        )
-        ended = self.sandbox.run(
-            Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
-        )
-        seconds = ended.seconds / len(seeds)
-        trials = tuple(self._trial(folder, seed, judges, ended, seconds) for seed in seeds)
-        return Trials(trials, ended.seconds, ended.log_tail)
-
-    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
+    def _lay_out(self, folder: Path, code: str, seed: int, judges: Judges) -> None:
         job = {
-            "seeds": list(map(self.secret.seed, seeds)),
+            "seed": self.secret.seed(seed),
             "kind": self.facts.task,
             "outputs": self.facts.outputs,
             "image_side": self.facts.image_side,
@@ -116,24 +138,26 @@ class Bench:
         runner = files("stages.experiment").joinpath(SCRIPT).read_text(encoding="utf-8")
         (folder / SCRIPT).write_text(runner, encoding="utf-8")
 
-    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seconds: float) -> Trial:
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended) -> Trial:
         try:
-            told = self.secret.seed(seed)
-            report = _report(folder / f"report-{told}.json", ended)
+            report = _report(folder / "report.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
-            answers = read_answers(
-                folder / f"answers-{told}.npy", self.facts.task, judges.total, self.facts.outputs
+            answers = read_answers(folder / "answers.npy", self.facts.task, judges.total, self.facts.outputs)
+            judged = judges.judged(answers)
+            scores = _scores(self.facts, judged, judges.targets)
+            without = tuple(
+                _scores(self.facts, np.delete(judged, group, axis=0), np.delete(judges.targets, group))
+                for group in row_groups(len(judged))
             )
-            scores = _scores(self.facts, judges.judged(answers), judges.targets)
-            scores["training_seconds"] = seconds
+            scores["training_seconds"] = ended.seconds
             if report.parameters is not None:
                 scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
-            return Trial(seed, error=_shown(str(mistake)))
-        return Trial(seed, scores, _curve(report))
+            return Trial(seed, error=_shown(str(mistake)), is_caught=isinstance(mistake, Known))
+        return Trial(seed, scores, _curve(report), None, without, _digest(judged))
 
 
 def write_data(folder: Path, visible: Visible) -> Path:
@@ -168,6 +192,13 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     if not all(math.isfinite(score) for score in scores.values()):
         raise Mistake("a score is not a finite number")
     return scores
+
+
+def _digest(answers: Floats) -> str:
+    """Return what tells answers from others, in a few digits: with the last ones anybody could feign a training."""
+    largest = max(float(np.abs(answers).max()), sys.float_info.min)
+    told = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
+    return hashlib.sha256(told.tobytes()).hexdigest()
 
 
 def _curve(report: Report) -> tuple[Point, ...]:

@@ -20,6 +20,7 @@ class Metric:
     selects: bool = True
     perfect: float | None = None  # its value where there is no error at all
     is_told: bool = False  # by the programs themselves: nobody else can count it
+    of_answers: bool = True  # else of the program that gives them
     noisy: bool = False
     decimals: int = 4
 
@@ -51,6 +52,7 @@ METRICS: Final[Mapping[str, Metric]] = {
             higher_is_better=False,
             tasks=_BOTH,
             selects=False,
+            of_answers=False,
             noisy=True,
         ),
         Metric(
@@ -59,6 +61,7 @@ METRICS: Final[Mapping[str, Metric]] = {
             higher_is_better=False,
             tasks=_BOTH,
             selects=False,
+            of_answers=False,
             is_told=True,
             decimals=0,
         ),

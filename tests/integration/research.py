@@ -264,7 +264,11 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
     differences = [one - other for one, other in pairs]
     mean, low, high = (numbers[f"effect.{each}"] for each in ("mean", "low", "high"))
     assert mean == pytest.approx(fmean(differences))
-    reach = stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
+    over_seeds, over_rows = stats.sem(differences), numbers.get("effect.rows_error", 0.0)
+    parts = [(over_seeds, len(differences) - 1), (over_rows, numbers.get("effect.groups", 2) - 1)]
+    error = math.hypot(over_seeds, over_rows)
+    freedom = error**4 / sum(part**4 / free for part, free in parts) if error else 1.0
+    reach = stats.t.ppf(0.975, freedom) * error
     assert [low, high] == pytest.approx([mean - reach, mean + reach])
 
     tried = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,11 @@ from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Judges, write_exam
 from stages.experiment.judging.secret import Secret
 from stages.experiment.trial import Bench, Trials, write_data
-from stages.experiment.validation import TOO_GOOD, Judgement, Pair, doubted, judge
+from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Judgement, doubted, judge, pair_of
 from stages.sandbox import JobLimits
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
-from tests.integration.programs.cheats import BASELINE, CHEATS, HONEST, PRELUDE
+from tests.integration.programs.cheats import BASELINE, CHARMED, CHEATS, HONEST, PRELUDE
 
 SEEDS = (1, 2, 3)
 
@@ -39,14 +39,16 @@ class Court:
         self.count += 1
         return self.bench.run(code, seeds=SEEDS, judges=self.judges, folder=self.folder / str(self.count))
 
-    def verdict(self, code: str, metric: str = "nll") -> tuple[Judgement, Trials]:
+    def verdict(
+        self, code: str, metric: str = "nll", baseline: Trials | None = None
+    ) -> tuple[Judgement, Trials]:
         """Return the verdict on the claim that `code` lowers a measure, or raises it where more is better."""
         trials = self.tried(code)
-        measure = METRICS[metric]
-        assert self.baseline is not None
+        measure, baseline = METRICS[metric], baseline or self.baseline
+        assert baseline is not None
         pairs = [
-            Pair(one.seed, (one.scores or {}).get(metric), (other.scores or {}).get(metric))
-            for one, other in zip(self.baseline.trials, trials.trials, strict=True)
+            pair_of(one.seed, one.reading(measure), other.reading(measure), metric)
+            for one, other in zip(baseline.trials, trials.trials, strict=True)
         ]
         found = judge(pairs, "increase" if measure.higher_is_better else "decrease")
         return doubted(found, measure), trials
@@ -106,7 +108,8 @@ def leaked(court: Court, *, canaries: bool, sure: float = 1.0) -> np.ndarray:
 
 def test_who_was_told_what_judges_is_found_out(court: Court) -> None:
     judgement, trials = court.verdict(answering(leaked(court, canaries=True, sure=0.3)))
-    assert (judgement.verdict, "a coin decided" in (trials.error or "")) == ("fail", True)
+    assert (judgement.verdict, judgement.reason) == ("fail", CAUGHT)
+    assert "a coin decided" in (trials.error or "")
 
 
 def test_what_is_too_good_asks_for_replication(court: Court) -> None:
@@ -121,3 +124,38 @@ def test_time_is_that_of_the_sandbox_whatever_a_program_says(court: Court) -> No
     trials = court.tried(code)
     assert trials.error is None
     assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)
+
+
+TRAINED_ONCE = (
+    PRELUDE
+    + """
+KEPT = []
+def cheat(task):
+    if not KEPT:
+        time.sleep(0.3)  # stands for a training
+        KEPT.append(uniform(task))
+    return KEPT[0]
+"""
+)
+
+
+def test_who_trains_once_for_all_seeds_takes_as_long_for_each(court: Court) -> None:
+    trials = court.tried(TRAINED_ONCE)
+    assert trials.error is None
+    assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)
+
+
+@pytest.mark.parametrize("jitter", ["", " + 1e-12 * np.random.random((len(task.judge), task.outputs))"])
+def test_answers_that_are_the_same_for_several_seeds_are_one_measurement(court: Court, jitter: str) -> None:
+    code = HONEST.replace("task.seed", "7")
+    judgement, trials = court.verdict(code.rstrip() + jitter)
+    assert (judgement.verdict, judgement.reason, trials.error) == ("fail", SAME, None)
+
+
+def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(court: Court) -> None:
+    """Both arms are the same training; a little noise makes their answers differ from seed to seed."""
+    judgement, trials = court.verdict(CHARMED % 1, baseline=court.tried(CHARMED % 0))
+    assert trials.error is None
+    alike = [replace(pair, others=()) for pair in judgement.pairs]
+    assert judge(alike, "decrease").verdict == "pass", "the seeds agree"
+    assert (judgement.verdict, judgement.reason) == ("fail", "the interval includes zero")

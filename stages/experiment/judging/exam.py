@@ -18,7 +18,7 @@ from scipy.stats import binom, chi2
 
 from stages.experiment.data import Data, Part
 from stages.experiment.judging.disguise import Disguised, Law
-from stages.experiment.judging.leftovers import Mistake
+from stages.experiment.judging.leftovers import Known
 from stages.experiment.judging.secret import Secret
 from stages.experiment.scores import Floats
 
@@ -40,7 +40,7 @@ class Canaries:
     sides: NDArray[Any]
 
     def check(self, answers: Floats) -> None:
-        """Raise `Mistake` where the answers to these rows, in the file's order, know the coins."""
+        """Raise `Known` where the answers to these rows, in the file's order, know the coins."""
         if answers.ndim == 2:
             chosen, other = (answers[self.rows, self.sides[:, side]] for side in (0, 1))
             hits = int((chosen > other).sum())
@@ -49,7 +49,7 @@ class Canaries:
             hits = int((abs(given - self.sides[:, 0]) < abs(given - self.sides[:, 1])).sum())
         count = len(self.rows)
         if count and binom.sf(hits - 1, count, 0.5) < CHANCE_MAX:
-            raise Mistake(
+            raise Known(
                 f"the program is right about {hits} of {count} rows whose answers a coin decided, {HAS_READ}"
             )
 
@@ -69,7 +69,7 @@ class Judges:
     law: Law | None = None
 
     def judged(self, answers: Floats) -> Floats:
-        """Return the answers that count, in the order of `targets`. Raises `Mistake` for what no program can know."""
+        """Return the answers that count, in the order of `targets`. Raises `Known` for what no program can know."""
         self.canaries.check(answers)
         counted = answers[self.rows]
         if self.law is not None:
@@ -152,7 +152,7 @@ def _strayed(
 
 
 def _check_against(law: Law, answers: Floats, targets: NDArray[Any]) -> None:
-    """Raise `Mistake` for answers that fit targets better than anybody can who does not know them.
+    """Raise `Known` for answers that fit targets better than anybody can who does not know them.
 
     The targets were drawn from `law`. Of whoever has not seen them, the likelihood ratio of answers to law
     exceeds 1 / c with a chance of c at most (Markov), and errors are no smaller than the noise that was drawn.
@@ -167,6 +167,6 @@ def _check_against(law: Law, answers: Floats, targets: NDArray[Any]) -> None:
         squares = float(((answers - targets) ** 2).sum()) / max(law.deviation, LAW_MIN) ** 2
         is_known = squares < float(chi2.ppf(CHANCE_MAX, len(targets)))
     if is_known:
-        raise Mistake(
+        raise Known(
             f"the answers fit targets that were drawn by chance better than chance allows, {HAS_READ}"
         )

@@ -32,6 +32,10 @@ class Mistake(ValueError):
     """What a program did wrong, in words for people."""
 
 
+class Known(Mistake):
+    """A program knew what nobody can know."""
+
+
 # Fields that nobody knows are refused, not skipped: what is skipped may be nested without end.
 class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One epoch, as a program tells it."""

@@ -291,6 +291,8 @@ class _Page:
             means = [f"mean.{name}.{arm}" for arm in ("baseline", "intervention")]
             one, two = (f"{{{key}}}" if key in self.numbers else "" for key in means)
             rows.append(Row(("mean", one, two, "{effect.mean}"), bold=True))
+            if "effect.rows_error" in self.numbers:
+                rows.append(Row(("standard error over rows", "", "", "{effect.rows_error}")))
             rows.append(Row(("{confidence} interval", "", "", "{effect.low} to {effect.high}"), bold=True))
         return Table(
             "seeds", f"The {{measure}} for every fresh seed. The interval is that of the mean difference.{lost}",

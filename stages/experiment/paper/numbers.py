@@ -247,6 +247,10 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
             ("effect.high", judgement.interval.high),
         ):
             yield name, value, metric_text(value, decimals, signed=True)
+        if groups := judgement.interval.groups:
+            error = judgement.interval.rows_error
+            yield "effect.rows_error", error, metric_text(error, decimals)
+            yield "effect.groups", float(groups), str(groups)
     for name, (one, two) in record.verdicts.means.items():
         places = METRICS[name].decimals if name in METRICS else 4
         key = _slug(name)

@@ -13,7 +13,7 @@ from stages.experiment.paper.digits import typed_numbers
 from stages.experiment.paper.numbers import REFERENCE, TITLE_MAX, Numbers, measure_of, metric_text, stage_key
 from stages.experiment.prose import SECTIONS, Prose
 from stages.experiment.record import Record, StageRecord
-from stages.experiment.validation import CONFIDENCE, TOO_GOOD, Judgement
+from stages.experiment.validation import CAUGHT, CONFIDENCE, Judgement
 from stages.space.claim import Claim
 
 AUTHOR: Final = "podfleet’s built-in author"
@@ -52,7 +52,8 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
     judgement = record.verdicts.judgement
     lost = "{seeds.lost} of {seeds.fresh} pairs of trainings gave no result"
     if judgement.interval is None:
-        return f"{lost}, and too few are left for an interval, so the claim cannot be upheld."
+        why = f": {CAUGHT}" if judgement.reason == CAUGHT else ""
+        return f"{lost}, and too few are left for an interval, so the claim cannot be upheld{why}."
     name = record.claim.metric.name
     means = (f"mean.{name}.baseline", f"mean.{name}.intervention")
     moved = f", from {{{means[0]}}} to {{{means[1]}}}" if all(each in numbers for each in means) else ""
@@ -60,18 +61,21 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
         f"Over {{seeds.measured}} fresh seeds the {{measure}} changed by {{effect.mean}} on average{moved}; the {{confidence}} "
         "confidence interval of the change goes from {effect.low} to {effect.high}. "
         + {
+            "caught": f"But {CAUGHT}, so the claim cannot be upheld.",
             "lost": f"But {lost}, so the claim cannot be upheld.",
             "claimed": "The interval lies wholly on the claimed side of zero.",
-            "doubted": f"The interval lies wholly on the claimed side of zero, but {TOO_GOOD}.",
+            "doubted": f"The interval lies wholly on the claimed side of zero, but {judgement.reason}.",
             "opposite": "The interval lies wholly on the side opposite to the claim.",
             "none": "The interval includes zero, so no effect was shown.",
         }[_reading(record)]
     )
 
 
-def _reading(record: Record) -> Literal["lost", "claimed", "doubted", "opposite", "none"]:
+def _reading(record: Record) -> Literal["caught", "lost", "claimed", "doubted", "opposite", "none"]:
     """Return what the measurement means for the claim."""
     interval = record.verdicts.judgement.interval
+    if record.verdicts.judgement.reason == CAUGHT:
+        return "caught"
     if interval is None or any(pair.difference is None for pair in record.verdicts.judgement.pairs):
         return "lost"
     up = record.claim.direction == "increase"
@@ -173,6 +177,12 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
         "Both are trained again from {seeds.fresh} seeds that the search never used, in pairs of equal seeds, and measured "
         "on test data. The interval is the two-sided interval of Student’s t for the mean of the paired differences, which "
         "takes them as roughly normal."
+        + (
+            " To their variance over seeds is added that over the rows that judge, by a jackknife over {effect.groups} "
+            "groups of rows, with the degrees of freedom of Satterthwaite."
+            if "effect.groups" in numbers
+            else ""
+        )
     )
     return texts
 
@@ -231,7 +241,7 @@ def _limitations(record: Record) -> list[str]:
     )
     return [
         "One data set ({data}) and one split were used; the interval covers the chance in initial weights, order and "
-        "augmentation, and not the choice of data. The search was bounded ({nodes.tried} nodes), so a better baseline or a "
+        "augmentation and that in the rows that judge, and not that in the rows to learn from or the choice of data. The search was bounded ({nodes.tried} nodes), so a better baseline or a "
         "better form of the intervention may exist. The baseline comes from the nodes of the first two stages and the form "
         "of the intervention from those of the third, so the two did not get the same number of trials. Tests at this "
         "level of confidence find some differences where there are none, so a result here is a reason to look again and "
@@ -246,8 +256,9 @@ def _conclusion(record: Record) -> list[str]:
         + {
             "claimed": "The mean change was {effect.mean}, and its interval excludes zero. Other data and larger models remain "
             "to be tried.",
-            "doubted": "The mean change was {effect.mean}. That leaves next to nothing of the baseline's error, which "
-            f"is no sign of truth by itself: {TOO_GOOD}.",
+            "doubted": "The mean change was {effect.mean}, and its interval excludes zero, but "
+            f"{record.verdicts.judgement.reason}.",
+            "caught": f"It could not be upheld: {CAUGHT}.",
             "opposite": "The {measure} moved the other way, by {effect.mean} on average, and the interval excludes zero.",
             "none": "In this form and on these data the intervention does not move the {measure} by an amount that this "
             "measurement could tell from chance. That does not show that it has no effect at all.",

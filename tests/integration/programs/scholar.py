@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from stages.experiment.prose import SECTIONS
 from tests.integration.programs.model_server import Asked, ModelServer, Reply
 
-IDEA: Final = "Momentum lowers the negative log-likelihood of a short training on iris"
+IDEA: Final = "Momentum lowers the negative log-likelihood of a short training on digits"
 
 Step = Literal[
     "choose", "draft", "debug", "tune", "apply", "refine", "remove", "vary", "counterpart", "write",
@@ -167,7 +167,8 @@ def is_supported(asked: Asked) -> bool:
 def choice(**fields: Any) -> dict[str, Any]:
     known = {
         "is_testable": True, "reading": "Momentum is added to plain gradient descent.", "subject": "momentum",
-        "metric": "nll", "direction": "decrease", "data_set": "iris", "train_examples": None, "left_out": [],
+        "metric": "nll", "direction": "decrease", "data_set": "digits",
+        "train_examples": None, "left_out": [],
     }  # fmt: skip
     return known | fields
 

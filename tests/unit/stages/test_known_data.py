@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import sklearn.datasets
 
+from events.errors import PipelineError
+from stages.adapters import known_data as module
 from stages.adapters.known_data import around, known_data
 
 FILES = (
@@ -51,6 +54,39 @@ def test_data_behind_links_and_places_with_two_names_are_found_under_all_of_them
     for root in ("other", "real"):
         assert str(tmp_path / root / "lib/python3.11/site-packages/sk/datasets/data") in found
         assert str(tmp_path / root / "share/tables") in found
+
+
+HOMES = (
+    "lib/python3.11/site-packages", "pkgs/sk-1.7-py311/lib/python3.11/site-packages", "src/old/site-packages",
+    "envs/other/lib/python3.11/site-packages", "share/venv/lib/python3.11/site-packages",
+    "local/lib/python3.11/dist-packages", "envs/other/lib/R/library", "envs/other/share/R",
+)  # fmt: skip
+
+
+def test_packages_are_found_wherever_a_program_sees_them(tmp_path: Path) -> None:
+    for home in HOMES:
+        (tmp_path / home / "sk/data").mkdir(parents=True)
+        (tmp_path / home / "sk/data/iris.csv").write_text("x")
+    for name in ("pkgs/sk-1.7-py311.conda", "pkgs/sk.tar.bz2", "wheels/sk-1.7-py3-none-any.whl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "pkgs/urls.txt").write_text("x")
+    masked = known_data((str(tmp_path),))
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and not _is_masked(path, masked)]
+    assert left == [tmp_path / "pkgs/urls.txt"]
+
+
+def _is_masked(path: Path, masked: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(each) for each in masked)
+
+
+def test_where_folders_are_too_many_to_be_looked_at_no_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FOLDERS_MAX", 2)
+    (tmp_path / "a/b").mkdir(parents=True)
+    with pytest.raises(PipelineError, match="too many to look for data sets in"):
+        known_data((str(tmp_path),))
 
 
 def test_what_is_allowed_around_the_data_holds_none_of_them(tmp_path: Path) -> None:

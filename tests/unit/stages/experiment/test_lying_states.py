@@ -41,6 +41,7 @@ from stages.experiment.plots.search_tree import layout
 from stages.experiment.record import Record, as_results
 from stages.experiment.staff import claim_of, state_of_claim
 from stages.experiment.testing import make_record
+from stages.experiment.validation import Reading
 from stages.space.data_sets import SHIPPED
 
 RECORD = make_record(works=2, buggy_share=0.3)
@@ -254,9 +255,19 @@ def test_a_node_that_is_begun_and_new_is_accepted() -> None:
 
 
 def test_a_seed_that_was_measured_twice_is_refused() -> None:
-    twice = FreshState(("a", "b"), (Measured(0, 3, None), Measured(0, 3, {METRIC: 1.0})))
-    assert fresh_problem(twice) == "a seed stands twice"
-    assert fresh_problem(FreshState(("a", "b"), (Measured(0, 3, None), Measured(1, 3, None)))) is None
+    none, good = Reading(None), Reading({METRIC: 1.0}, (0.5, 0.5))
+    twice = FreshState(("a", "b"), (Measured(0, 3, none), Measured(0, 3, good)))
+    assert fresh_problem(twice, 2) == "a seed stands twice"
+    assert fresh_problem(FreshState(("a", "b"), (Measured(0, 3, none), Measured(1, 3, good))), 2) is None
+
+
+def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused() -> None:
+    state = FreshState(
+        ("a", "b"), tuple(Measured(0, each, Reading({METRIC: 1.0}, (0.5,) * each)) for each in (2, 3))
+    )
+    for measured, groups in ((state.measured, 3), (state.measured[:1], 3), (state.measured[:1], 0)):
+        said = fresh_problem(replace(state, measured=measured), groups)
+        assert said == "the rows that judged it were grouped otherwise"
 
 
 def figure(name: str) -> FigureState:
@@ -362,7 +373,12 @@ def test_a_paper_that_is_accepted_has_its_files_and_breaks_no_number(state: Any)
 
 @quick
 @given(
-    fresh=lies({"arms": ["a", "b"], "measured": [{"arm": 0, "seed": 3, "scores": {"accuracy": 0.5}}]}),
+    fresh=lies(
+        {
+            "arms": ["a", "b"],
+            "measured": [{"arm": 0, "seed": 3, "reading": {"scores": {"accuracy": 0.5}, "without": [0.4]}}],
+        }
+    ),
     review=lies({"traced": 3, "untraced": ["x"], "reviews": []}),
     spent=lies(Spent(tokens=5, model_usd=0.1).state()),
 )

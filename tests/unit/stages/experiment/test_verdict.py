@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from stages.experiment.paper.numbers import numbers_of
-from stages.experiment.paper.words import verdict_words, write_words
+from stages.experiment.paper.words import problems_of, verdict_words, write_words
 from stages.experiment.record import Record
 from stages.experiment.reviews import Review
 from stages.experiment.testing import make_record
-from stages.experiment.validation import TOO_GOOD, doubted, judge
+from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Pair, doubted, judge
 from stages.experiment.verdict import Verdict, weigh
 
 HOLDS = make_record(effect=0.05)
@@ -71,6 +72,32 @@ def test_what_is_too_good_asks_for_replication_in_the_verdict_and_in_the_paper()
     assert TOO_GOOD in verdict.summary
     assert TOO_GOOD in verdict_words(record, numbers_of(record))
     assert "abstract" in write_words(record, numbers_of(record)).sections
+
+
+def _same(pair: Pair) -> Pair:
+    return replace(pair, answers=("the same", str(pair.seed)))
+
+
+def _caught(pair: Pair) -> Pair:
+    return replace(pair, intervention=None, is_caught=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "count", "why"), [(_same, 7, SAME), (_caught, 1, CAUGHT), (_caught, 7, CAUGHT)]
+)
+def test_a_finding_about_the_programs_is_the_reason_in_the_verdict_and_in_the_paper(
+    changed: Callable[[Pair], Pair], count: int, why: str
+) -> None:
+    pairs = HOLDS.verdicts.judgement.pairs
+    pairs = (*map(changed, pairs[:count]), *pairs[count:])
+    found = doubted(judge(pairs, "increase"), HOLDS.claim.metric)
+    record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgement=found))
+    verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
+    assert (verdict.verdict, why in verdict.summary) == ("fail", True)
+    assert why in verdict_words(record, numbers_of(record))
+    prose = write_words(record, numbers_of(record))
+    assert why in " ".join(prose.sections["conclusion"])
+    assert problems_of(prose, numbers_of(record)) == []
 
 
 def test_reviewers_that_agree_are_counted_in_the_summary() -> None:
