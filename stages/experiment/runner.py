@@ -1,4 +1,4 @@
-"""Runs one program in the sandbox: reads the job, calls the program with its seed, writes its answers.
+"""Runs one program in the sandbox: reads the job, calls the program once a seed, writes its answers.
 
 A stand-alone script, copied into the job's folder beside `program.py` and `job.json`. It needs
 numpy alone; the program decides what else is imported. What it writes is believed by nobody
@@ -84,24 +84,24 @@ def load_program() -> Callable[[Task], Any]:
 
 
 def main() -> None:
-    """Run the program; one that fails leaves its reason."""
+    """Run the program once a seed; a seed that fails leaves its reason and does not stop the others."""
     job = json.loads((HERE / "job.json").read_text(encoding="utf-8"))
     data = dict(np.load(job["data"], allow_pickle=False))
     judge = np.load(job["judge"], allow_pickle=False)
     run = load_program()
-    seed = job["seed"]
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    task = Task(job, data, judge, seed)
-    try:
-        answers = np.asarray(run(task), dtype=np.float64)
-        sys.stdout.write(f"seed {seed}: {told(task)}\n")
-    except Exception as error:
-        traceback.print_exc()
-        write("report.json", {"error": f"{type(error).__name__}: {error}"[:2000]})
-        return
-    np.save(HERE / "answers.npy", answers, allow_pickle=False)
-    write("report.json", {"parameters": task.parameters, "curve": task.curve[:5000]})
+    for seed in job["seeds"]:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        task = Task(job, {name: array.copy() for name, array in data.items()}, judge.copy(), seed)
+        try:
+            answers = np.asarray(run(task), dtype=np.float64)
+            sys.stdout.write(f"seed {seed}: {told(task)}\n")
+        except Exception as error:
+            traceback.print_exc()
+            write(f"report-{seed}.json", {"error": f"{type(error).__name__}: {error}"[:2000]})
+            continue
+        np.save(HERE / f"answers-{seed}.npy", answers, allow_pickle=False)
+        write(f"report-{seed}.json", {"parameters": task.parameters, "curve": task.curve[:5000]})
 
 
 def told(task: Task) -> str:

@@ -3,7 +3,8 @@
 Law: a program is told the targets of the rows it learns from and watches, never of those that
 judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage,
 and the seeds that it is told follow from the run's secret.
-Each seed has a process and a folder of its own: nothing that a program keeps from one helps it with the next.
+Seeds that are asked for together share a process, and what a program keeps from one may help it with the
+next: what decides a verdict is asked for alone.
 Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
 (parameters, curve) is bounded, and marked as its word.
 """
@@ -16,7 +17,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
@@ -34,7 +35,7 @@ from stages.experiment.judging.secret import Secret
 from stages.experiment.record import Point
 from stages.experiment.scores import Floats, class_scores, value_scores
 from stages.experiment.validation import Reading
-from stages.sandbox import LOG_TAIL_CHARS, Ended, Job, JobLimits, Sandbox
+from stages.sandbox import Ended, Job, JobLimits, Sandbox
 from stages.space.metrics import Metric
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
@@ -98,32 +99,34 @@ class Bench:
     def run(
         self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
     ) -> Trials:
-        """Run `code` once a seed. `folder`, which must be new, names the trials to us, and to nobody else."""
+        """Run `code` once a seed, in one process.
+
+        `folder`, which must be new, names the execution to us, and to nobody else.
+        """
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
-        executed = [self._executed(code, seed, judges, gpu) for seed in seeds]
-        return Trials(
-            tuple(trial for trial, _ in executed),
-            sum(ended.seconds for _, ended in executed),
-            "".join(ended.log_tail for _, ended in executed)[-LOG_TAIL_CHARS:],
-        )
-
-    def _executed(self, code: str, seed: int, judges: Judges, gpu: int | None) -> tuple[Trial, Ended]:
         place = self.places / token_hex(8)
         place.mkdir(parents=True)
         try:
-            self._lay_out(place, code, seed, judges)
-            readable = (self.data, judges.features)
-            ended = self.sandbox.run(
-                Job(folder=place, script=SCRIPT, readable=readable, limits=self.limits, gpu=gpu)
-            )
-            return self._trial(place, seed, judges, ended), ended
+            return self._run(place, code, seeds, judges, gpu)
         finally:
             remove_tree(place)  # its results are read, and a pod's disk is small
 
-    def _lay_out(self, folder: Path, code: str, seed: int, judges: Judges) -> None:
+    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
+        self._lay_out(folder, code, seeds, judges)
+        limits = replace(
+            self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
+        )
+        ended = self.sandbox.run(
+            Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
+        )
+        seconds = ended.seconds / len(seeds)
+        trials = tuple(self._trial(folder, seed, judges, ended, seconds) for seed in seeds)
+        return Trials(trials, ended.seconds, ended.log_tail)
+
+    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
         job = {
-            "seed": self.secret.seed(seed),
+            "seeds": list(map(self.secret.seed, seeds)),
             "kind": self.facts.task,
             "outputs": self.facts.outputs,
             "image_side": self.facts.image_side,
@@ -138,19 +141,22 @@ class Bench:
         runner = files("stages.experiment").joinpath(SCRIPT).read_text(encoding="utf-8")
         (folder / SCRIPT).write_text(runner, encoding="utf-8")
 
-    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended) -> Trial:
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seconds: float) -> Trial:
         try:
-            report = _report(folder / "report.json", ended)
+            told = self.secret.seed(seed)
+            report = _report(folder / f"report-{told}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
-            answers = read_answers(folder / "answers.npy", self.facts.task, judges.total, self.facts.outputs)
+            answers = read_answers(
+                folder / f"answers-{told}.npy", self.facts.task, judges.total, self.facts.outputs
+            )
             judged = judges.judged(answers)
             scores = _scores(self.facts, judged, judges.targets)
             without = tuple(
                 _scores(self.facts, np.delete(judged, group, axis=0), np.delete(judges.targets, group))
                 for group in row_groups(len(judged))
             )
-            scores["training_seconds"] = ended.seconds
+            scores["training_seconds"] = seconds
             if report.parameters is not None:
                 scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():

@@ -333,14 +333,14 @@ def test_a_link_where_something_of_ours_lies_leads_nobody_astray(
 LINKED = """
 import os
 def run(task):
-    for name in ("report.json", "answers.npy"):
+    for name in ("report-1.json", "answers-1.npy"):
         os.symlink("{others}/" + name, name)
     os._exit(0)
 """
 PIPED = """
 import os
 def run(task):
-    for name in ("report.json", "answers.npy"):
+    for name in ("report-1.json", "answers-1.npy"):
         os.mkfifo(name)
     os._exit(0)
 """
@@ -352,8 +352,8 @@ def test_what_is_no_plain_file_is_no_result(strict: LocalSandbox, tmp_path: Path
     """The links lead to the results of another trial, which are as good as any."""
     others = tmp_path / "others"
     others.mkdir()
-    (others / "report.json").write_text("{}")
-    np.save(others / "answers.npy", np.full((4, 2), 0.5))
+    (others / "report-1.json").write_text("{}")
+    np.save(others / "answers-1.npy", np.full((4, 2), 0.5))
     rows = Part(np.zeros((4, 3), np.float32), np.zeros(4, np.int64))
     facts = Facts(
         name="none", task="classification", outputs=2, image_side=None, blank=0.0,

@@ -180,10 +180,11 @@ def cheat(task):
             except OSError:
                 pass
 """,
-    "write answers beside those that it returns": """
+    "answer for other seeds": """
 def cheat(task):
-    np.save(HERE / "answers.npy", certain(np.zeros(len(task.judge)), task))
-    (HERE / "report.json").write_text("{}")
+    for seed in range(10):
+        np.save(HERE / f"answers-{seed}.npy", certain(np.zeros(len(task.judge)), task))
+        (HERE / f"report-{seed}.json").write_text("{}")
 """,
     "forge the report": """
 def cheat(task):
@@ -194,7 +195,8 @@ def cheat(task):
     "forge the report after the end": """
 def cheat(task):
     def forge():
-        (HERE / "report.json").write_text('{"curve": [], "nll": 0.0}')
+        for seed in range(10):
+            (HERE / f"report-{seed}.json").write_text('{"curve": [], "nll": 0.0}')
     atexit.register(forge)
 """,
     "leave an archive": """
@@ -257,7 +259,8 @@ def cheat(task):
 """,
     "end the runner with success": """
 def cheat(task):
-    (HERE / "report.json").write_text("{}")
+    for seed in range(10):
+        (HERE / f"report-{seed}.json").write_text("{}")
     os._exit(0)
 """,
     "leave by an exit": """
@@ -271,7 +274,8 @@ def cheat(task):
         if os.fork() == 0:
             for _ in range(200):
                 time.sleep(0.01)
-                (HERE / "report.json").write_text('{"nll": 0.0}')
+                for seed in range(10):
+                    (HERE / f"report-{seed}.json").write_text('{"nll": 0.0}')
         os._exit(0)
 """,
     "write from another thread": """
@@ -279,7 +283,7 @@ def cheat(task):
     def forge():
         while True:
             time.sleep(0.001)
-            (HERE / "report.json").write_text('{"accuracy": 1.0}')
+            (HERE / "report-1.json").write_text('{"accuracy": 1.0}')
     threading.Thread(target=forge, daemon=True).start()
 """,
     "read the judge's memory": """

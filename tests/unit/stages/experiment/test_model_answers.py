@@ -236,7 +236,7 @@ def test_the_example_that_a_model_is_shown_is_a_program_that_works(
     np.save(tmp_path / "judge.npy", features["watch"])
     job = {
         "kind": kind, "outputs": outputs, "image_side": None, "blank": 0.0, "epochs": 20,
-        "device": "cpu", "seed": 3,
+        "device": "cpu", "seeds": [3],
         "data": str(tmp_path / "data.npz"), "judge": str(tmp_path / "judge.npy"),
     }  # fmt: skip
     (tmp_path / "job.json").write_text(json.dumps(job))
@@ -244,10 +244,10 @@ def test_the_example_that_a_model_is_shown_is_a_program_that_works(
     (tmp_path / "runner.py").write_text(RUNNER.read_text())
     ended = tools.sandbox.run(Job(folder=tmp_path, script="runner.py", limits=JobLimits(wall_s=60.0)))
     assert ended.how == "finished", ended.log_tail
-    report = json.loads((tmp_path / "report.json").read_text())
+    report = json.loads((tmp_path / "report-3.json").read_text())
     assert len(report.get("curve", ())) == 20, report
     assert report["parameters"] > 100
-    answers = np.load(tmp_path / "answers.npy")
+    answers = np.load(tmp_path / "answers-3.npy")
     if kind == "regression":
         assert np.sqrt(((answers - targets["watch"]) ** 2).mean()) < targets["watch"].std()
     else:
