@@ -272,8 +272,10 @@ def _id_of(raw: Document) -> str:
 
 
 def _beyond(raw: Document) -> Document:
-    """Return the condition "greater than this" of a raw document with an `_id` alone, whatever its bytes."""
-    body = bytes(raw.raw)  # type: ignore[attr-defined] # whoever reads it asks for raw documents
+    """Return the condition "greater than this" of a document with an `_id` alone, whatever bytes that has."""
+    if not isinstance(raw, RawBSONDocument):
+        return {"$gt": raw["_id"]}
+    body = bytes(raw.raw)
     assert body[5:9] == b"_id\0"
     condition: Any = RawBSONDocument(body[:5] + b"$gt" + body[8:])
     return cast("Document", condition)

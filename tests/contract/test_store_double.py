@@ -246,6 +246,13 @@ def test_a_list_grows_at_its_end_and_begins_with_the_document(pair: Pair) -> Non
     assert found["samples"] == [{"memoryMib": 1.0}, {"memoryMib": 2.0}]
 
 
+def test_a_list_keeps_its_last_values(pair: Pair) -> None:
+    for number in range(4):
+        update = {"$push": {"samples": {"$each": [number], "$slice": -2}}}
+        pair.both(lambda each, given=update: each.attempts.update_one({"_id": "p"}, given, upsert=True))
+    assert pair.both(lambda each: each.attempts.find_one({"_id": "p"}))["samples"] == [2, 3]
+
+
 def test_what_the_double_does_not_know_it_refuses_by_name() -> None:
     double = sync_database(ReplicaSet(SystemClock().now), "test")
     double.runs.insert_one({"_id": "a", "list": [1]})

@@ -84,12 +84,22 @@ def _apply(document: dict[str, Any], operator: str, path: str, operand: Any, mom
         case "$max":
             if before is MISSING or key(operand) > key(before):
                 assign(document, path, operand)
-        case "$push" if not (isinstance(operand, Mapping) and any(name.startswith("$") for name in operand)):
-            assign(document, path, [*([] if before is MISSING else before), operand])
+        case "$push":
+            _push(document, path, before, operand)
         case "$pull":
             _pull(document, path, before, operand, moment.now)
         case _:
             raise NotImplementedError(f"the update operator {operator} with {operand!r}")
+
+
+def _push(document: dict[str, Any], path: str, before: Any, operand: Any) -> None:
+    match operand:
+        case {"$each": added, "$slice": most, **more} if not more and most < 0:
+            assign(document, path, [*([] if before is MISSING else before), *added][most:])
+        case Mapping() if any(name.startswith("$") for name in operand):
+            raise NotImplementedError(f"the update operator $push with {operand!r}")
+        case _:
+            assign(document, path, [*([] if before is MISSING else before), operand])
 
 
 def _pull(document: dict[str, Any], path: str, before: Any, condition: Any, now: datetime) -> None:

@@ -41,7 +41,7 @@ async def test_a_stream_ends_with_its_key_and_not_with_an_outage() -> None:
 
     def request(error: Exception) -> Any:
         app = SimpleNamespace(state=SimpleNamespace(authenticator=Away(error)))
-        return SimpleNamespace(app=app, method="GET", headers={}, client=None)
+        return SimpleNamespace(app=app, method="GET", headers={}, client=None, scope={})
 
     assert await is_still_admitted(request(Transient("mongodb_unreachable", "away")), {}, "read")
     assert not await is_still_admitted(request(Unauthorized("key_over", "revoked")), {}, "read")
