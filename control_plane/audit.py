@@ -31,8 +31,8 @@ REBUILD: Final = "rebuild"
 NOTE: Final = "log-incomplete"
 UNREADABLE: Final = "unreadable"
 MESSAGE_CHARS_MAX: Final = 2_000
-# What working with stored values of any kind may raise.
 REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8
+# What working with stored values of any kind may raise.
 HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -109,8 +109,9 @@ class Auditor:
             except Unjudged as error:
                 return [Finding(run_id, error.message, error.invariant)]
             if evidence is None:
-                wrong = Finding(run_id, f"{collection}: its id is no text", UNREADABLE)
-                return [wrong] if REPLACED in run_id else []
+                if REPLACED not in run_id:
+                    return []  # gone meanwhile
+                return [Finding(run_id, f"{collection}: its id is no text", UNREADABLE)]
             findings = judge(evidence, rebuilds=rebuilds)
             if all(finding.is_note for finding in findings):
                 return findings

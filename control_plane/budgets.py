@@ -83,9 +83,9 @@ class Budgets:
             f"{self.event_bytes_max:,}: say less, or set PODFLEET_EVENT_BYTES_MAX higher"
         )
 
-    def charge(self, event: Event, key: str | None, size: int) -> None:
-        """Note that an event of `size` bytes was stored that was not there, and which key pays for it."""
-        accounts = [attempt_id(event.run_id, event.attempt)]
+    def charge(self, run_id: str, attempt: int, key: str | None, size: int) -> None:
+        """Note that events of `size` bytes were stored that were not there, and which key pays for them."""
+        accounts = [attempt_id(run_id, attempt)]
         if key is not None:
             accounts.append(self._of_key(key))
         for account in accounts:

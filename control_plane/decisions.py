@@ -32,7 +32,8 @@ Choose = Callable[[Run], Decision | Illegal | None]
 class Review:
     """A person's verdict; `incomplete` says that it was given on what there is of an incomplete record.
 
-    `seen` is the position of the last event that the person was shown, None where nobody says.
+    `seen` is the position of the last event that the person was shown, None where nobody says. One that
+    `revises` replaces the verdict that there is, for the reason in its notes.
     """
 
     verdict: Literal["pass", "fail"]
@@ -40,6 +41,7 @@ class Review:
     reviewer: str
     incomplete: bool = False
     seen: int | None = None
+    revises: bool = False
 
 
 class Files(Protocol):
@@ -89,10 +91,13 @@ class Decider:
         return await self._decide(run_id, lambda run: note_decision(run, said, by=by))
 
     async def review(self, run_id: str, review: Review) -> Run:
-        """Record a person's verdict on a run that waits for one, and seal the run's record.
+        """Record a person's verdict on a run that waits for one, and seal the run's record; or revise it.
 
         What a worker said before its settle may arrive a moment after it: that is waited for.
+        Raises `Rejected`.
         """
+        if review.revises:
+            return await self._revise(run_id, review)
         if not review.incomplete:
             await self._wait_for_record(run_id)
         unfit: list[str] | None = None
@@ -117,11 +122,8 @@ class Decider:
                 return decided.run
         raise _contended(run_id)
 
-    async def revise(self, run_id: str, review: Review) -> Run:
-        """Replace a person's verdict by the other one, for the reason in its notes. Raises `Rejected`.
-
-        The record stays as it was sealed; the log keeps both verdicts.
-        """
+    async def _revise(self, run_id: str, review: Review) -> Run:
+        """Give the run the other verdict; the record stays as it was sealed, and the log keeps both."""
         if not review.notes.strip():
             raise Rejected("reason_missing", "a verdict is revised for a reason: say it in `notes`")
         run = await self._decide(run_id, lambda run: revise_decision(run, review))

@@ -6,6 +6,7 @@ majority and applied as far as no gap is before it. The order is dead letters, l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -378,12 +379,12 @@ class Ingestor:
         collided = await self.steps.append(documents) if documents else set()
         stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
         request.answer.duplicates = len(taken)
+        stored_bytes: Counter[tuple[str, int]] = Counter()
         for index, each in enumerate(fresh):
             known = stored.get(each.id)
             if index not in collided:
                 request.answer.accepted += 1
-                key = request.key_of(each.event.run_id, each.event.attempt)
-                self.budgets.charge(each.event, key, len(documents[index].raw))
+                stored_bytes[each.event.run_id, each.event.attempt] += len(documents[index].raw)
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1
@@ -391,6 +392,8 @@ class Ingestor:
                 self._refuse(request, each.line, _conflict(each, same_id=known is not None))
                 continue
             taken.append(each)
+        for attempt, size in stored_bytes.items():
+            self.budgets.charge(*attempt, request.key_of(*attempt), size)
         return taken
 
     async def _keep(self, early: Sequence[Candidate], request: Request) -> None:

@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from control_plane.agenda import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from control_plane.claiming import WAIT_MAX_S
-from control_plane.decisions import NOTE_CHARS_MAX
+from control_plane.decisions import NOTE_CHARS_MAX, Review
 from control_plane.multipart import PARTS_MAX
 from control_plane.schedule import Missed, Overlap
 from control_plane.submission import QUEUE_LIMIT_S
@@ -172,6 +172,10 @@ class ReviewBody(Body):
     revise: bool = False
     seen: Annotated[int, Field(ge=0)] | None = None
     notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+
+    def by(self, reviewer: str) -> Review:
+        """Return it as this person's verdict."""
+        return Review(self.verdict, self.notes, reviewer, self.incomplete, self.seen, self.revise)
 
 
 ARTIFACTS_MAX: Final = 100  # of one request

@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 from control_plane.api.answers import OBJECT, Items, Run
 from control_plane.api.models import Again, NewRun, NoteBody, ReviewBody
 from control_plane.auth import Principal, require
-from control_plane.decisions import Review
 from control_plane.deps import Deps
 from control_plane.explainer import explanation
 from control_plane.paging import LIMIT_DEFAULT
@@ -151,8 +150,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/{run_id}/review")
     async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
-        review = Review(body.verdict, body.notes, principal.name, body.incomplete, body.seen)
-        await (deps.decider.revise if body.revise else deps.decider.review)(run_id, review)
+        await deps.decider.review(run_id, body.by(principal.name))
         return await reading.run(run_id)
 
     return routes

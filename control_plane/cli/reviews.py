@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -43,38 +42,25 @@ def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJso
     print_items(list(islice(waiting, limit)), COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
 
 
-@app.command("pass")
-def pass_(
-    run: RunName,
-    notes: Notes = "",
-    incomplete: Incomplete = False,
-    revise: Revise = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say that the claim of a run stands."""
-    _review(run, _said("pass", notes, incomplete=incomplete, revise=revise), as_json=as_json)
+def _add_verdict(verdict: str, says: str) -> None:
+    """Add the command that gives a verdict."""
+
+    @app.command(verdict, help=says)
+    def give(
+        run: RunName,
+        notes: Notes = "",
+        incomplete: Incomplete = False,
+        revise: Revise = False,
+        as_json: AsJson = False,
+    ) -> None:
+        control_plane = client()
+        body = {"verdict": verdict, "notes": notes, "incomplete": incomplete, "revise": revise}
+        reviewed = control_plane.post(f"/api/runs/{find(control_plane, RUN, run)}/review", body)
+        if as_json:
+            print_json(reviewed)
+        else:
+            say(f"{reviewed['id']} {reviewed['status']}")
 
 
-@app.command("fail")
-def fail_(
-    run: RunName,
-    notes: Notes = "",
-    incomplete: Incomplete = False,
-    revise: Revise = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say that the claim of a run does not stand."""
-    _review(run, _said("fail", notes, incomplete=incomplete, revise=revise), as_json=as_json)
-
-
-def _said(verdict: str, notes: str, *, incomplete: bool, revise: bool) -> Mapping[str, Any]:
-    return {"verdict": verdict, "notes": notes, "incomplete": incomplete, "revise": revise}
-
-
-def _review(run: str, body: Mapping[str, Any], *, as_json: bool) -> None:
-    control_plane = client()
-    reviewed = control_plane.post(f"/api/runs/{find(control_plane, RUN, run)}/review", body)
-    if as_json:
-        print_json(reviewed)
-    else:
-        say(f"{reviewed['id']} {reviewed['status']}")
+_add_verdict("pass", "Say that the claim of a run stands.")
+_add_verdict("fail", "Say that the claim of a run does not stand.")

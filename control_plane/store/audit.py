@@ -273,12 +273,13 @@ def _id_of(raw: Document) -> str:
 
 def _beyond(raw: Document) -> Document:
     """Return the condition "greater than this" of a document with an `_id` alone, whatever bytes that has."""
-    if not isinstance(raw, RawBSONDocument):
-        return {"$gt": raw["_id"]}
-    body = bytes(raw.raw)
+    body = _body(raw)
     assert body[5:9] == b"_id\0"
-    condition: Any = RawBSONDocument(body[:5] + b"$gt" + body[8:])
-    return cast("Document", condition)
+    return cast("Document", RawBSONDocument(body[:5] + b"$gt" + body[8:]))
+
+
+def _body(raw: Document) -> bytes:
+    return bytes(raw.raw) if isinstance(raw, RawBSONDocument) else encode(raw)
 
 
 def decoded(raw: Document) -> tuple[Document, int]:
@@ -286,7 +287,7 @@ def decoded(raw: Document) -> tuple[Document, int]:
 
     A document that cannot be decoded has its id and nothing else.
     """
-    body = bytes(raw.raw) if isinstance(raw, RawBSONDocument) else encode(raw)
+    body = _body(raw)
     try:
         return decode(body, READ), len(body)
     except (BSONError, ValueError, RecursionError):

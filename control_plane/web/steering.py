@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from control_plane.api.fleet import MaySteer
 from control_plane.api.problems import status_of
 from control_plane.api.runs import MayReview, MaySubmit
-from control_plane.decisions import Review
 from control_plane.submission import NewHypothesis
 from control_plane.web.forms import LaunchForm, ProposalForm, ReviewForm, Unfit, typed_lines
 from control_plane.web.orders import carried_out, refused, see
@@ -118,9 +117,7 @@ def _add_review(routes: APIRouter, site: Site) -> None:
             body = form.body()
             # With a key, the name behind it is what the records hold.
             reviewer = (form.judge() or principal.name) if principal.is_shared else principal.name
-            said = Review(body.verdict, body.notes, reviewer, body.incomplete, body.seen)
-            decider = site.deps.decider
-            await (decider.revise if body.revise else decider.review)(run_id, said)
+            await site.deps.decider.review(run_id, body.by(reviewer))
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=back)
         except Rejected as error:

@@ -70,7 +70,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What came of one program: a trial a seed, how long all took, and the end of what was printed."""
+    """What came of one execution: a trial a seed, how long it took, and the end of what was printed."""
 
     trials: tuple[Trial, ...]
     seconds: float

@@ -38,7 +38,7 @@ def _holds(document: Mapping[str, Any], name: str, wanted: Any, now: datetime) -
 
 def is_operators(wanted: Any) -> bool:
     """Say whether a condition consists of operators, and is no value to be equal to."""
-    return isinstance(wanted, dict) and any(name.startswith("$") for name in wanted)
+    return isinstance(wanted, Mapping) and any(name.startswith("$") for name in wanted)
 
 
 def satisfies(value: Any, condition: Any, now: datetime) -> bool:

@@ -60,11 +60,11 @@ async def test_what_was_stored_and_not_told_yet_counts(monkeypatch: pytest.Monke
     counts, clock = Counts(), ManualClock()
     held = Budgets(counts, clock, 100)
     await held.look([(RUN_ID, 1)], ())
-    held.charge(event(1), None, 60)
+    held.charge(RUN_ID, 1, None, 60)
     clock.advance(10)
     await held.look([(RUN_ID, 1)], ())
     assert held.refusal(event(1)) is None
-    held.charge(event(1), None, 40)
+    held.charge(RUN_ID, 1, None, 40)
     assert held.refusal(event(1)) is not None
     assert await held.run_once() == 1
     assert counts.stored == {f"{RUN_ID}/a1": 100}
@@ -76,7 +76,7 @@ async def test_a_key_over_its_budget_waits_for_the_next_hour_and_no_other_key_do
     held = Budgets(counts, clock, 1_000, key_bytes_max=100)
     for attempt in (1, 2):
         await held.look([(RUN_ID, attempt)], ["k1"])
-        held.charge(event(attempt), "k1", 50)
+        held.charge(RUN_ID, attempt, "k1", 50)
     clock.advance(600)
     with pytest.raises(Throttled, match="100 bytes of events in this hour") as waits:
         await held.look([(RUN_ID, 3)], ["k1"])

@@ -267,13 +267,13 @@ def test_only_a_verdict_that_was_given_is_revised(status: Status) -> None:
 
 async def test_a_verdict_is_revised_for_a_reason() -> None:
     with refused(Rejected, "reason_missing", "a verdict is revised for a reason: say it in `notes`"):
-        await Scene(Status.HUMAN_REJECTED).decider.revise(RUN_ID, replace(PASS, notes=" \n"))
+        await Scene(Status.HUMAN_REJECTED).decider.review(RUN_ID, replace(PASS, notes=" \n", revises=True))
 
 
 async def test_a_revised_verdict_stands_beside_the_first_at_once() -> None:
     scene = Scene(Status.AWAITING_HUMAN)
     await scene.decider.review(RUN_ID, PASS)
-    await scene.decider.revise(RUN_ID, FAIL)
+    await scene.decider.review(RUN_ID, replace(FAIL, revises=True))
     stored = await scene.db.validations.find({}).sort("_id").to_list()
     assert [(each["_id"], each["verdict"]) for each in stored] == [
         (f"{RUN_ID}/a1/human", "pass"),
@@ -503,7 +503,7 @@ ACTS: Final[dict[Cause, Act]] = {
     Cause.RESUME: lambda decider, run_id: decider.resume(run_id, by=BY),
     Cause.NOTE: lambda decider, run_id: decider.note(run_id, "look", by=BY),
     Cause.REVIEW: lambda decider, run_id: decider.review(run_id, FAIL),
-    Cause.REVISE: lambda decider, run_id: decider.revise(run_id, FAIL),
+    Cause.REVISE: lambda decider, run_id: decider.review(run_id, replace(FAIL, revises=True)),
 }
 
 

@@ -64,11 +64,15 @@ def numbers_of(reporter: RecordingReporter) -> list[Any]:
 
 @dataclass
 class Watched:
-    """A whole experiment; for each of its `runs` whether it was of the validation, and what it was shown."""
+    """A whole experiment; for each of its `runs` whether it was of the validation, and what it was shown.
+
+    `together` counts the seeds of each execution of the validation.
+    """
 
     reporter: RecordingReporter
     opened: list[str] = field(default_factory=list)
     runs: list[tuple[bool, set[str], Path]] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +89,9 @@ def whole(
 
     def noted(bench: Bench, code: str, **named: Any) -> Any:
         shown = {path.name for path in bench.data.parent.iterdir()}
-        seen.runs.append((named["folder"].parent.name == "validation", shown, bench.data.parent))
+        is_validation = named["folder"].parent.name == "validation"
+        seen.runs.append((is_validation, shown, bench.data.parent))
+        seen.together += [len(named["seeds"])] if is_validation else []
         return run_bench(bench, code, **named)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -141,6 +147,11 @@ def test_no_program_is_shown_whether_validation_or_test_judges_it(whole: Watched
     assert {is_validation for is_validation, _, _ in whole.runs} == {True, False}
     assert [shown for _, shown, _ in whole.runs] == [{"data.npz", "judge.npy"}] * len(whole.runs)
     assert len({folder for _, _, folder in whole.runs}) == 1
+
+
+def test_each_seed_that_decides_has_a_process_of_its_own(whole: Watched) -> None:
+    (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
+    assert whole.together == [1] * 2 * len(verdict.scores["seeds"])
 
 
 NOW = threading.local()
