@@ -239,6 +239,7 @@ class Experiment:
             check=self.staff.check,
             forest=Forest(),
             claim=state_of_claim(self.claim),
+            judge=exam.mark,
             keeps_proposals=self.staff.is_dear,
         )
 
@@ -263,9 +264,13 @@ class Experiment:
         finished = self.past.finished(stage)
         if finished is None:
             begun = self.context.restored(stage)
-            return self.past.read(begun, SearchState, lambda state: begun_problem(state, stage, root, metric))
+            return self.past.read(
+                begun, SearchState, lambda state: begun_problem(state, stage, root, metric, search.judge)
+            )
         state = self.past.read(
-            finished, SearchState, lambda state: finished_problem(state, stage, root, metric, search.claim)
+            finished,
+            SearchState,
+            lambda state: finished_problem(state, stage, root, metric, search.claim, search.judge),
         )
         if state is None or state.record is None:
             return None
@@ -353,8 +358,11 @@ class Experiment:
         """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
         rows = len(exam.disguised.data.sealed.features) if self.claim.metric.of_answers else 0
         left = self.context.restored("validation")
-        found = self.past.read(left, FreshState, lambda state: fresh_problem(state, len(row_groups(rows))))
-        if found is None or (found.arms, found.judge) != ((arms[0].code, arms[1].code), exam.mark):
+        codes = (arms[0].code, arms[1].code)
+        found = self.past.read(
+            left, FreshState, lambda state: fresh_problem(state, codes, exam.mark, len(row_groups(rows)))
+        )
+        if found is None:
             return {}
         return {(each.arm, each.seed): each.reading for each in found.measured}
 

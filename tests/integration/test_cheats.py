@@ -77,7 +77,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
         measured=frozenset({"nll"}),
         epochs=2,
         device="cpu",
-        secret=Secret("of seeds", hides=False),
+        secret=Secret("of seeds"),
         places=folder / "programs",
     )
     found = Court(bench, write_exam(folder / "data", hidden, secret).test(), folder)
