@@ -16,6 +16,7 @@ from stages.experiment.paper.numbers import REFERENCE, Numbers
 from stages.experiment.plots.picture import FORMS, TABLE
 from stages.experiment.record import StageRecord
 from stages.experiment.tree import Node
+from stages.space.metrics import Metric
 
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
 
@@ -106,15 +107,18 @@ def _is_older(parent: str, node: Node, root: Node | None) -> bool:
     return stage == node.stage and int(number) < int(node.id.partition("/")[2])
 
 
-def fresh_problem(state: FreshState, arms: tuple[str, str], judge: str, groups: int) -> str | None:
+def fresh_problem(
+    state: FreshState, arms: tuple[str, str], judge: str, metric: Metric, groups: int
+) -> str | None:
     """Judge what fresh seeds measured for the programs `arms`, by rows in so many groups."""
     if state.judge != judge:
         return OTHER_ROWS
     if state.arms != arms:
         return "it is of other programs"
     pairs = [(each.arm, each.seed) for each in state.measured]
-    counts = {len(each.reading.without) for each in state.measured if each.reading.scores is not None}
-    if not counts <= {groups}:
+    readings = [each.reading for each in state.measured if each.reading.scores is not None]
+    counts = {(len(each.without), len(each.quality)) for each in readings}
+    if not counts <= {(groups if metric.of_answers else 0, groups)}:
         return "the rows that judged it were grouped otherwise"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 

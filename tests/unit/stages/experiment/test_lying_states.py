@@ -45,10 +45,12 @@ from stages.experiment.staff import claim_of, state_of_claim
 from stages.experiment.testing import make_record
 from stages.experiment.validation import Reading
 from stages.space.data_sets import SHIPPED
+from stages.space.metrics import METRICS
 
 RECORD = make_record(works=2, buggy_share=0.3)
 CLAIM = state_of_claim(RECORD.claim)
 METRIC = RECORD.claim.selection.name
+MEASURE = RECORD.claim.metric
 MARK = Secret("of these tests").mark
 ARMS = ("a", "b")
 
@@ -261,12 +263,12 @@ def test_a_node_that_is_begun_and_new_is_accepted() -> None:
 
 
 def test_a_seed_that_was_measured_twice_is_refused() -> None:
-    none, good = Reading(None), Reading({METRIC: 1.0}, (0.5, 0.5))
+    none, good = Reading(None), Reading({METRIC: 1.0}, (0.5, 0.5), quality=(0.5, 0.5))
     twice = FreshState(ARMS, (Measured(0, 3, none), Measured(0, 3, good)), MARK)
-    assert fresh_problem(twice, ARMS, MARK, 2) == "a seed stands twice"
+    assert fresh_problem(twice, ARMS, MARK, MEASURE, 2) == "a seed stands twice"
     once = FreshState(ARMS, (Measured(0, 3, none), Measured(1, 3, good)), MARK)
-    assert fresh_problem(once, ARMS, MARK, 2) is None
-    assert fresh_problem(once, ("a", "c"), MARK, 2) == "it is of other programs"
+    assert fresh_problem(once, ARMS, MARK, MEASURE, 2) is None
+    assert fresh_problem(once, ("a", "c"), MARK, MEASURE, 2) == "it is of other programs"
 
 
 @pytest.mark.parametrize("mark", ["", Secret("of another run").mark])
@@ -274,16 +276,26 @@ def test_what_was_measured_by_another_secret_is_refused(mark: str) -> None:
     finished = replace(read_state(search_state(1), SearchState), judge=mark)
     assert finished_problem(finished, "Stage_2", root_of(1), METRIC, CLAIM, MARK) == OTHER_ROWS
     assert begun_problem(replace(BEGUN, judge=mark), "Stage_1", None, METRIC, MARK) == OTHER_ROWS
-    assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, 2) == OTHER_ROWS
+    assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, MEASURE, 2) == OTHER_ROWS
 
 
-def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused() -> None:
-    state = FreshState(
-        ARMS, tuple(Measured(0, each, Reading({METRIC: 1.0}, (0.5,) * each)) for each in (2, 3)), MARK
-    )
-    for measured, groups in ((state.measured, 3), (state.measured[:1], 3), (state.measured[:1], 0)):
-        said = fresh_problem(replace(state, measured=measured), ARMS, MARK, groups)
-        assert said == "the rows that judged it were grouped otherwise"
+SECONDS = "training_seconds"
+
+
+@pytest.mark.parametrize(
+    ("metric", "without", "quality", "is_taken"),
+    [
+        (METRIC, 3, 3, True), (METRIC, 2, 3, False), (METRIC, 3, 2, False), (METRIC, 3, 0, False),
+        (SECONDS, 0, 3, True), (SECONDS, 3, 3, False), (SECONDS, 0, 0, False),
+    ],
+)  # fmt: skip
+def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused(
+    metric: str, without: int, quality: int, is_taken: bool
+) -> None:
+    reading = Reading({METRIC: 1.0}, (0.5,) * without, quality=(0.5,) * quality)
+    state = FreshState(ARMS, (Measured(0, 3, reading),), MARK)
+    said = fresh_problem(state, ARMS, MARK, METRICS[metric], 3)
+    assert said == (None if is_taken else "the rows that judged it were grouped otherwise")
 
 
 def figure(name: str) -> FigureState:

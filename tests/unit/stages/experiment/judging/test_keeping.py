@@ -1,4 +1,4 @@
-"""Where the secret of a run comes from: its fleet, else an earlier attempt, else chance; there is always one."""
+"""Where the secret of a run comes from: its fleet, an earlier attempt, or chance; there is always one."""
 
 from __future__ import annotations
 
