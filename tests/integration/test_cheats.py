@@ -148,12 +148,12 @@ def test_a_baseline_that_waits_makes_nothing_faster(court: Court, name: str) -> 
 
 
 def test_processor_time_is_measured_outside_or_unknown(court: Court) -> None:
-    deeds = ("work(0.2)", f"{FORKS}\n    os.waitpid(child, 0)", f"{IGNORES}{FORKS}{LASTS}")
+    deeds = ("work(0.3)", f"{FORKS}\n    os.waitpid(child, 0)", f"{IGNORES}{FORKS}{LASTS}")
     mine, waited, lost = (court.tried(slow(deed), SEEDS[:1]).trials[0].processor_s for deed in deeds)
     assert mine is not None
     assert waited is not None
-    assert min(mine, waited) > 0.2
-    assert lost is None or lost > 0.2, "a control group counts whom nobody waits for"
+    assert min(mine, waited) > 0.3
+    assert lost is None or lost > waited - 0.15, "a control group counts whom nobody waits for"
 
 
 def answering(answers: np.ndarray) -> str:

@@ -95,7 +95,7 @@ def work(seconds):
 IGNORES: Final = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n    "
 FORKS: Final = """child = os.fork()
     if not child:
-        work(0.2)
+        work(0.3)
         os._exit(0)"""
 LASTS: Final = """
     try:
@@ -140,7 +140,7 @@ SLOW: Final[Mapping[str, tuple[str, str]]] = {
         time.sleep(0.2)
         os._exit(0)
 """, "pass"),
-    "work in children that nobody waits for": ("work(0.2); time.sleep(0.2)", f"{IGNORES}{FORKS}{LASTS}"),
+    "work in children that nobody waits for": ("work(0.3); time.sleep(0.2)", f"{IGNORES}{FORKS}{LASTS}"),
 }  # fmt: skip
 
 

@@ -117,6 +117,6 @@ def test_work_that_chance_may_have_saved_is_none() -> None:
 
 
 def test_what_failed_keeps_its_reason() -> None:
-    one = arm("ece", 1.0, 0.9)
+    one, better = arm("ece", 1.0, 0.9), arm("ece", 1.0, 1.0)
     found = Judgement("fail", "a reason", None, ())
-    assert guarded(found, Arms(one, one, one[0]), METRICS["ece"], "decrease", "classification") is found
+    assert guarded(found, Arms(one, one, better[0]), METRICS["ece"], "decrease", "classification") is found
