@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from control_plane.chain import NOTHING
 from control_plane.ranges import Ranges
 from control_plane.run import Entry
 from control_plane.store.events import decode
 from control_plane.store.runs import decode_entry
+from events.chain import NOTHING
 from events.envelope import Event
 
 Document = Mapping[str, Any]
@@ -38,8 +38,9 @@ class Quiet:
 class Evidence:
     """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
 
-    `quiet` are the other events, `broken` says in words which documents could not be read. `root` is that of
-    the lines which a person's verdict rests on, as the log holds them now.
+    `quiet` are the other events, `broken` says in words which documents could not be read. Of the
+    log as it is now `sealed_root` is that of the lines which a person's verdict rests on, and `settled_root`
+    that of the lines which the last attempt settled with, as they were said.
     """
 
     collection: str
@@ -54,7 +55,8 @@ class Evidence:
     ideas: Sequence[Document] = ()
     quiet: Sequence[Quiet] = ()
     broken: Sequence[str] = ()
-    root: str = NOTHING
+    sealed_root: str = NOTHING
+    settled_root: str = NOTHING
 
     @property
     def run_id(self) -> str:

@@ -122,7 +122,9 @@ class Checkpoints(Protocol):
 class Settling(Protocol):
     """The part of the queue that ends an attempt."""
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None: ...
+    def settle(
+        self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,7 +457,7 @@ class Attempt:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
             self._settle(how, self.last)
         else:
-            self._settle(how, intention.attempt.last)
+            self._settle(how, intention.attempt.last, intention.attempt.root)
 
     def _charge_the_rest(self) -> None:
         """Say what the pod cost since the last time; a disk that does not take it takes the end first."""
@@ -484,12 +486,12 @@ class Attempt:
             if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
                 return problem
 
-    def _settle(self, how: End, last: int) -> None:
+    def _settle(self, how: End, last: int, root: str | None = None) -> None:
         """Settle until the store has it; the intention is on disk, so a stop only puts it off."""
         claim = self.claim
         while True:
             try:
-                self.ports.queue.settle(claim, how, last, jitter=self.ports.ids.fraction())
+                self.ports.queue.settle(claim, how, last, jitter=self.ports.ids.fraction(), root=root)
             except Transient as error:
                 log.warning("settle.retried", extra={"run": claim.run_id, "why": error.message})
                 if self.ports.clock.wait(self.ports.stop, SETTLE_BACK_OFF_S):

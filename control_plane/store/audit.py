@@ -135,7 +135,8 @@ class AuditReads:
             now=now,
             quiet=held.quiet,
             broken=held.broken,
-            root=held.root,
+            sealed_root=held.sealed.stored,
+            settled_root=held.settled.said,
         )
 
     @answers()
@@ -152,7 +153,7 @@ class AuditReads:
         async with answers():
             cursor = self.db.get_collection(collection, codec_options=UNREAD).find(query).batch_size(PAGE)
             if order:
-                cursor.sort(list(order))
+                cursor = cursor.sort(list(order))
             async for raw in cursor:
                 yield decoded(raw)
 

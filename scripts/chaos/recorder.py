@@ -61,9 +61,9 @@ class RecordedQueue:
             call.data["cancel"] = orders.cancel
             return orders
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         with self._noted("settle", claim, outcome=how.outcome, last=last):
-            self.queue.settle(claim, how, last, jitter=jitter)
+            self.queue.settle(claim, how, last, jitter=jitter, root=root)
 
     @contextmanager
     def _noted(self, what: str, claim: Claim | None = None, **data: Any) -> Iterator[Call]:

@@ -37,15 +37,15 @@ from scripts.simulation.store.replica_set import Call, ReplicaSet
 class UnfencedQueue(MongoQueue):
     """Settles whatever the run is by now: neither token nor attempt is asked for."""
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         try:
-            self._settle_unfenced(claim, how, last, jitter)
+            self._settle_unfenced(claim, how, last, jitter, root)
         except AssertionError:
             raise
         except Exception as error:
             raise Transient("mongodb_unreachable", str(error)) from error
 
-    def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float) -> None:
+    def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float, root: str | None) -> None:
         runs = self.db[claim.collection]
         while True:
             run = runs.find_one({"_id": claim.run_id})
@@ -59,7 +59,7 @@ class UnfencedQueue(MongoQueue):
                 run["review"] == "human",
             )
             by = f"worker#a{claim.attempt}"
-            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter)
+            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter, root=root)
             query = {"_id": claim.run_id, "revision": run["revision"]}
             if runs.update_one(query, journal.update(decision)).matched_count:
                 return

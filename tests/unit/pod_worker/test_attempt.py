@@ -132,7 +132,7 @@ class Store:
             raise self.answer
         return self.answer
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         self.settled.append((how, last))
 
 
