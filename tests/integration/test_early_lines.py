@@ -173,6 +173,20 @@ def test_an_audit_knows_why_an_early_line_contradicts_another(emptied_url: str) 
     in_core(emptied_url, scenario)
 
 
+def test_an_audit_knows_the_events_without_a_number_that_others_contradict(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        first, again = (line(run_id, None, c.RunLog(message=word), name="one id") for word in ("a", "b"))
+        answer = await core.send(first, sender=ADMIN)
+        assert (answer.accepted, codes(answer)) == (1, [])
+        assert codes(await core.send(again, sender=ADMIN)) == [(1, "conflict")]
+        findings = await core_findings(core, run_id)
+        assert not [each for each in findings if "wrong-refusal" in each], findings
+
+    in_core(emptied_url, scenario)
+
+
 def test_what_strangers_say_of_an_attempt_leaves_its_budget_to_its_holder(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         ingestor = replace(core.ingestor, budgets=Budgets(ByteCounts(core.db), core.clock, 50_000))
