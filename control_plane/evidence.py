@@ -6,7 +6,7 @@ Events that change nothing but the position are kept as stretches: a run may hav
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -40,7 +40,8 @@ class Evidence:
 
     `quiet` are the other events, `broken` says in words which documents could not be read. Of the
     log as it is now `sealed_root` is that of the lines which a person's verdict rests on, and `settled_root`
-    that of the lines which the last attempt settled with, as they were said.
+    that of the lines which the last attempt settled with, as they were said. `unnumbered` are digests of
+    events without a number by which a refusal is judged.
     """
 
     collection: str
@@ -57,6 +58,7 @@ class Evidence:
     broken: Sequence[str] = ()
     sealed_root: str = NOTHING
     settled_root: str = NOTHING
+    unnumbered: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -92,8 +94,8 @@ class Evidence:
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:
-        """The digests of what the log keeps whole, by id."""
-        return {each["_id"]: each["hash"] for each in self.log}
+        """The digests of what is kept whole here, and of what `unnumbered` names, by id."""
+        return {**self.unnumbered, **{each["_id"]: each["hash"] for each in self.log}}
 
     @cached_property
     def positions(self) -> Mapping[int, Ranges]:

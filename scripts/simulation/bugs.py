@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from control_plane.ingest import Candidate, Ingestor, Refused, Request, Room
 from control_plane.projection import fold
 from control_plane.projector import Projector, Stretch, Turn
 from control_plane.run import Run
@@ -19,6 +20,7 @@ from control_plane.store.runs import Advance, Found, Runs
 from control_plane.store.runs import decode as decode_run
 from events import journal
 from events.claims import Claim
+from events.codec import Decoded
 from events.delivery import Declined, Ingest, Taken
 from events.envelope import Event
 from events.errors import Transient
@@ -175,6 +177,14 @@ class DroppingIngest:
             return Taken()
 
 
+class CredulousIngestor(Ingestor):
+    """Takes the numbers of an attempt that nobody has claimed from anybody who may write for it."""
+
+    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        kept = super()._early(line, event, request, room)
+        return kept if isinstance(kept, Refused) else kept._replace(is_early=False)
+
+
 class OneNodeSet(ReplicaSet):
     """Acknowledges a write before a majority has it."""
 
@@ -207,5 +217,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "journal-never-swept": Bug(Product(runs=UnsweptRuns)),
     "mark-before-apply": Bug(Product(outbox=ForgettingOutbox)),
     "drop-on-error": Bug(Product(ingest=DroppingIngest)),
+    "numbers-from-anybody": Bug(Product(ingestor=CredulousIngestor)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

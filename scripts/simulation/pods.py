@@ -183,7 +183,7 @@ class Pod:
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
         queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.hub, self.ambushes)
         spool = Telemetry(clock=clock, ids=self.ids)
-        ingest = self.product.ingest(SimulatedIngest(self.balancer, self.node.name))
+        ingest = self.product.ingest(SimulatedIngest(self.balancer))
         pace = Pace(lock=cast(Lock, TurnLock(self.hub)))
         sender = Sender(outbox, spool, ingest, clock, self.ids, pace)
         identity = Identity(
