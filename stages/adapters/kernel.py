@@ -22,7 +22,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _OF_FIRST, _REFER, _TRUNCATE, _IOCTL_DEVICE = 0x1FFF, 1 << 13, 1 << 14, 1 << 15
 _ON_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
-_TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
+_TCP, _SCOPES, _SIGNALS = 3, 3, 2  # bind and connect; abstract sockets and signals; signals alone
 _MAKES_DEVICES: Final = 1 << 6 | 1 << 11
 _LATEST: Final = 7
 
@@ -86,12 +86,32 @@ def landlock_abi() -> int:
         return 0
 
 
-def restrict_files(readable: Iterable[str], listed: Iterable[str], writable: Iterable[str], abi: int) -> None:
+def keep_signals_inside() -> None:
+    """Let no signal go outside, where the kernel can (Linux 6.12); needs `gain_no_privileges` first.
+
+    Nothing is said of files, so that mounts stay possible.
+    """
+    if landlock_abi() >= 6:
+        attribute = struct.pack("=QQQ", 0, 0, _SIGNALS)
+        ruleset = _call(_CREATE_RULESET, attribute, len(attribute), 0)
+        _call(_RESTRICT_SELF, ruleset, 0)
+        os.close(ruleset)
+
+
+def restrict_files(
+    readable: Iterable[str],
+    listed: Iterable[str],
+    writable: Iterable[str],
+    abi: int,
+    *,
+    has_network: bool = False,
+) -> None:
     """Leave only what is beneath these paths; what does not exist grants nothing.
 
     Beneath what is `listed` folders may be looked into, and no file may be read.
 
-    Where the kernel can it also ends TCP, abstract sockets and signals to the outside.
+    Where the kernel can it also ends abstract sockets and signals to the outside, and TCP where
+    there shall be no network.
     """
     abi = min(abi, _LATEST)
     handled = _OF_FIRST
@@ -100,7 +120,7 @@ def restrict_files(readable: Iterable[str], listed: Iterable[str], writable: Ite
     )
     attribute = struct.pack("=Q", handled)
     if abi >= 4:
-        attribute += struct.pack("=Q", _TCP)
+        attribute += struct.pack("=Q", 0 if has_network else _TCP)
     if abi >= 6:
         attribute += struct.pack("=Q", _SCOPES)
     ruleset = _call(_CREATE_RULESET, attribute, len(attribute), 0)

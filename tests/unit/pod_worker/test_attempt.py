@@ -85,6 +85,10 @@ class ScriptedChild:
         self.say(RunCompleted(summary="done"))
         self.end(Exited(0))
 
+    @property
+    def work(self) -> None:
+        return None
+
     def join(self, limit_s: float) -> Exit | None:
         return self._exit
 
