@@ -113,7 +113,7 @@ class Confinement:
     @classmethod
     def of_same_user(cls, way: Way, data: Path, environ: Mapping[str, str], keys: Iterable[Path]) -> Self:
         """Return that of a worker who is not root; `keys` are files and folders that it keeps to itself."""
-        temporary = Path(tempfile.gettempdir())
+        data, temporary = data.resolve(), Path(tempfile.gettempdir()).resolve()
         home = os.path.realpath(Path.home())
         hidden = {*_at_root(), *SCRATCH, *SERVICES, *map(str, (data, temporary, *keys))}
         if Path(home).parts[1:2] not in [(name,) for name in SYSTEM if name not in HOMES_IN_SYSTEM]:

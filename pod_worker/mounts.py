@@ -10,6 +10,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -86,7 +87,11 @@ def _own_namespaces() -> None:
 
 
 def _handles(places: Iterable[str]) -> dict[str, int]:
-    return {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in places}
+    handles = {}
+    for place in places:
+        with suppress(FileNotFoundError):  # it was there when the worker began
+            handles[place] = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    return handles
 
 
 def _close(handles: Mapping[str, int]) -> None:

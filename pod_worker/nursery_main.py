@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
@@ -109,7 +110,11 @@ def _fork_again(
     while os.getppid() == between:
         SystemClock().wait(never, ORPHAN_S)
     if inside is not None:
-        inside.enter()
+        try:
+            inside.enter()
+        except OSError:  # nobody goes on who is not confined
+            traceback.print_exc()
+            leave(1)
     die_with(worker_pid)  # behind the change of user, which ends such a wish
     _draw_anew()
     leave(attend(events, orders, pipelines))
