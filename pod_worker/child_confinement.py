@@ -41,13 +41,13 @@ def _give_up() -> None:
 
 def _fence(confinement: Confinement, own: list[str]) -> None:
     """Let Landlock grant what is needed, piece by piece around what is hidden: it cannot forbid."""
-    hidden = confinement.hidden
-    roots = (*(f"/{name}" for name in SYSTEM if name != "dev"), *confinement.places)
-    pieces = [around(root, hidden) for root in roots if os.path.exists(root)]
+    system = (f"/{name}" for name in SYSTEM if name != "dev")
+    of_system = [around(root, confinement.hidden) for root in system if os.path.exists(root)]
+    of_places = [around(place, confinement.hidden) for place in confinement.places if os.path.exists(place)]
     devices = [each.path for each in os.scandir("/dev") if each.name not in SHARED and not each.is_symlink()]
     kernel.restrict_files(
-        [path for allowed, _ in pieces for path in allowed],
-        ["/dev", *(path for _, listed in pieces for path in listed)],
+        [path for allowed, _ in (*of_system, *of_places) for path in allowed],
+        [path for _, listed in of_places for path in listed],  # Python looks into what it imports from
         [*own, *devices],
         kernel.landlock_abi(),
         has_network=True,

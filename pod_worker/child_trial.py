@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
     own = [each for each in (room.work, room.home, room.temporary) if each is not None]
     problem = (
         next((f"it can {what}" for what in _wins(arguments.decoys, arguments.worker)), None)
-        or next((f"it cannot read {each}" for each in arguments.needed if not _works(_read, each)), None)
+        or next((f"it cannot read {each}" for each in arguments.needed if not _works(_need, each)), None)
         or next((f"it cannot write to {each}" for each in own if not _works(_plant, each)), None)
     )
     if problem is None and confinement.way == "namespace" and has_sandbox and not _works_in_bubblewrap():
@@ -64,6 +64,14 @@ def _read(path: Path) -> None:
         os.listdir(path)
     else:
         path.open("rb").close()
+
+
+def _need(path: Path) -> None:
+    """Read it: names alone would not do, and not every file is for pipelines."""
+    _read(path)
+    files = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else []
+    if files and not any(_works(_read, each) for each in files):
+        raise PermissionError(path)
 
 
 def _plant(folder: Path) -> None:

@@ -122,12 +122,11 @@ class Confinement:
         # Python adds the folder that it was started in, which may hold anything.
         asked = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
         unasked = {os.getcwd()} - {SOURCE, *asked}
-        shown = (each for each in _places(environ) if not Path(home).is_relative_to(each))
         return cls(
             way=way,
             work=data / "work",
             temporary=temporary,
-            places=tuple(each for each in shown if each not in unasked),
+            places=tuple(each for each in _places(environ) if each not in unasked),
             hidden=tuple(sorted(real)),
         )
 

@@ -73,7 +73,7 @@ def wins(data: Path, workspace: Path) -> list[str]:
         "settings right here": Path(".env"),
         "a key at home": elsewhere / "home" / ".ssh" / "key",
         "another run": other / "secret",
-        "another run's temporary file": Path("/tmp/podfleet-1/secret"),
+        "another run's temporary file": Path(f"/tmp/podfleet-1-{elsewhere.name}/secret"),
         "shared memory": Path("/dev/shm", f"podfleet-secret-{elsewhere.name}"),
     }
     found = []

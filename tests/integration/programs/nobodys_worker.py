@@ -1,9 +1,9 @@
-"""A worker that is not root, with a folder that holds what a worker has there, and its one run.
+"""A worker that is not root, with a folder that holds what a worker has there, and its runs.
 
-    nobodys_worker.py ROOT HOME WAY started|forked
+    nobodys_worker.py ROOT HOME WAY
 
 ROOT is reached with the rights of who starts it, which are then given up. It prints as JSON what its trial
-found, and what the run said.
+found, what a run said whose process was started, or forked, and what became of what does not confine.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import os
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from events.clock import SystemClock
 from events.pipe import Made, Ready, Said, Start
 from pod_worker.child import ChildOptions
-from pod_worker.confinement import Confinement
+from pod_worker.confinement import Confinement, Way
 from pod_worker.mounts import show
 from pod_worker.nursery import Nursery
 from pod_worker.privileges import hide
@@ -37,31 +38,60 @@ def be_nobody(root: str) -> None:
     os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
 
 
-def main(root: str, home: Path, way: str, how: str) -> None:
-    """Try the confinement, and run the attacker in it."""
+def main(root: str, home: Path, way: Way) -> None:
+    """Try the confinement, run the attacker in it, and try some that are broken."""
     hide()
-    environ = {"PATH": os.defpath, "PYTHONPATH": root}
-    if how == "started":  # once a way is enough: what holds programs is looked for, which takes a second
-        environ["PYTHONSANDBOX"] = "1"
+    # The folder of all this is one of packages, too: what hides the rest of it is told in the confinement.
+    environ = {"PATH": os.defpath, "PYTHONPATH": f"{root}:{home}"}
     confinement = Confinement.of_same_user(way, home / "data", environ, [home / ".env", home / ".podfleet"])
-    gap = confinement.find_gap(environ)
-    if gap is not None:
-        print(json.dumps({"gap": gap}))
-        return
-    (home / "data" / "work" / "run-1" / "other-a1").mkdir(parents=True)
-    (home / "data" / "work" / "run-1" / "other-a1" / "secret").write_text("secret")
+    told: dict[str, object] = {"gap": confinement.find_gap(environ), "lies": lies(confinement, environ, home)}
+    other = home / "data" / "work" / "run-1" / "other-a1"
+    other.mkdir(parents=True)
+    (other / "secret").write_text("secret")
     command = (sys.executable, str(Path(root, "tests/integration/programs/attacker.py")))
-    options = ChildOptions(environ=environ, command=command, confinement=confinement)
+    # Once a way is enough: what holds programs is looked for, which takes a second.
+    with_sandbox = environ | {"PYTHONSANDBOX": "1"}
+    told["started"] = ran(
+        ChildOptions(environ=with_sandbox, command=command, confinement=confinement), "started"
+    )
+    told["forked"] = ran(ChildOptions(environ=environ, command=command, confinement=confinement), "forked")
+    told["left"] = sorted(each.name for each in (home / "data" / "work").iterdir())
+    if way == "namespace":
+        broken = replace(confinement, hidden=())  # then a process's own folders are none of their own
+        for how in ("started", "forked"):
+            options = ChildOptions(environ=environ, command=command, confinement=broken)
+            told[f"broken, {how}"] = ran(options, how)
+    print(json.dumps(told))
+
+
+def lies(confinement: Confinement, environ: dict[str, str], home: Path) -> dict[str, str | None]:
+    """Return what the trial says of confinements that hide nothing, show too little, break the sandbox."""
+    fake = home / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\ngrep -q secret {home}/.env\n")
+    fake.chmod(0o700)
+    wanted = home / "home" / "data set"
+    wanted.mkdir()
+    (wanted / "table").touch()
+    return {
+        "open": replace(confinement, hidden=()).find_gap(environ),
+        "blind": confinement.find_gap(environ | {"PODFLEET_DATASETS": str(wanted)}),
+        "without a sandbox": confinement.find_gap(environ | {"PATH": f"{fake.parent}:{os.defpath}"}),
+    }
+
+
+def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
+    """Return what a run said, None where its process did not come to be."""
     heard: list[object] = []
-    with Nursery(options, SystemClock(), command) as nursery:
+    with Nursery(options, SystemClock(), options.command) as nursery:
+        never = threading.Event()
         if how == "forked":
             nursery.warm_up()
-            never = threading.Event()
             while not nursery.is_warm():
                 never.wait(0.01)
         with nursery.spawn() as child:
-            ready = child.wait_ready(LIMIT_S)
-            assert isinstance(ready, Ready), ready
+            if not isinstance(child.wait_ready(LIMIT_S), Ready):
+                return None
             assert child.work is not None
             workspace = child.work / "r-a1"
             (workspace / "restored").mkdir(parents=True)
@@ -72,13 +102,10 @@ def main(root: str, home: Path, way: str, how: str) -> None:
             made = [Path(one.path).read_text() for one in heard if isinstance(one, Made)]
     said = [one for one in heard if isinstance(one, Said)]
     lines = [str(one.data["message"]) for one in said if one.type == "ai.run.log"]
-    told = dict(each.split(": ", 1) for each in lines if ": " in each)
-    left = sorted(each.name for each in (home / "data" / "work").iterdir())
-    end = {"gap": None, "end": ended.final, "made": made, "left": left, "lines": lines}
-    print(json.dumps({**end, **told}))
+    return {"end": ended.final, "made": made} | dict(each.split(": ", 1) for each in lines if ": " in each)
 
 
 if __name__ == "__main__":
     if os.getuid() == 0:
         be_nobody(sys.argv[1])
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])  # type: ignore[arg-type]
