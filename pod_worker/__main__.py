@@ -87,7 +87,7 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
             words = WORDS[confinement.way]
             log.info("start.confined", extra={"pipelines": f"have {words}"})
             return confinement, words
-        gaps.append(gap)
+        gaps.append(gap if confinement.way == "user" else f"{confinement.way}: {gap}")
     why = "; ".join(gaps)
     log.warning("start.unconfined", extra={"pipelines": f"have {THE_WORKERS}", "why": why})
     return None, f"{THE_WORKERS}: {why}"

@@ -28,9 +28,10 @@ from events.clock import Clock
 from events.errors import Transient
 from events.mask import passwords_of
 from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
-from pod_worker.confinement import Confinement, Room
+from pod_worker.confinement import Confinement
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing
+from pod_worker.room import Room
 
 log = logging.getLogger(__name__)
 

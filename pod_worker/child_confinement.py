@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from pod_worker.confinement import SYSTEM, Confinement, Room
+from pod_worker.confinement import SYSTEM, Confinement
 from pod_worker.mounts import seclude, show
 from pod_worker.privileges import become, drop_capabilities
+from pod_worker.room import Room
 from stages.adapters import kernel
 from stages.adapters.known_data import around
 

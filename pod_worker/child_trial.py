@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pod_worker.child_confinement import enter
-from pod_worker.confinement import Confinement
+from pod_worker.confinement import Confinement, gpu_devices
 from stages.adapters import kernel
 
 # The namespaces that the sandbox of generated programs makes.
@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
     confinement: Confinement = arguments.confinement
     room = confinement.room_of(arguments.room)
     has_sandbox = _works_in_bubblewrap()
+    devices = [Path(each) for each in gpu_devices() if _works(_use, Path(each))]
     try:
         enter(confinement, room)
     except OSError as error:
@@ -39,6 +40,7 @@ def main(argv: Sequence[str]) -> int:
     problem = (
         next((f"it can {what}" for what in _wins(arguments.decoys, arguments.worker)), None)
         or next((f"it cannot read {each}" for each in arguments.needed if not _works(_need, each)), None)
+        or next((f"it cannot use {each}" for each in devices if not _works(_use, each)), None)
         or next((f"it cannot write to {each}" for each in own if not _works(_plant, each)), None)
     )
     if problem is None and confinement.way == "namespace" and has_sandbox and not _works_in_bubblewrap():
@@ -72,6 +74,10 @@ def _need(path: Path) -> None:
     files = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else []
     if files and not any(_works(_read, each) for each in files):
         raise PermissionError(path)
+
+
+def _use(device: Path) -> None:
+    os.close(os.open(device, os.O_RDWR))
 
 
 def _plant(folder: Path) -> None:

@@ -9,29 +9,22 @@ from __future__ import annotations
 
 import fcntl
 import glob
-import grp
 import json
-import logging
 import os
-import pwd
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from events.clock import SystemClock
 from events.removing import remove_tree
 from pod_worker.mounts import OTHERS_PASS, show
 from pod_worker.privileges import become
-
-log = logging.getLogger(__name__)
+from pod_worker.room import FIRST_USER, TRIES_MAX, USERS, Room, choose_user, processes
 
 Way = Literal["user", "namespace", "landlock"]
 # As whom a pipeline runs, as a pod tells it.
@@ -42,16 +35,11 @@ WORDS: Final[Mapping[Way, str]] = {
 }
 THE_WORKERS: Final = "the worker's user"
 
-# Between the people of a machine and the ranges of systemd, and below what the smallest containers have.
-FIRST_USER: Final = 50_000
-USERS: Final = 10_000
-TRIES_MAX: Final = 100
 SOURCE: Final = str(Path(__file__).parents[1])
 PASS_ONLY: Final = 0o711
 OTHERS: Final = 0o007
-CLEAR_S: Final = 20.0
-CLEAR_PAUSE_S: Final = 0.005
 PROBLEM_BYTES_MAX: Final = 4_096
+GAP_CHARS_MAX: Final = 400  # a pod tells two of them, in a text of 1,000
 OUTBOX_LOCK: Final = "outbox.db.lock"
 TRIAL: Final = (sys.executable, "-m", "pod_worker.child_trial")
 TRIAL_S: Final = 60.0
@@ -67,24 +55,9 @@ NEEDED: Final = (
 WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
 # What is the machine's own; whatever else lies at the root of its file system is somebody's.
 SYSTEM: Final = (
-    *(
-        "bin",
-        "sbin",
-        "lib",
-        "lib32",
-        "lib64",
-        "libx32",
-        "usr",
-        "etc",
-        "nix",
-        "gnu",
-        "snap",
-        "opt",
-        "var",
-        "run",
-    ),
-    *("proc", "sys", "dev", "boot"),
-)
+    *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
+    *("run", "proc", "sys", "dev", "boot"),
+)  # fmt: skip
 HOMES_IN_SYSTEM: Final = ("opt", "var")
 SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
 SERVICES: Final = ("/run/user", "/run/docker.sock", "/run/containerd", "/run/podman")
@@ -153,9 +126,10 @@ class Confinement:
         Forks, so nobody may have started a thread. Closes the worker's own files to others first.
         """
         try:
-            return self._find_gap_of_user(environ) if self.way == "user" else self._find_gap_of_ours(environ)
+            gap = self._find_gap_of_user(environ) if self.way == "user" else self._find_gap_of_ours(environ)
         except OSError as error:
-            return f"{error}"
+            gap = f"{error}"
+        return None if gap is None else gap[:GAP_CHARS_MAX]
 
     def room(self) -> Room:
         """Return folders for one process, and where it gets a user, one that nobody has. Raises `OSError`."""
@@ -187,7 +161,7 @@ class Confinement:
         if os.getuid() != 0:
             return "the worker is not root"
         self._close_what_is_ours()
-        self._remove_leftovers({user for _, user in _processes()})
+        self._remove_leftovers({user for _, user in processes()})
         user = choose_user()
         heard, told = os.pipe()
         pid = os.fork()
@@ -232,8 +206,10 @@ class Confinement:
                 )
             except subprocess.TimeoutExpired:
                 return f"the trial took more than {TRIAL_S:.0f} s"
-        told = (trial.stdout or trial.stderr)[-PROBLEM_BYTES_MAX:].decode(errors="replace").strip()
-        return None if trial.returncode == 0 else told or "the trial was killed"
+        if trial.returncode == 0:
+            return None
+        told = (trial.stdout or trial.stderr).decode(errors="replace").strip().splitlines()
+        return told[-1] if told else "the trial was killed"  # of a traceback the last line says what it was
 
     @contextmanager
     def _a_room(self) -> Iterator[Room]:
@@ -284,74 +260,15 @@ class Confinement:
             os._exit(status)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What one process has, from its start to its end; the home is for what belongs to no run."""
-
-    number: int  # of its user, where it has one
-    home: Path
-    temporary: Path  # elsewhere: the name of a socket has 107 characters at most
-    work: Path | None = None  # where its run's folder has to be; None: anywhere, as folders can be given away
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Return what the environment says of it."""
-        return {
-            "HOME": str(self.home),
-            "TMPDIR": str(self.temporary),
-            "XDG_CACHE_HOME": str(self.home / "cache"),
-            "MPLCONFIGDIR": str(self.home / "matplotlib"),
-        }
-
-    def own(self, folder: Path) -> None:
-        """Give a folder, and all that we put into it, to the process, and to nobody else."""
-        if self.work is not None:
-            return
-        for path, folders, files in os.walk(folder):
-            for name in (*folders, *files):
-                os.chown(os.path.join(path, name), self.number, self.number, follow_symlinks=False)
-        folder.chmod(0o700)
-        os.chown(folder, self.number, self.number)
-
-    def clear(self) -> None:
-        """Remove its folders but that of its run; first end every process of a user of its own."""
-        if self.work is None:
-            self._end_all()
-        for folder in (self.home, self.temporary):
-            remove_tree(folder)
-
-    def close(self) -> None:
-        """Remove what is left of its run, whose files nobody waits for any more."""
-        if self.work is not None:
-            remove_tree(self.work)
-
-    def _end_all(self) -> None:
-        """End also what left its group."""
-        clock, never = SystemClock(), threading.Event()
-        until_s = clock.monotonic_s() + CLEAR_S  # a process in a broken driver goes when that lets it
-        while living := [pid for pid, user in _processes() if user == self.number]:
-            for pid in living:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if clock.monotonic_s() > until_s:
-                log.error("child.remains", extra={"user": self.number, "pids": living})
-                break
-            clock.wait(never, CLEAR_PAUSE_S)
-
-
-def choose_user() -> int:
-    """Return the number of a user that nobody has. Raises `OSError` where none is found."""
-    for _ in range(TRIES_MAX):
-        user = FIRST_USER + secrets.randbelow(USERS)
-        if not _is_known(user) and all(user != other for _, other in _processes()):
-            return user
-    raise OSError(f"no user between {FIRST_USER} and {FIRST_USER + USERS} is free")
-
-
 def needed(environ: Mapping[str, str]) -> list[str]:
     """Return the files and folders without which no pipeline runs."""
     interpreter = str(Path(sys.executable).resolve())
     return [interpreter, SOURCE, sys.prefix, sys.base_prefix, *_named(environ, NEEDED)]
+
+
+def gpu_devices() -> list[str]:
+    """Return the device files without which no GPU is used."""
+    return [each for pattern in GPU_DEVICES for each in glob.glob(pattern)]
 
 
 def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
@@ -359,7 +276,7 @@ def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
     for place in needed(environ):
         if not os.access(place, os.R_OK | (os.X_OK if os.path.isdir(place) else 0)):
             return f"others cannot read {place}: run chmod -R o+rX on it"
-    for device in (each for pattern in GPU_DEVICES for each in glob.glob(pattern)):
+    for device in gpu_devices():
         if not os.access(device, os.R_OK | os.W_OK):
             return f"others cannot use {device}"
     for folder in (work, tempfile.gettempdir()):
@@ -407,26 +324,3 @@ def _is_in_use(data: Path) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def _is_known(user: int) -> bool:
-    for find in (pwd.getpwuid, grp.getgrgid):
-        with suppress(KeyError):
-            find(user)
-            return True
-    return False
-
-
-def _processes() -> list[tuple[int, int]]:
-    """Return each living process with its user; what hides belongs to root in /proc, but tells its user."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError, KeyError):
-            told = dict(line.split(":\t", 1) for line in _lines(f"/proc/{name}/status") if ":\t" in line)
-            if not told["State"].startswith(("Z", "X")):
-                found.append((int(name), int(told["Uid"].split()[0])))
-    return found
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text(errors="replace").splitlines()

@@ -23,7 +23,7 @@ from typing import Final, Self
 from events.clock import Clock
 from events.errors import Transient
 from pod_worker.child import Child, ChildOptions, Guard, Pipes, allowed, secrets_of
-from pod_worker.confinement import Room
+from pod_worker.room import Room
 
 log = logging.getLogger(__name__)
 

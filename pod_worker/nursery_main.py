@@ -22,10 +22,11 @@ from typing import Final, Self
 from events.clock import SystemClock
 from pod_worker.child_confinement import enter
 from pod_worker.child_main import Loader, attend, die_with, leave, load_what_works, prepare
-from pod_worker.confinement import Confinement, Room
+from pod_worker.confinement import Confinement
 from pod_worker.mounts import show
 from pod_worker.nursery import FORK, LOADED, NOBODY, WORD_MAX
 from pod_worker.privileges import BECOMES, KEPT, drop_capabilities
+from pod_worker.room import Room
 from stages.pipeline import Pipeline
 from stages.registry import imported, installed
 

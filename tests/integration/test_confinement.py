@@ -20,8 +20,9 @@ from events.pipe import Made, Ready, Said, Start
 from pod_worker import confinement, mounts
 from pod_worker.attempt import RESTORED
 from pod_worker.child import Child, ChildOptions, Heard
-from pod_worker.confinement import Confinement, Room
+from pod_worker.confinement import Confinement
 from pod_worker.nursery import PR_SET_CHILD_SUBREAPER, Nursery
+from pod_worker.room import FIRST_USER, USERS, Room
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 
@@ -156,7 +157,7 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     user, group, groups = told["user"].split(" ", 2)
     assert user == group, "a group of its own, too"
     assert groups == "[]"
-    assert int(user) in range(confinement.FIRST_USER, confinement.FIRST_USER + confinement.USERS)
+    assert int(user) in range(FIRST_USER, FIRST_USER + USERS)
     assert told["no way back"] == "True"
     assert told["restored"] == "state", "checkpoints are the user's"
     room = confined.room_of(int(user))
