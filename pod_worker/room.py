@@ -1,6 +1,6 @@
 """What one process of a run has to itself: folders, and a user where the worker can give one away.
 
-Law: after its end no folder of it is left, and where it had a user, no process, also none that left its group.
+Law: after its end no folder of it is left, and where it had a user no process, wherever that went.
 """
 
 from __future__ import annotations
