@@ -28,7 +28,7 @@ def enter(confinement: Confinement, room: Room) -> None:
     if confinement.way == "namespace":
         seclude(confinement.hidden, confinement.places, own, confinement.scratch)
         _give_up()
-        kernel.keep_signals_inside()
+        kernel.stay_inside()
     else:
         _give_up()
         _fence(confinement, own)

@@ -60,7 +60,14 @@ SYSTEM: Final = (
 )  # fmt: skip
 HOMES_IN_SYSTEM: Final = ("opt", "var")
 SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
-SERVICES: Final = ("/run/user", "/run/docker.sock", "/run/containerd", "/run/podman")
+SERVICES: Final = (
+    "/run/user",
+    "/run/secrets",
+    "/run/credentials",
+    "/run/docker.sock",
+    "/run/containerd",
+    "/run/podman",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

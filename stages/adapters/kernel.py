@@ -22,7 +22,7 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _OF_FIRST, _REFER, _TRUNCATE, _IOCTL_DEVICE = 0x1FFF, 1 << 13, 1 << 14, 1 << 15
 _ON_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
-_TCP, _SCOPES, _SIGNALS = 3, 3, 2  # bind and connect; abstract sockets and signals; signals alone
+_TCP, _SCOPES = 3, 3  # bind and connect; abstract sockets and signals
 _MAKES_DEVICES: Final = 1 << 6 | 1 << 11
 _LATEST: Final = 7
 
@@ -86,13 +86,15 @@ def landlock_abi() -> int:
         return 0
 
 
-def keep_signals_inside() -> None:
-    """Let no signal go outside, where the kernel can (Linux 6.12); needs `gain_no_privileges` first.
+def stay_inside() -> None:
+    """Reach no abstract socket and no process outside, where the kernel can see to that (Linux 6.12).
+
+    Needs `gain_no_privileges` first.
 
     Nothing is said of files, so that mounts stay possible.
     """
     if landlock_abi() >= 6:
-        attribute = struct.pack("=QQQ", 0, 0, _SIGNALS)
+        attribute = struct.pack("=QQQ", 0, 0, _SCOPES)
         ruleset = _call(_CREATE_RULESET, attribute, len(attribute), 0)
         _call(_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)

@@ -91,7 +91,9 @@ def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way:
     assert [each.name for each in other.iterdir()] == ["secret"]
     assert (other / "secret").read_text() == "secret"
     lies = told["lies"]
-    assert lies["blind"] == f"it cannot read {home}/home/data set", "which is hidden, and was not named"
+    assert lies["blind"] == f"it cannot read {home / 'home' / 'data set'}", (
+        "which is hidden, and was not named"
+    )
     if way == "namespace":
         assert lies["open"].startswith("it may not be confined"), (
             "what hides nothing has no folder of its own"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -94,8 +95,15 @@ def wins(data: Path, workspace: Path) -> list[str]:
         *got("packages", lambda: Path(tempfile.__file__).with_name("mine.py").write_text("")),
         *got("a program", lambda: ran("/bin/cat", str(outbox))),
         *got("below a cover", lambda: ran("/usr/bin/unshare", "-Urm", *TO_ALL.format(data).split(" ", 2))),
+        *(got("abstract socket", lambda: called(elsewhere.name)) if kernel.landlock_abi() >= 6 else []),
         *(got("signal", lambda: os.kill(worker, signal.SIGCONT)) if kernel.landlock_abi() >= 6 else []),
     ]
+
+
+def called(name: str) -> None:
+    """Reach a program of the worker by a socket that has no file."""
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(f"\0{name}")
 
 
 def ran_in_sandbox(workspace: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -41,6 +42,9 @@ def be_nobody(root: str) -> None:
 def main(root: str, home: Path, way: Way) -> None:
     """Try the confinement, run the attacker in it, and try some that are broken."""
     hide()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0{home.name}")
+    listener.listen()
     # The folder of all this is one of packages, too: what hides the rest of it is told in the confinement.
     environ = {"PATH": os.defpath, "PYTHONPATH": f"{root}:{home}"}
     confinement = Confinement.of_same_user(way, home / "data", environ, [home / ".env", home / ".podfleet"])
@@ -61,6 +65,7 @@ def main(root: str, home: Path, way: Way) -> None:
         for how in ("started", "forked"):
             options = ChildOptions(environ=environ, command=command, confinement=broken)
             told[f"broken, {how}"] = ran(options, how)
+    listener.close()
     print(json.dumps(told))
 
 
