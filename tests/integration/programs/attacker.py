@@ -16,7 +16,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from events.beneath import read_beneath
 from events.clock import SystemClock
+from events.paths import SafeName
 from pod_worker import child_main, nursery_main
 from stages.adapters import kernel, sandbox
 from stages.context import Context
@@ -125,7 +127,8 @@ def run(context: Context) -> None:
     status = Path("/proc/self/status").read_text()
     signs = ("NoNewPrivs:\t1", *(f"{name}:\t{0:016}" for name in ("CapPrm", "CapEff")))
     context.log(f"no way back: {all(sign in status for sign in signs)}")
-    context.log("restored: " + (workspace / "restored" / "old").read_text())
+    with read_beneath(workspace / "restored", SafeName("old")) as old:
+        context.log(f"restored: {old.read().decode()}")
     for folder in (tempfile.gettempdir(), os.path.expanduser("~")):
         Path(folder, "mine").write_text("")
     if os.environ.get("PYTHONSANDBOX"):
