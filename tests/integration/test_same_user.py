@@ -61,9 +61,9 @@ def home() -> Iterator[Path]:
         assert (spoilt, planted) == ([], [])
 
 
-def worked(home: Path, way: str) -> dict[str, Any]:
+def worked(home: Path, way: str, what: str) -> dict[str, Any]:
     """Return what a worker says of itself and of its runs."""
-    command = [sys.executable, str(PROGRAM), str(ROOT), str(home), way]
+    command = [sys.executable, str(PROGRAM), str(ROOT), str(home), way, what]
     environ = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), "HOME": str(home / "home")}
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=home, env=environ, check=False, timeout=100
@@ -75,7 +75,7 @@ def worked(home: Path, way: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way: str) -> None:
-    told = worked(home, way)
+    told = worked(home, way, "attacks")
     assert told["gap"] is None
     for how in ("started", "forked"):
         run = told[how]
@@ -90,7 +90,11 @@ def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way:
     other = home / "data" / "work" / "run-1" / "other-a1"
     assert [each.name for each in other.iterdir()] == ["secret"]
     assert (other / "secret").read_text() == "secret"
-    lies = told["lies"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_trial_finds_what_does_not_confine_and_nobody_goes_on_in_that(home: Path, way: str) -> None:
+    lies = worked(home, way, "lies")
     assert lies["blind"] == f"it cannot read {home / 'home' / 'data set'}", (
         "which is hidden, and was not named"
     )
@@ -99,8 +103,8 @@ def test_a_pipeline_of_the_same_user_gets_nothing_of_its_worker(home: Path, way:
             "what hides nothing has no folder of its own"
         )
         assert lies["without a sandbox"] == "bubblewrap, which holds programs of models, does not work inside"
-        assert told["broken, started"] is None
-        assert told["broken, forked"] is None, "nobody goes on who is not confined"
+        assert lies["broken, started"] is None
+        assert lies["broken, forked"] is None, "nobody goes on who is not confined"
     else:
         assert lies["open"] == f"it can read files in {home}/data"
         assert lies["without a sandbox"] is None, "under Landlock nobody asks for it"

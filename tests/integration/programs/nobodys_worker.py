@@ -1,6 +1,6 @@
 """A worker that is not root, with a folder that holds what a worker has there, and its runs.
 
-    nobodys_worker.py ROOT HOME WAY
+    nobodys_worker.py ROOT HOME WAY attacks|lies
 
 ROOT is reached with the rights of who starts it, which are then given up. It prints as JSON what its trial
 found, what a run said whose process was started, or forked, and what became of what does not confine.
@@ -27,6 +27,8 @@ from pod_worker.privileges import hide
 
 NOBODY = 65_533
 LIMIT_S = 60.0
+Told = dict[str, object]
+Command = tuple[str, ...]
 
 
 def be_nobody(root: str) -> None:
@@ -39,7 +41,7 @@ def be_nobody(root: str) -> None:
     os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
 
 
-def main(root: str, home: Path, way: Way) -> None:
+def main(root: str, home: Path, way: Way, what: str) -> None:
     """Try the confinement, run the attacker in it, and try some that are broken."""
     hide()
     listener = socket.socket(socket.AF_UNIX)
@@ -48,11 +50,18 @@ def main(root: str, home: Path, way: Way) -> None:
     # The folder of all this is one of packages, too: what hides the rest of it is told in the confinement.
     environ = {"PATH": os.defpath, "PYTHONPATH": f"{root}:{home}"}
     confinement = Confinement.of_same_user(way, home / "data", environ, [home / ".env", home / ".podfleet"])
-    told: dict[str, object] = {"gap": confinement.find_gap(environ), "lies": lies(confinement, environ, home)}
+    attacker = (sys.executable, str(Path(root, "tests/integration/programs/attacker.py")))
+    told = (attacks if what == "attacks" else lies)(confinement, environ, home, attacker)
+    listener.close()
+    print(json.dumps(told))
+
+
+def attacks(confinement: Confinement, environ: dict[str, str], home: Path, command: Command) -> Told:
+    """Return what the trial found, and what attackers said whose process was started, or forked."""
+    told: Told = {"gap": confinement.find_gap(environ)}
     other = home / "data" / "work" / "run-1" / "other-a1"
     other.mkdir(parents=True)
     (other / "secret").write_text("secret")
-    command = (sys.executable, str(Path(root, "tests/integration/programs/attacker.py")))
     # Once a way is enough: what holds programs is looked for, which takes a second.
     with_sandbox = environ | {"PYTHONSANDBOX": "1"}
     told["started"] = ran(
@@ -60,16 +69,10 @@ def main(root: str, home: Path, way: Way) -> None:
     )
     told["forked"] = ran(ChildOptions(environ=environ, command=command, confinement=confinement), "forked")
     told["left"] = sorted(each.name for each in (home / "data" / "work").iterdir())
-    if way == "namespace":
-        broken = replace(confinement, hidden=())  # then a process's own folders are none of their own
-        for how in ("started", "forked"):
-            options = ChildOptions(environ=environ, command=command, confinement=broken)
-            told[f"broken, {how}"] = ran(options, how)
-    listener.close()
-    print(json.dumps(told))
+    return told
 
 
-def lies(confinement: Confinement, environ: dict[str, str], home: Path) -> dict[str, str | None]:
+def lies(confinement: Confinement, environ: dict[str, str], home: Path, command: Command) -> Told:
     """Return what the trial says of confinements that hide nothing, show too little, break the sandbox."""
     fake = home / "bin" / "bwrap"
     fake.parent.mkdir()
@@ -78,7 +81,11 @@ def lies(confinement: Confinement, environ: dict[str, str], home: Path) -> dict[
     wanted = home / "home" / "data set"
     wanted.mkdir()
     (wanted / "table").touch()
+    # What hides nothing gives a process no folder of its own in its namespace.
+    broken = ChildOptions(environ=environ, command=command, confinement=replace(confinement, hidden=()))
+    is_refused = confinement.way == "namespace"
     return {
+        **({f"broken, {how}": ran(broken, how) for how in ("started", "forked")} if is_refused else {}),
         "open": replace(confinement, hidden=()).find_gap(environ),
         "blind": confinement.find_gap(environ | {"PODFLEET_DATASETS": str(wanted)}),
         "without a sandbox": confinement.find_gap(environ | {"PATH": f"{fake.parent}:{os.defpath}"}),
@@ -113,4 +120,4 @@ def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
 if __name__ == "__main__":
     if os.getuid() == 0:
         be_nobody(sys.argv[1])
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])  # type: ignore[arg-type]
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4])  # type: ignore[arg-type]
