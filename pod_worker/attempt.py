@@ -70,6 +70,11 @@ Halt = Literal["lease", "disk", "pause"]
 class Process(Protocol):
     """The pipeline's process, from order to end."""
 
+    @property
+    def work(self) -> Path | None:
+        """The only folder in which its run's may be, None where any will do."""
+        ...
+
     def start(self, order: Start, listener: Listener) -> None: ...
 
     def join(self, limit_s: float) -> Exit | None:
@@ -176,7 +181,7 @@ class Attempt:
     @property
     def workspace(self) -> Path:
         """The folder of this attempt."""
-        return self.ports.work / f"{self.claim.run_id}-a{self.claim.attempt}"
+        return (self.child.work or self.ports.work) / f"{self.claim.run_id}-a{self.claim.attempt}"
 
     def run(self) -> None:
         """Run the child to its end and settle; after a lost lease nothing is written any more."""
@@ -350,8 +355,9 @@ class Attempt:
         return msgspec.structs.replace(made, path=os.path.join(os.path.realpath(path.parent), path.name))
 
     def _is_ours(self, made: Made) -> bool:
-        path = Path(made.path)
-        return path.name not in ("", "..") and path.is_relative_to(self.workspace.resolve())
+        # Not what the folder resolves to: its process may put a link in its place.
+        path, folder = Path(made.path), self.workspace.parent.resolve() / self.workspace.name
+        return path.name not in ("", "..") and path.is_relative_to(folder)
 
     def _stand(self) -> None:
         match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):

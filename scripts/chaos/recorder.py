@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -95,6 +96,10 @@ class RecordedChild:
     child: WarmProcess
     journal: Journal
     order: Start | None = None
+
+    @property
+    def work(self) -> Path | None:
+        return self.child.work
 
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         return self.child.wait_ready(limit_s)
