@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.budget import Budget
-from tests.fork_server import start_program
+from tests.fork_server import common_server, join, start_program
 from tests.servers import (
     database,
     database_url,
@@ -42,6 +45,8 @@ OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_
 ID_CHARS = 60
 TESTS = Path(__file__).parent
 
+FORK_SERVER = pytest.StashKey[str]()
+
 # Folders whose tests start no program of the product.
 WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
 
@@ -54,9 +59,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the budget, where results are reported to people."""
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Budget(is_held=config.getoption("budget")))
+    """Keep the budget where results are reported to people; share there what each worker would import."""
+    if is_worker(config):
+        join(config.workerinput["fork_server"])  # type: ignore[attr-defined]
+        return
+    config.pluginmanager.register(Budget(is_held=config.getoption("budget")))
+    if config.getoption("numprocesses", None):
+        stack = ExitStack()
+        config.stash[FORK_SERVER] = stack.enter_context(common_server())
+        config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where the common fork server is."""
+    node.workerinput["fork_server"] = node.config.stash[FORK_SERVER]
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Say whether this is one of the processes of pytest-xdist that run tests."""
+    return hasattr(config, "workerinput")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each worker compile tests of its own first, where all would compile the same ones side by side.
+
+    What a worker has imported is collected as it is, and what another one has compiled is only read: asserts
+    are rewritten once, which takes seven seconds of a processor where nothing is cached.
+    """
+    config = session.config
+    if is_worker(config) and [Path(each).resolve() for each in config.args] == [TESTS]:
+        number, count = int(config.workerinput["workerid"][2:]), config.workerinput["workercount"]
+        for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
+            if not (path.parent / "__init__.py").exists():  # in a package it has another name
+                importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
