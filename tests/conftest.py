@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import certifi
 import hypothesis
 import pytest
 
@@ -45,6 +46,7 @@ OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_
 ID_CHARS = 60
 TESTS = Path(__file__).parent
 
+END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 FORK_SERVER = pytest.StashKey[str]()
 
 # Folders whose tests start no program of the product.
@@ -147,14 +149,22 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_settings_from_outside() -> Iterator[None]:
-    """Keep the settings of the machine, and of the shell that started the tests, out of them."""
+def no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the settings of the machine, and of the shell that started the tests, out of them.
+
+    Every HTTP client reads the certificates of all authorities, for 20 ms; here, where each server is on
+    loopback and speaks plain HTTP, one authority is enough.
+    """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(OURS):
                 patch.delenv(name)
+        authority = Path(certifi.where()).read_text("utf-8").partition(END_OF_CERTIFICATE)
+        trusted = tmp_path_factory.mktemp("trusted") / "one.pem"
+        trusted.write_text("".join(authority[:2]), "utf-8")
+        patch.setenv("SSL_CERT_FILE", str(trusted))
         yield
 
 
