@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from control_plane.projection import artifact_prefix
 from control_plane.store.events import decode
@@ -19,6 +20,7 @@ from tests.fork_server import run_program
 from tests.integration.conftest import NDJSON, bearer
 from tests.integration.test_steering import must_agree_with_its_log
 
+pytestmark = pytest.mark.common_fleet
 # What a hand changed stays: nothing is gained by looking again.
 HASTY: Final = (
     "-c",
