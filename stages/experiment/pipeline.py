@@ -34,6 +34,7 @@ from stages.experiment.consistency import (
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.data import Data, find_data_set, prepare
 from stages.experiment.forest import Forest
+from stages.experiment.guards import Arms, guarded
 from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Exam, Judges, write_exam
@@ -64,7 +65,7 @@ from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.staff import Staff, hire, state_of_claim
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trial import Bench, Trials, write_data
+from stages.experiment.trial import Bench, Trials, naive_reading, write_data
 from stages.experiment.validation import Reading, doubted, judge, pair_of
 from stages.experiment.verdict import Verdict, weigh
 from stages.experiment.witness import Witness
@@ -239,6 +240,7 @@ class Experiment:
             check=self.staff.check,
             forest=Forest(),
             claim=state_of_claim(self.claim),
+            judge=exam.mark,
             keeps_proposals=self.staff.is_dear,
         )
 
@@ -263,9 +265,13 @@ class Experiment:
         finished = self.past.finished(stage)
         if finished is None:
             begun = self.context.restored(stage)
-            return self.past.read(begun, SearchState, lambda state: begun_problem(state, stage, root, metric))
+            return self.past.read(
+                begun, SearchState, lambda state: begun_problem(state, stage, root, metric, search.judge)
+            )
         state = self.past.read(
-            finished, SearchState, lambda state: finished_problem(state, stage, root, metric, search.claim)
+            finished,
+            SearchState,
+            lambda state: finished_problem(state, stage, root, metric, search.claim, search.judge),
         )
         if state is None or state.record is None:
             return None
@@ -312,7 +318,7 @@ class Experiment:
         wanted = [(arm, seed) for arm in range(len(arms)) for seed in seeds if (arm, seed) not in fresh]
         if self.past.finished("validation") is not None and not wanted:
             self.context.emit(ValidationAutoStarted())
-            return self._judged(Stage("validation", self.context), seeds, fresh)
+            return self._judged(Stage("validation", self.context), exam, seeds, fresh)
         with self.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
             self.context.emit(ValidationAutoStarted())
             judges = exam.test()
@@ -325,11 +331,11 @@ class Experiment:
                 stage.progress(len(fresh) / total, say)
                 for name, trials in shift.finished(lambda _: stage.progress(len(fresh) / total, say)):
                     arm, (trial,) = int(name.partition("-")[0]), trials.trials
-                    fresh[arm, trial.seed] = trial.reading(self.claim.metric)
+                    fresh[arm, trial.seed] = trial.reading(self.claim.metric, QUALITY[self.claim.task])
                     self._tell_failures(arms[arm], trials)
                     self._keep_fresh(arms, exam, fresh, is_complete=False)
                     stage.progress(len(fresh) / total, say)
-            verdicts = self._judged(stage, seeds, fresh)
+            verdicts = self._judged(stage, exam, seeds, fresh)
             stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
             self._keep_fresh(arms, exam, fresh, is_complete=True)
         return verdicts
@@ -351,10 +357,15 @@ class Experiment:
 
     def _fresh(self, arms: tuple[Node, Node], exam: Exam) -> dict[tuple[int, int], Reading]:
         """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
-        rows = len(exam.disguised.data.sealed.features) if self.claim.metric.of_answers else 0
+        groups = len(row_groups(len(exam.disguised.data.sealed.features)))
         left = self.context.restored("validation")
-        found = self.past.read(left, FreshState, lambda state: fresh_problem(state, len(row_groups(rows))))
-        if found is None or (found.arms, found.judge) != ((arms[0].code, arms[1].code), exam.mark):
+        codes = (arms[0].code, arms[1].code)
+        found = self.past.read(
+            left,
+            FreshState,
+            lambda state: fresh_problem(state, codes, exam.mark, self.claim.metric, groups),
+        )
+        if found is None:
             return {}
         return {(each.arm, each.seed): each.reading for each in found.measured}
 
@@ -371,17 +382,23 @@ class Experiment:
         self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(
-        self, stage: Stage, seeds: Sequence[int], fresh: Mapping[tuple[int, int], Reading]
+        self, stage: Stage, exam: Exam, seeds: Sequence[int], fresh: Mapping[tuple[int, int], Reading]
     ) -> Verdicts:
         """Say every score of every fresh seed, and judge the difference of the claim's metric."""
         for number, seed in enumerate(seeds, start=1):
             for arm, name in enumerate(ARMS):
                 for metric, value in (fresh[arm, seed].scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
+                if (busy_s := fresh[arm, seed].processor_s) is not None:
+                    stage.metric(f"test_processor_seconds_{name}", busy_s, number)
+        claim, data = self.claim, exam.disguised.data
+        naive = naive_reading(data.facts, data.visible.train.targets, exam.test())
+        both = Arms([fresh[0, seed] for seed in seeds], [fresh[1, seed] for seed in seeds], naive)
         metric = self.claim.metric.name
         pairs = [pair_of(seed, fresh[0, seed], fresh[1, seed], metric) for seed in seeds]
         means = _means([(fresh[0, seed].scores, fresh[1, seed].scores) for seed in seeds])
-        return Verdicts(doubted(judge(pairs, self.claim.direction), self.claim.metric), means)
+        found = doubted(judge(pairs, claim.direction), claim.metric)
+        return Verdicts(guarded(found, both, claim.metric, claim.direction, claim.task), means)
 
     # --- plots, paper, review ---------------------------------------------------------------
 
