@@ -145,10 +145,11 @@ class Decider:
         await self.documents.chronicle([(run.id, entry) for entry in run.journal])
 
     async def _wait_for_record(self, run_id: str) -> None:
+        """Wait for the settle, which may come behind the end event, and for all that it names."""
         until_s = self.clock.monotonic_s() + self.record_wait_s
         while self.clock.monotonic_s() < until_s:
             run = (await self._find(run_id)).run
-            if run.status is not Status.AWAITING_HUMAN or not run.log_open:
+            if run.status is not Status.AWAITING_HUMAN or not (run.log_open or run.settled is None):
                 return
             await asyncio.sleep(RECORD_LOOK_S)
 

@@ -177,12 +177,17 @@ class Request:
         droppable = event.sequence is None and isinstance(event.fact, RunHeartbeat)
         return Arrival(position, self.now, self.now + TELEMETRY_LIFE if droppable else None)
 
-    def refuse(self, line: Decoded, refused: Refused, letter_id: str) -> None:
-        """Tell the sender of a line that was not taken, and keep a letter of it."""
+    def refuse(
+        self, line: Decoded, refused: Refused, letter_id: str, reason_until: datetime | None = None
+    ) -> None:
+        """Tell the sender of a line that was not taken, and keep a letter of it no longer than its reason."""
         self.answer.rejected.append(refused)
-        self.letters.append(self._letter(line, refused, letter_id))
+        expires_at = self.now + LETTER_LIFE
+        if reason_until is not None:
+            expires_at = min(expires_at, reason_until)
+        self.letters.append(self._letter(line, refused, letter_id, expires_at))
 
-    def _letter(self, line: Decoded, refused: Refused, letter_id: str) -> Document:
+    def _letter(self, line: Decoded, refused: Refused, letter_id: str, expires_at: datetime) -> Document:
         outcome: Any = line.outcome
         is_own = self.may_write(outcome.run_id, outcome.attempt)
         most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
@@ -196,7 +201,7 @@ class Request:
             "attempt": outcome.attempt,
             "sequence": outcome.sequence,
             "principal": self.sender.name,
-            "expiresAt": self.now + LETTER_LIFE,
+            "expiresAt": expires_at,
         }
 
 
@@ -393,7 +398,10 @@ class Ingestor:
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1
             else:
-                self._refuse(request, each.line, _conflict(each, same_id=known is not None))
+                refused = _conflict(each, same_id=known is not None)
+                request.refuse(
+                    each.line, refused, self.ids.ulid(), None if known is None else known.expires_at
+                )
                 continue
             taken.append(each)
         for attempt, size in stored_bytes.items():

@@ -59,9 +59,9 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
         case "conflict":
             if str(letter["_id"]).startswith(LETTER_PREFIX):
                 return None  # another line under its id waited for the claim, apart from the log
-            return (
-                None if evidence is not None and _contradicts(evidence, event) else "nothing contradicts it"
-            )
+            if evidence is None:
+                return None  # what waits for a run that does not exist is not read
+            return None if _contradicts(evidence, event) else "nothing contradicts it"
         case "unknown_run":
             is_late = evidence is not None and evidence.run["createdAt"] < letter["at"]
             return "the run existed" if is_late else None
@@ -80,9 +80,11 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
 
 
 def _was_closed(run: Document, event: Event) -> bool:
-    """Say whether the attempt may have ended before; the next claim makes its settle forgotten."""
-    is_open = event.attempt == run["attempt"] and run.get("settled") is None
-    return run.get("sealed") is not None or not is_open
+    """Say whether the line may have come behind the end; the next claim makes a settle forgotten."""
+    if run.get("sealed") is not None or event.attempt != run["attempt"]:
+        return True
+    settled = run.get("settled")
+    return settled is not None and event.sequence is not None and event.sequence > settled["last"]
 
 
 def _is_own(letter: Document, event: Event) -> bool:

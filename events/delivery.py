@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from events.catalog import Fact
+from events.chain import REFUSED
 from events.clock import Clock, Ids, timestamp
 from events.errors import Transient
 from events.outbox import Outbox
-from events.outgoing import REFUSED, Row, refusal_of, said, with_line
+from events.outgoing import Row, refusal_of, said, with_line
 
 log = logging.getLogger(__name__)
 

@@ -43,6 +43,7 @@ class _Written(msgspec.Struct):
 
 
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
+_SORTED: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def storage_id(run_id: str, source: str, event_id: str) -> str:
@@ -53,7 +54,7 @@ def storage_id(run_id: str, source: str, event_id: str) -> str:
 
 def content_hash(event: Event) -> str:
     """Return a digest of everything that two deliveries of one event must share."""
-    return _hash(event.type, event.run_id, event.attempt, event.sequence, event.time, event.data)
+    return hash_of(event.type, event.run_id, event.attempt, event.sequence, event.time, event.data)
 
 
 def line_hash(line: bytes) -> str:
@@ -61,11 +62,15 @@ def line_hash(line: bytes) -> str:
     read = _WRITTEN.decode(line)
     run_id = read.subject.removeprefix(SUBJECT_PREFIX)
     sequence = None if read.sequence is None else int(read.sequence)
-    return _hash(read.type, run_id, read.attempt, sequence, read.time, read.data)
+    return hash_of(read.type, run_id, read.attempt, sequence, read.time, read.data)
 
 
-def _hash(*content: str | int | dict[str, Any] | None) -> str:
-    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+def hash_of(
+    event_type: str, run_id: str, attempt: int, sequence: int | None, time: str | None, data: dict[str, Any]
+) -> str:
+    """Return the `content_hash` of what an event says; the names in `data` are texts, as JSON has them."""
+    content = (event_type, run_id, attempt, sequence, time, data)
+    return hashlib.sha256(_SORTED.encode(content)).hexdigest()
 
 
 def wire(

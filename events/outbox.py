@@ -21,10 +21,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from events.catalog import ENDS, Fact
-from events.chain import NOTHING, chained, said_digest
+from events.chain import NOTHING, chained
 from events.clock import Clock, Ids, timestamp
 from events.durable import commit, lock_file, open_database
-from events.envelope import line_hash
 from events.errors import ConfigError, Conflict, Rejected, Transient
 from events.outgoing import MESSAGE_MAX, Row, bounded, cut, refusal_of, said, with_line
 from events.pipe import Said
@@ -199,6 +198,11 @@ class Outbox:
             self.due.set()
         return intention
 
+    def find(self, run_id: str, attempt: int) -> Attempt:
+        """Return an attempt whose events are kept here. Raises `Conflict`."""
+        with self._lock:
+            return _find(self._db, run_id, attempt)[2]
+
     def unsettled(self) -> list[Intention]:
         """Return the ends whose settlement was not confirmed yet, oldest first."""
         rows = self._read(f"{ATTEMPTS} WHERE state = 'ended' ORDER BY key")
@@ -264,9 +268,7 @@ class Outbox:
 
     def replace_refused(self, row: Row, code: str, message: str) -> None:
         """Put `ai.run.event_refused` with the same sequence in the place of a line refused for good."""
-        refused = msgspec.json.decode(row.line)
-        digest = said_digest(row.type, refused["data"], line_hash(row.line))
-        refusal = refusal_of(row, code, message, digest)
+        refusal = refusal_of(row, code, message)
         self._write(
             lambda db: db.execute(
                 "UPDATE events SET id = ?, type = ?, line = ? WHERE position = ? AND id = ?",
@@ -339,7 +341,7 @@ class Outbox:
         last, root = known.last + len(rows), known.root
         if root is not None:
             for row in rows:
-                root = chained(root, line_hash(row.line))
+                root = chained(root, row.digest)
         db.execute("UPDATE attempts SET last = ?, root = ? WHERE key = ?", (last, root, key))
         return last
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,16 +16,18 @@ from events.catalog import (
     data_of,
     type_of,
 )
+from events.chain import REFUSED, said_digest
 from events.codec import LINE_BYTES_MAX
-from events.envelope import encode, wire
+from events.envelope import encode, hash_of, line_hash
 from events.errors import Rejected
+from events.key_text import digest as secret_digest
 from events.key_text import run_token
 from events.pipe import Said
 from events.settlement import End
 
 END_TEXT_MAX: Final = 20_000  # characters of each text of an end event
 MESSAGE_MAX: Final = 4_000  # characters of a settlement's or a refusal's message
-REFUSED: Final = type_of(EventRefused)
+OWN_CHARS: Final = 16  # of a digest in an id: 64 bits that nobody guesses
 
 
 class Row(NamedTuple):
@@ -42,6 +43,7 @@ class Row(NamedTuple):
     line: bytes = b""
     traceparent: str | None = None
     token: str = ""  # with which the attempt was claimed
+    digest: str = ""  # with which a line that is new counts in the root of its attempt
 
     @property
     def run_token(self) -> str:
@@ -64,27 +66,24 @@ def end_of(fact: Fact) -> End:
             raise Rejected("NOT_AN_END", f"{type_of(type(fact))} does not end an attempt")
 
 
-def refusal_of(row: Row, code: str, message: str, digest: str | None = None) -> Row:
+def refusal_of(row: Row, code: str, message: str) -> Row:
     """Return the event that takes the place, and the sequence, of a line refused for good.
 
-    Its id and time come from the refused line, so that saying it again is a duplicate. `digest` is that of a
-    line which was numbered already, and counts in the root of its attempt.
+    It follows from the refused line, so that saying it again is a duplicate; its id follows from the token
+    too, so that nobody else, who may have read the line, uses it before. It names the line's digest, which
+    still counts in the root of its attempt.
     """
+    read = msgspec.json.decode(row.line)
+    digest = said_digest(row.type, read["data"], line_hash(row.line))
+    own = row._replace(id=f"{row.id}.{secret_digest(row.token + row.id)[:OWN_CHARS]}")
+    return _refusal(own, read["time"], code, message, digest)
+
+
+def _refusal(row: Row, time: str, code: str, message: str, digest: str | None = None) -> Row:
     fact = EventRefused(
         refused_type=row.type[:200], code=code[:200], message=cut(message, MESSAGE_MAX), digest=digest
     )
-    refused_id = f"{row.id}.refused"
-    line = wire(
-        fact,
-        event_id=refused_id,
-        source=row.source,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        sequence=row.sequence,
-        time=msgspec.json.decode(row.line)["time"],
-        traceparent=row.traceparent,
-    )
-    return row._replace(id=refused_id, type=REFUSED, line=line)
+    return _written(row._replace(type=REFUSED), data_of(fact), time)
 
 
 def said(fact: Fact | Said) -> Said:
@@ -92,21 +91,21 @@ def said(fact: Fact | Said) -> Said:
     return fact if isinstance(fact, Said) else Said(type=type_of(type(fact)), data=data_of(fact))
 
 
-def with_line(row: Row, data: Mapping[str, Any], time: str) -> Row:
+def with_line(row: Row, data: dict[str, Any], time: str) -> Row:
     """Return `row` with its line; what no line can carry is refused here, and the run goes on."""
     try:
-        full = row._replace(line=_encode(row, data, time))
+        full = _written(row, data, time)
     except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        return refusal_of(row._replace(line=_encode(row, {}, time)), "unstorable", str(error))
+        return _refusal(row, time, "unstorable", str(error))
     if len(full.line) <= LINE_BYTES_MAX:
         return full
-    return refusal_of(full, "too_large", f"{len(full.line)} bytes, the limit is {LINE_BYTES_MAX}")
+    return _refusal(row, time, "too_large", f"{len(full.line)} bytes, the limit is {LINE_BYTES_MAX}")
 
 
-def _encode(row: Row, data: Mapping[str, Any], time: str) -> bytes:
-    return encode(
+def _written(row: Row, data: dict[str, Any], time: str) -> Row:
+    line = encode(
         row.type,
-        dict(data),
+        data,
         event_id=row.id,
         source=row.source,
         run_id=row.run_id,
@@ -115,6 +114,8 @@ def _encode(row: Row, data: Mapping[str, Any], time: str) -> bytes:
         time=time,
         traceparent=row.traceparent,
     )
+    digest = hash_of(row.type, row.run_id, row.attempt, row.sequence, time, data)
+    return row._replace(line=line, digest=said_digest(row.type, data, digest))
 
 
 def bounded(end: Said) -> Said:

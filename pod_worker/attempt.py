@@ -165,7 +165,6 @@ class Attempt:
     obstacle: RunFailed | None = None
     said: Fact | None = None
     stage: str | None = None
-    last: int = 0
     lived: Lived = field(default_factory=Lived)
     turned_s: float = 0.0
     ordered_s: float = 0.0
@@ -305,7 +304,7 @@ class Attempt:
         if not self.unsaved or self.obstacle is not None:
             return
         try:
-            self.last = self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
         except Transient as error:
             self._no_room(error)
             return
@@ -457,13 +456,12 @@ class Attempt:
         how = end_of(fact)
         self._charge_the_rest()
         try:
-            intention = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how)
+            kept = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how).attempt
         except Transient as error:
             # Not even the reserve is left: the store at least learns how it ended.
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
-            self._settle(how, self.last)
-        else:
-            self._settle(how, intention.attempt.last, intention.attempt.root)
+            kept = self.ports.outbox.find(self.claim.run_id, self.claim.attempt)
+        self._settle(how, kept.last, kept.root)
 
     def _charge_the_rest(self) -> None:
         """Say what the pod cost since the last time; a disk that does not take it takes the end first."""
@@ -473,7 +471,7 @@ class Attempt:
             self.unsaved.clear()  # the log has a hole by now: nothing fills it, and a cost needs no order
         self._charge(self.ports.clock.monotonic_s() - self.metered_s)
         try:
-            self.last = self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
         except Transient as error:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
 
@@ -492,7 +490,7 @@ class Attempt:
             if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
                 return problem
 
-    def _settle(self, how: End, last: int, root: str | None = None) -> None:
+    def _settle(self, how: End, last: int, root: str | None) -> None:
         """Settle until the store has it; the intention is on disk, so a stop only puts it off."""
         claim = self.claim
         while True:

@@ -41,6 +41,7 @@ class Stored:
     id: str
     hash: str
     position: tuple[str, int, int] | None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Events:
     @answers()
     async def by_ids(self, ids: Sequence[str]) -> Mapping[str, Stored]:
         """Return what is stored under these ids."""
-        fields = {"hash": 1, "runId": 1, "attempt": 1, "sequence": 1}
+        fields = {"hash": 1, "runId": 1, "attempt": 1, "sequence": 1, "expiresAt": 1}
         cursor = self.db.events.find({"_id": {"$in": list(ids)}}, fields).batch_size(len(ids) + 1)
         return {document["_id"]: _stored(document) for document in await cursor.to_list()}
 
@@ -236,7 +237,7 @@ def decode(document: Mapping[str, Any]) -> Event:
 def _stored(document: Mapping[str, Any]) -> Stored:
     sequence = document.get("sequence")
     position = None if sequence is None else (document["runId"], document["attempt"], sequence)
-    return Stored(document["_id"], document["hash"], position)
+    return Stored(document["_id"], document["hash"], position, document.get("expiresAt"))
 
 
 def entry_document(run_id: str, entry: Entry, arrival: Arrival) -> Document:

@@ -269,6 +269,25 @@ def test_an_attempt_over_its_budget_of_bytes_is_refused_with_words_and_its_log_s
     in_core(emptied_url, scenario)
 
 
+def test_a_letter_about_a_line_that_contradicts_a_heartbeat_goes_with_it(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        beat = line(run_id, None, c.RunHeartbeat(), name="same")
+        await core.send(beat)
+        core.clock.advance(10 * 86_400)
+        answer = await core.send(line(run_id, None, c.RunLog(message="another"), name="same"))
+        assert [each.code for each in answer.rejected] == ["conflict"]
+        kept = await core.db.events.find_one({"ceId": "same"})
+        letter = await core.db.dead_letters.find_one({})
+        assert kept is not None
+        assert letter is not None
+        assert letter["expiresAt"] == kept["expiresAt"]  # else an audit finds that nothing contradicts it
+        await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
+
+
 def test_a_key_over_its_budget_of_bytes_loses_nothing_and_waits(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         ingestor = replace(

@@ -129,6 +129,19 @@ def test_what_was_on_its_way_at_the_settle_is_waited_for(fleet: Any, by_hand: An
         assert seal(verdict.result().json()) == (1, 2, True)
 
 
+def test_a_settle_that_comes_behind_its_end_event_is_waited_for(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted(), c.RunCompleted())
+    assert fleet.run(run_id)["status"] == "AWAITING_HUMAN"
+    with ThreadPoolExecutor(1) as person:
+        verdict = person.submit(approve, fleet, run_id)
+        with pytest.raises(TimeoutError):
+            verdict.result(timeout=0.3)
+        pod.settle(End("completed"))
+        assert seal(verdict.result().json()) == (1, 2, True)
+
+
 def test_a_pod_that_settles_early_can_neither_go_on_nor_say_other_lines_than_it_settled_with(
     fleet: Any, by_hand: Any
 ) -> None:

@@ -45,15 +45,20 @@ def test_no_numbered_line_is_refused_for_what_it_decides() -> None:
     assert wrongly_refused(None, letter("illegal_transition", "pod-7")) is not None
 
 
+def test_what_waits_for_a_run_that_does_not_exist_may_contradict_a_line() -> None:
+    assert wrongly_refused(None, letter("conflict", "admin")) is None
+
+
 @pytest.mark.parametrize(
     ("run", "is_right"),
     [
         ({"attempt": 2}, False),
         ({"attempt": 2, "settled": {"outcome": "completed", "last": 2}}, True),
+        ({"attempt": 2, "settled": {"outcome": "completed", "last": 3}}, False),
         ({"attempt": 2, "sealed": {"attempt": 2, "last": 2, "whole": True}}, True),
         ({"attempt": 3}, True),
     ],
-    ids=["open", "settled", "a verdict", "a later attempt"],
+    ids=["open", "settled", "settled behind it", "a verdict", "a later attempt"],
 )
 def test_only_a_closed_record_refuses_a_line(run: dict[str, Any], *, is_right: bool) -> None:
     evidence = Evidence("runs", run, (), (), (), (), (), (), now=EPOCH)

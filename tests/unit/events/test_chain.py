@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from events.catalog import EventRefused, RunCompleted
 from events.chain import NO_LINES, Roots
 from events.codec import decode_structured
+from events.delivery import Sender, Telemetry
 from events.envelope import Event, content_hash, encode, line_hash
 from events.outbox import Outbox
-from events.outgoing import Row, end_of
-from events.testing import RUN_ID, make_attempt, make_logs, make_outbox
+from events.outgoing import Row, end_of, refusal_of, with_line
+from events.pipe import Said
+from events.testing import RUN_ID, FakeIngest, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(),
@@ -57,6 +59,12 @@ def test_both_sides_have_the_same_digest_of_a_line(
         assert line_hash(line) == content_hash(event)
 
 
+@given(data=st.dictionaries(st.text(), VALUES | st.integers(10**19, 10**40), max_size=4))
+def test_a_line_counts_as_it_is_written_and_as_it_is_read_again(data: dict[str, object]) -> None:
+    row = with_line(Row(None, "1", "ai.custom.said", RUN_ID, 2, 3, "//s"), data, "2026-11-21T10:00:00.000Z")
+    assert row.digest == line_hash(row.line)
+
+
 def refuse_the_second(outbox: Outbox, rows: list[Row]) -> None:
     outbox.replace_refused(rows[1], "conflict", "why")
 
@@ -90,6 +98,46 @@ def test_a_root_outlives_lines_that_have_left_and_lines_that_are_refused(
     roots = roots_of(lines)
     assert intention.attempt.root == roots.said
     assert (roots.stored == roots.said) is (refuse is refuse_nothing)
+
+
+def test_a_line_that_only_its_request_was_declined_for_still_counts(tmp_path: Path) -> None:
+    clock, ids, ingest = (
+        ManualClock(),
+        SeededIds(),
+        FakeIngest(chokes=lambda event: event["data"].get("message") == "line 2"),
+    )
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox)
+        outbox.append(RUN_ID, 1, make_logs(3))
+        said = outbox.find(RUN_ID, 1).root
+        Sender(outbox, Telemetry(clock=clock, ids=ids), ingest, clock, ids).run_once()
+    lines = [msgspec.json.encode(event) for event in ingest.history()]
+    assert len(lines) == 3
+    assert roots_of(lines).said == said
+
+
+def test_a_pipeline_that_says_what_stands_for_refused_lines_is_taken_at_its_word(tmp_path: Path) -> None:
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox)
+        data = {"refused_type": "ai.run.log", "code": "c", "message": "m", "digest": "0" * 64}
+        outbox.append(RUN_ID, 1, [Said("ai.run.event_refused", data)])
+        (row,) = outbox.batch(9, 10**6)
+        said = outbox.find(RUN_ID, 1).root
+        assert roots_of([row.line]).said == said
+        outbox.replace_refused(row, "conflict", "why")
+        assert roots_of([each.line for each in outbox.batch(9, 10**6)]).said == said
+
+
+def test_nobody_who_read_a_refused_line_knows_the_id_of_its_notice(tmp_path: Path) -> None:
+    ids: list[str] = []
+    for token in ("one", "another"):
+        with make_outbox(tmp_path / token) as outbox:
+            outbox.open_attempt(RUN_ID, 1, token=token, source="//s", collection="runs")
+            outbox.append(RUN_ID, 1, make_logs(1))
+            (row,) = outbox.batch(9, 10**6)
+            assert refusal_of(row, "c", "m") == refusal_of(row, "c", "m")
+            ids.append(refusal_of(row._replace(id="seen"), "c", "m").id)
+    assert len(set(ids)) == 2
 
 
 @pytest.mark.parametrize("what", ["changed", "left out", "added", "moved", "withdrawn"])

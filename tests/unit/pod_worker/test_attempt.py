@@ -443,6 +443,22 @@ def test_a_disk_without_room_even_for_the_end_still_tells_the_store(
     assert scene.store.settled == [(End("completed", message="done"), 1)]
 
 
+def test_what_an_upload_said_belongs_to_a_record_whose_end_has_no_room(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = scene.outbox.append
+
+    def refuse(*_: object) -> Any:
+        append(RUN_ID, 1, [RunLog(message="a file was kept meanwhile")])
+        raise Transient("DISK_FULL", "not even the reserve is left")
+
+    monkeypatch.setattr(scene.outbox, "append_end", refuse)
+    scene.clock.at(1, lambda: scene.child.say(RunStarted()))
+    scene.clock.at(2, scene.child.complete)
+    scene.attempt().run()
+    assert scene.store.settled == [(End("completed", message="done"), 2)]
+
+
 def test_a_first_attempt_asks_nobody_for_checkpoints(scene: Scene) -> None:
     scene.clock.at(1, scene.child.complete)
     scene.attempt().run()
