@@ -26,6 +26,7 @@ from events.catalog import (
     RunCompleted,
     RunFailed,
     RunLog,
+    RunPreempted,
 )
 from events.checkpoints import MANIFEST
 from events.claims import Claim
@@ -127,7 +128,7 @@ class Settling(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What every attempt of a worker shares."""
+    """What every attempt of a worker shares; `pod` is the name of the pod."""
 
     queue: Settling
     outbox: Outbox
@@ -138,6 +139,7 @@ class Ports:
     threads: Threads
     work: Path
     stop: threading.Event
+    pod: str = ""
     rate: Rate = field(default_factory=Rate)
 
 
@@ -157,6 +159,7 @@ class Attempt:
     timed_out: TimedOut | None = None
     obstacle: RunFailed | None = None
     said: Fact | None = None
+    gave_back: bool = False  # whether the pipeline itself left the run to another attempt
     stage: str | None = None
     last: int = 0
     lived: Lived = field(default_factory=Lived)
@@ -259,6 +262,7 @@ class Attempt:
             restored=str(workspace / RESTORED),
             hypothesis_id=claim.hypothesis_id,
             notes=list(notes),
+            pod=self.ports.pod,
         )
 
     def _supervise(self) -> Exit:
@@ -446,6 +450,7 @@ class Attempt:
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing, self._wanted(), self.stage)
+        self.gave_back = fact is self.said and isinstance(fact, RunPreempted)
         how = end_of(fact)
         self._charge_the_rest()
         try:

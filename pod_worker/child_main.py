@@ -234,6 +234,7 @@ def _run(
         checkpoints=checkpoints,
         notes=notes,
         tools=tools(os.environ),
+        pod=order.pod,
     )
     run_pipeline(pipeline, context)
 
