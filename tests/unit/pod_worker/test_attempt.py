@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.catalog import Fact, Price, RunCompleted, RunLog, RunStarted, RunUsage
+from events.catalog import Fact, Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
 from events.checkpoints import MANIFEST
 from events.claims import Claim, Orders
 from events.clock import instant
@@ -658,3 +658,35 @@ def test_a_retry_of_a_part_is_tried_again_where_its_checkpoints_are_only_out_of_
     scene.attempt(kind="experiment", from_stage="Stage_2").run()
     ((how, _),) = scene.store.settled
     assert (how.code, how.retryable) == ("CHECKPOINT_MISSING", True)
+
+
+@pytest.mark.parametrize("is_canceled", [False, True])
+def test_a_pipeline_may_give_its_run_back_unless_somebody_wants_it_ended(
+    scene: Scene, is_canceled: bool
+) -> None:
+    if is_canceled:
+        scene.orders(1, cancel=True)
+        scene.child.is_deaf = True
+    scene.clock.at(15, lambda: scene.child.say(RunPreempted(reason="replication asked for")))
+    scene.clock.at(15, lambda: scene.child.end(Exited(0)))
+    attempt = scene.attempt()
+    attempt.run()
+    ((how, _),) = scene.store.settled
+    assert (how.outcome, attempt.gave_back) == (("canceled", False) if is_canceled else ("preempted", True))
+
+
+def test_a_pod_that_goes_away_gives_back_no_run_of_a_pipelines_own_wish(scene: Scene) -> None:
+    scene.clock.at(5, scene.stop.set)
+    attempt = scene.attempt()
+    attempt.run()
+    assert scene.store.settled[0][0].outcome == "preempted"
+    assert not attempt.gave_back
+
+
+def test_a_child_is_told_the_name_of_its_pod(scene: Scene) -> None:
+    scene.clock.at(1, scene.child.complete)
+    attempt = scene.attempt()
+    attempt.ports = replace(attempt.ports, pod="alpha")
+    attempt.run()
+    assert scene.child.order is not None
+    assert scene.child.order.pod == "alpha"
