@@ -133,6 +133,8 @@ def create_app(deps: Deps) -> FastAPI:
 def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     """Put around every route what looks at all requests; the last stands outermost."""
     app.state.authenticator = deps.authenticator
+    # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
+    app.add_middleware(Watched, watchdog=watchdog)
     app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(BoundedHead)

@@ -1,6 +1,7 @@
 """How many bytes of events an attempt and a key may leave in the log: who sends decides how long they are.
 
-Law: only what was stored is charged, so a repeated line costs nothing. Each process adds what it stored to
+Law: only what was stored is charged, so a repeated line costs nothing. An attempt pays for what its holder
+says; what others say of it, as an admin may, has as much room of its own. Each process adds what it stored to
 the counts every few seconds, and looks as often: replicas together may store some seconds more than the
 budget. The notices of refused lines and the end of an attempt still have room behind it, so that a log over
 its budget stays whole. A key, which many pods may share, loses nothing: it waits for the next hour.
@@ -26,7 +27,13 @@ KEY_EVENT_BYTES_DEFAULT: Final = 32 << 30  # an hour: 9 MB/s
 WINDOW_S: Final = 3600
 RESERVE_BYTES: Final = 64 << 20
 OVER_BUDGET: Final = "over_budget"
+OTHERS: Final = "/others"
 RESERVED: Final = ENDS | {type_of(EventRefused)}
+
+
+def account(run_id: str, attempt: int, *, by_holder: bool) -> str:
+    """Return which account pays for what is said of an attempt."""
+    return attempt_id(run_id, attempt) + ("" if by_holder else OTHERS)
 
 
 class ByteCounts(Protocol):
@@ -48,12 +55,12 @@ class Budgets:
     _known: dict[str, tuple[int, float]] = field(default_factory=dict)  # bytes, and when they were read
     _owed: dict[str, int] = field(default_factory=dict)
 
-    async def look(self, attempts: Collection[tuple[str, int]], keys: Collection[str]) -> None:
-        """Learn what these attempts and keys have stored.
+    async def look(self, accounts: Collection[str], keys: Collection[str]) -> None:
+        """Learn what these accounts of attempts, and these keys, have stored.
 
         Raises `Transient`, or `Throttled` where one of the keys has to wait for the next hour.
         """
-        await self._learn({*(attempt_id(*each) for each in attempts), *map(self._of_key, keys)})
+        await self._learn({*accounts, *map(self._of_key, keys)})
         for key in keys:
             if self._stored(self._of_key(key)) >= self.key_bytes_max:
                 wait_s = WINDOW_S - self.clock.now().timestamp() % WINDOW_S
@@ -72,26 +79,27 @@ class Budgets:
         for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:
             del self._known[oldest]
 
-    def refusal(self, event: Event) -> str | None:
-        """Return why an event cannot be taken any more; its attempt was looked at before."""
-        stored = self._stored(attempt_id(event.run_id, event.attempt))
+    def refusal(self, event: Event, account: str) -> str | None:
+        """Return why an event cannot be taken any more; its account was looked at before."""
+        stored = self._stored(account)
         most = self.event_bytes_max + (RESERVE_BYTES if event.type in RESERVED else 0)
         if stored < most:
             return None
+        by_others = " by others than its holder" if account.endswith(OTHERS) else ""
         return (
-            f"attempt {event.attempt} has left {stored:,} bytes of events, and may leave "
+            f"attempt {event.attempt} has {stored:,} bytes of events{by_others}, and may have "
             f"{self.event_bytes_max:,}: say less, or set PODFLEET_EVENT_BYTES_MAX higher"
         )
 
-    def charge(self, run_id: str, attempt: int, key: str | None, size: int) -> None:
+    def charge(self, account: str, key: str | None, size: int) -> None:
         """Note that events of `size` bytes were stored that were not there, and which key pays for them."""
-        accounts = [attempt_id(run_id, attempt)]
+        accounts = [account]
         if key is not None:
             accounts.append(self._of_key(key))
-        for account in accounts:
-            self._owed[account] = self._owed.get(account, 0) + size
-            stored, read_s = self._known.get(account, (0, -KNOWN_S))
-            self._known[account] = (stored + size, read_s)
+        for each in accounts:
+            self._owed[each] = self._owed.get(each, 0) + size
+            stored, read_s = self._known.get(each, (0, -KNOWN_S))
+            self._known[each] = (stored + size, read_s)
 
     async def run_once(self) -> int:
         """Return to how many accounts something was added; what could not be is added the next time."""

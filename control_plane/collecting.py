@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from control_plane.chain import NOTHING, chained
 from control_plane.evidence import Document, Quiet, readable
 from control_plane.ownership import strangers
 from control_plane.projection import EFFECTIVE
 from control_plane.shapes import name, problem
 from events.catalog import StageProgress, type_of
+from events.chain import NO_LINES, Roots
 from events.envelope import content_hash
 
 HELD_BYTES_MAX: Final = 16 * 1024 * 1024  # of BSON; objects take several times that
@@ -41,7 +41,8 @@ class Collected:
     quiet: list[Quiet] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     kept_ids: set[str] = field(default_factory=set)
-    root: str = NOTHING  # of the lines that a person's verdict rests on
+    sealed: Roots = NO_LINES  # of the lines that a person's verdict rests on
+    settled: Roots = NO_LINES  # of those that the attempt settled with
     _held_bytes: int = 0
     # The latest report, not held yet, its size, and the last position that follows it without a gap.
     _progress: tuple[Document, int, int] | None = None
@@ -62,9 +63,7 @@ class Collected:
         """Take the next event in the order of attempts and positions."""
         if not self._is_sound("events", document):
             return
-        sealed = self.run.get("sealed")
-        if sealed and document["attempt"] == sealed["attempt"] and document["sequence"] <= sealed["last"]:
-            self.root = chained(self.root, document["hash"])
+        self._chain(document)
         is_plain = self._is_plain(document)
         if is_plain and document["type"] == PROGRESS:
             # Of reports on one stage that follow each other without a gap only the last one has an effect.
@@ -80,6 +79,16 @@ class Collected:
             self.close()
             self._hold(size)
             self.log.append(document)
+
+    def _chain(self, document: Document) -> None:
+        """Add a line to the roots of the record that it belongs to."""
+        attempt, sequence = document["attempt"], document["sequence"]
+        line = (document["type"], document["data"], document["hash"])
+        sealed, settled = self.run.get("sealed"), self.run["settled"]
+        if sealed and attempt == sealed["attempt"] and sequence <= sealed["last"]:
+            self.sealed = self.sealed.then(*line)
+        if settled and attempt == self.run["attempt"] and sequence <= settled["last"]:
+            self.settled = self.settled.then(*line)
 
     def close(self) -> None:
         """Hold what was put off."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from control_plane.cancellation import cancel_decision
-from control_plane.chain import NOTHING
 from control_plane.run import Run
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.runs import Found, Runs
+from events.chain import NO_LINES, Roots
 from events.clock import Clock, Ids
 from events.errors import Conflict, NotFound, Rejected, Transient
 from events.journal import Decision, Expression, ServerTime
@@ -101,17 +101,18 @@ class Decider:
         if not review.incomplete:
             await self._wait_for_record(run_id)
         unfit: list[str] | None = None
-        known, root = 0, NOTHING
+        known, roots = 0, NO_LINES
         for _ in range(TRIES_MAX):
             found = await self._find(run_id)
             run = found.run
             if run.status is Status.AWAITING_HUMAN:
-                unfit = await self._unfit(run_id, review) if unfit is None else unfit
+                if unfit is None and not run.log_open:  # from now on no line registers another file
+                    unfit = await self._unfit(run_id, review)
                 last = run.last_event_seq
                 # From where the last try came to: whoever sends line after line keeps no verdict waiting.
-                root = await self.events.root(run.id, run.attempt, last, after=known, root=root)
+                roots = await self.events.roots(run.id, run.attempt, last, after=known, roots=roots)
                 known = last
-            decision = review_decision(run, review, unfit or [], root)
+            decision = review_decision(run, review, unfit or [], roots)
             if isinstance(decision, Illegal):
                 raise Conflict("illegal_transition", str(decision))
             # Lines move the cursor, and close the log, without a decision: the seal says where both stand.
@@ -212,11 +213,13 @@ def note_decision(run: Run, text: str, *, by: str) -> Decision:
     return Decision(Cause.NOTE, None, by, sets={"notes": notes})
 
 
-def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | None) -> Decision | Illegal:
+def review_decision(
+    run: Run, review: Review, unfit: Sequence[str], roots: Roots | None
+) -> Decision | Illegal:
     """Return the decision that a verdict stands for.
 
-    `unfit` says what is wrong with the run's files, `root` is that of the lines which were applied, None
-    where it is not known. Raises `Conflict`.
+    `unfit` says what is wrong with the run's files, `roots` are those of the lines which were applied,
+    None where they are not known. Raises `Conflict`.
     """
     usual = next_status(run.status, Cause.REVIEW)
     if isinstance(usual, Illegal):
@@ -225,8 +228,14 @@ def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | 
         shown = f"you were shown events 1 to {review.seen} of attempt {run.attempt}"
         raise Conflict("record_changed", f"{shown}, by now there are {run.last_event_seq}: look again")
     is_whole = not (run.log_open or run.log_incomplete)
+    is_whole = is_whole and run.settled is not None and run.settled.last == run.last_event_seq
     if not review.incomplete and not is_whole:
         raise Conflict("record_incomplete", _missing(run))
+    if is_whole and not _are_as_said(run, roots):
+        other = (
+            f"events 1 to {run.last_event_seq} of attempt {run.attempt} are not those that it settled with"
+        )
+        unfit = [other, *unfit]
     if not review.incomplete and unfit:
         raise Conflict("record_incomplete", f"{'; '.join(unfit)}. {_CLOSES}")
     sets = {
@@ -236,13 +245,19 @@ def review_decision(run: Run, review: Review, unfit: Sequence[str], root: str | 
             "attempt": run.attempt,
             "last": run.last_event_seq,
             "whole": is_whole and not unfit,
-            "root": root,
+            "root": None if roots is None else roots.stored,
         },
     }
     closed: dict[str, Any] = {"logOpen": False}
     if run.log_open and run.settled is not None:
         closed["logIncomplete"] = {"from": run.last_event_seq + 1, "to": run.settled.last}
     return Decision(Cause.REVIEW, JUDGED[review.verdict], _by(review), sets=sets, silent=closed)
+
+
+def _are_as_said(run: Run, roots: Roots | None) -> bool:
+    """Say whether nothing contradicts that the lines of the log are those that the attempt settled with."""
+    said = None if run.settled is None else run.settled.root
+    return said is None or roots is None or said == roots.said
 
 
 def revise_decision(run: Run, review: Review) -> Decision | Illegal:
@@ -275,6 +290,8 @@ _CLOSES: Final = (
 def _missing(run: Run) -> str:
     if run.settled is None:
         what = f"nothing says which event of attempt {run.attempt} is its last"
+    elif run.settled.last < run.last_event_seq:
+        what = f"attempt {run.attempt} settled with {run.settled.last} as its last event, and went on"
     else:
         state = "are still on their way" if run.log_open else "never arrived"
         what = f"events {run.last_event_seq + 1} to {run.settled.last} of attempt {run.attempt} {state}"

@@ -25,6 +25,7 @@ from events.envelope import Event
 
 LETTER_LIFE: Final = timedelta(days=30)
 UNCLAIMED: Final = "unclaimed"
+LETTER_PREFIX: Final = "early/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,9 @@ class EarlyLines:
         message = (
             f"attempt {line['attempt']} was claimed: its numbers are its holder's, this line came before"
         )
-        letter = {"_id": f"early/{line['_id']}", "at": now, "code": UNCLAIMED, "message": message}
+        # A sender may say the same id of many attempts.
+        letter_id = f"{LETTER_PREFIX}{line['_id']}/a{line['attempt']}"
+        letter = {"_id": letter_id, "at": now, "code": UNCLAIMED, "message": message}
         return {**letter, **kept, "expiresAt": now + LETTER_LIFE}
 
     def _notice(self, run_id: str, attempt: int) -> RawBSONDocument:
@@ -84,4 +87,5 @@ class EarlyLines:
             attempt=attempt, sequence=None, time=timestamp(now),
             data=data_of(fact), fact=fact,
         )  # fmt: skip
-        return storable(event, Arrival(self.ids.ulid(), now))
+        # An id that is no digest: no sender can take it first.
+        return storable(event, Arrival(self.ids.ulid(), now), f"{run_id}/{event.id}")

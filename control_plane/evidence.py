@@ -6,18 +6,18 @@ Events that change nothing but the position are kept as stretches: a run may hav
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from control_plane.chain import NOTHING
 from control_plane.ranges import Ranges
 from control_plane.run import Entry
 from control_plane.store.events import decode
 from control_plane.store.runs import decode_entry
+from events.chain import NOTHING
 from events.envelope import Event
 
 Document = Mapping[str, Any]
@@ -38,8 +38,10 @@ class Quiet:
 class Evidence:
     """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
 
-    `quiet` are the other events, `broken` says in words which documents could not be read. `root` is that of
-    the lines which a person's verdict rests on, as the log holds them now.
+    `quiet` are the other events, `broken` says in words which documents could not be read. Of the
+    log as it is now `sealed_root` is that of the lines which a person's verdict rests on, and `settled_root`
+    that of the lines which the last attempt settled with, as they were said. `unnumbered` are digests of
+    events without a number by which a refusal is judged.
     """
 
     collection: str
@@ -54,7 +56,9 @@ class Evidence:
     ideas: Sequence[Document] = ()
     quiet: Sequence[Quiet] = ()
     broken: Sequence[str] = ()
-    root: str = NOTHING
+    sealed_root: str = NOTHING
+    settled_root: str = NOTHING
+    unnumbered: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -90,8 +94,8 @@ class Evidence:
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:
-        """The digests of what the log keeps whole, by id."""
-        return {each["_id"]: each["hash"] for each in self.log}
+        """The digests of what is kept whole here, and of what `unnumbered` names, by id."""
+        return {**self.unnumbered, **{each["_id"]: each["hash"] for each in self.log}}
 
     @cached_property
     def positions(self) -> Mapping[int, Ranges]:

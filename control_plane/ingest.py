@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 
-from control_plane.budgets import OVER_BUDGET, Budgets
+from control_plane.budgets import OVER_BUDGET, Budgets, account
 from control_plane.direct import DirectEvents
-from control_plane.early import LETTER_LIFE, UNCLAIMED
+from control_plane.early import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
 from control_plane.projector import Stretch
 from control_plane.run import Run
 from control_plane.steps import Steps
@@ -146,6 +146,10 @@ class Request:
             asked = (run_id, attempt, self.run(run_id), self.now)
             self._rights[name] = (self.sender.holds(*asked), self.sender.may_write(*asked))
         return self._rights[name]
+
+    def account(self, run_id: str, attempt: int) -> str:
+        """Return the account of bytes that pays for what the sender says of an attempt."""
+        return account(run_id, attempt, by_holder=self.holds(run_id, attempt))
 
     def key_of(self, run_id: str, attempt: int) -> str | None:
         """Return the key that pays for what is said of an attempt: the sender's, or that of its run token."""
@@ -311,13 +315,13 @@ class Ingestor:
         """Return those whose record is open, and whose attempt has bytes left. Raises `Throttled`."""
         attempts = {(each.event.run_id, each.event.attempt) for each in candidates}
         keys = {key for each in attempts if (key := request.key_of(*each)) is not None}
-        await self.budgets.look(attempts, keys)
+        await self.budgets.look({request.account(*each) for each in attempts}, keys)
         refused: dict[str, Refused] = {}
         for each in candidates:
             run, event = request.run(each.event.run_id), each.event
             if run and (why := run.closes(event.attempt, event.sequence)):
                 refused[each.id] = _refuse(each.line, event, SEALED, why)
-            elif why := self.budgets.refusal(event):
+            elif why := self.budgets.refusal(event, request.account(event.run_id, event.attempt)):
                 refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)
         if not refused:
             return list(candidates)
@@ -393,7 +397,7 @@ class Ingestor:
                 continue
             taken.append(each)
         for attempt, size in stored_bytes.items():
-            self.budgets.charge(*attempt, request.key_of(*attempt), size)
+            self.budgets.charge(request.account(*attempt), request.key_of(*attempt), size)
         return taken
 
     async def _keep(self, early: Sequence[Candidate], request: Request) -> None:
@@ -409,7 +413,9 @@ class Ingestor:
             elif stored.get(each.id, each.hash) == each.hash:  # gone meanwhile: it is a dead letter by now
                 request.answer.duplicates += 1
             else:
-                self._refuse(request, each.line, _conflict(each, same_id=True))
+                # Named apart: it contradicts no line of the log, by which an audit would judge it.
+                letter_id = f"{LETTER_PREFIX}{self.ids.ulid()}"
+                request.refuse(each.line, _conflict(each, same_id=True), letter_id)
                 continue
             request.answer.acked_through.setdefault(f"{each.event.run_id}/{each.event.attempt}", 0)
 

@@ -162,7 +162,7 @@ def event_after_end(case: Case) -> Iterator[str]:
         settled = entry.sets.get("settled")
         if settled:
             held = case.evidence.positions.get(entry.attempt, Ranges())
-            beyond = held.above(settled["last"]) if settled["last"] > 0 else Ranges()
+            beyond = held.above(settled["last"])
             if beyond:
                 yield f"attempt {entry.attempt} settled at {settled['last']}, the log holds {beyond}"
 
@@ -179,11 +179,24 @@ def seal_broken(case: Case) -> Iterator[str]:
     """The lines that a person's verdict rests on are those that it was given on."""
     sealed = case.evidence.run.get("sealed") or {}
     root = sealed.get("root")
-    if root is not None and root != case.evidence.root:
-        found = case.evidence.root or "none"
+    if root is not None and root != case.evidence.sealed_root:
+        found = case.evidence.sealed_root or "none"
         yield (
             f"events 1 to {sealed['last']} of attempt {sealed['attempt']} are not those that the verdict was "
             f"given on: their root is {found}, and was {root}"
+        )
+
+
+def settle_broken(case: Case) -> Iterator[str]:
+    """A whole record holds the lines that its attempt settled with."""
+    run = case.evidence.run
+    settled = run["settled"] or {}
+    root, last = settled.get("root"), settled.get("last", 0)
+    if root is not None and run["lastEventSeq"] >= last and root != case.evidence.settled_root:
+        found = case.evidence.settled_root or "none"
+        yield (
+            f"events 1 to {last} of attempt {run['attempt']} are not those that it settled with: their root "
+            f"is {found}, and was {root}"
         )
 
 
@@ -265,6 +278,7 @@ INVARIANTS: Final[Mapping[str, Callable[[Case], Iterator[str]]]] = {
     "event-after-end": event_after_end,
     "event-tampered": event_tampered,
     "seal-broken": seal_broken,
+    "settle-broken": settle_broken,
     "journal-stuck": journal_stuck,
     "lease-leaked": lease_leaked,
     "wrong-budget": wrong_budget,

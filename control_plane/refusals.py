@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, get_args
 
+from control_plane.early import LETTER_PREFIX
 from control_plane.evidence import Document, Evidence
 from control_plane.ingest import AHEAD_MAX, CUT
 from control_plane.projection import artifact_prefix, artifact_problem
@@ -56,6 +57,8 @@ def _read(letter: Document) -> Event | Refusal:
 def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | None:
     match letter["code"]:
         case "conflict":
+            if str(letter["_id"]).startswith(LETTER_PREFIX):
+                return None  # another line under its id waited for the claim, apart from the log
             return (
                 None if evidence is not None and _contradicts(evidence, event) else "nothing contradicts it"
             )

@@ -53,10 +53,14 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What the worker said at the end of its attempt; `last` is its last sequence."""
+    """What the worker said at the end of its attempt: its last sequence, and the root of the lines up to it.
+
+    A worker that lost its disk, and one from before there were roots, knows no root.
+    """
 
     outcome: str
     last: int
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +158,10 @@ class Run:
         """Say why nothing new is taken at this position, or without one, any more; None where it is."""
         if self.sealed is not None:
             return f"the record of run {self.id} was sealed by a person's verdict"
-        last = 0 if self.settled is None or attempt != self.attempt else self.settled.last
-        if sequence is not None and 0 < last < sequence:  # whoever settles with 0 has told no log
+        if self.settled is None or attempt != self.attempt or sequence is None:
+            return None
+        last = self.settled.last
+        if sequence > last:
             return f"attempt {attempt} of run {self.id} was settled with {last} as its last event"
         return None
 

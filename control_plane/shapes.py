@@ -32,6 +32,7 @@ class _OfAttempt(_Stored, kw_only=True):
 
 class _Settled(msgspec.Struct):
     last: Counted
+    root: str | None = None
 
 
 class _Seal(msgspec.Struct):

@@ -51,14 +51,18 @@ class Watchdog:
 
     @contextmanager
     def serving(self, scope: Scope) -> Iterator[None]:
-        """Know meanwhile that the running task serves this request."""
+        """Know meanwhile that the running task serves this request; the innermost scope names the route."""
         task = asyncio.current_task()
         assert task is not None, "a request is served in a task"
+        outer = self._asked.get(task)
         self._asked[task] = scope
         try:
             yield
         finally:
-            del self._asked[task]
+            if outer is None:
+                del self._asked[task]
+            else:
+                self._asked[task] = outer
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._stop.wait(self.ask_s):

@@ -146,11 +146,12 @@ class RunUsage(Fact, frozen=True):
 
 
 class EventRefused(Fact, frozen=True):
-    """Stands in the place of a line that ingest refused for good."""
+    """Stands in the place of a line that ingest refused for good; `digest` is that of the line's content."""
 
     refused_type: str
     code: str
     message: str
+    digest: str | None = None
 
 
 class NodeCreated(Fact, frozen=True):

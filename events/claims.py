@@ -187,11 +187,15 @@ def claim_of(
     )
 
 
-def settling(run: Mapping[str, Any], how: End, last: int, *, jitter: float) -> list[Document]:
+def settling(
+    run: Mapping[str, Any], how: End, last: int, *, jitter: float, root: str | None = None
+) -> list[Document]:
     """Return the update by which the owner of a stored run ends its attempt."""
     attempt = run["attempt"]
     by = f"{run['claimedBy'] or 'worker'}#a{attempt}"
-    return journal.update(settle_decision(_standing(run), attempt, how, last, by=by, jitter=jitter))
+    return journal.update(
+        settle_decision(_standing(run), attempt, how, last, by=by, jitter=jitter, root=root)
+    )
 
 
 def _standing(run: Mapping[str, Any]) -> Standing:

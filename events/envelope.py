@@ -33,6 +33,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     traceparent: str | None = None
 
 
+class _Written(msgspec.Struct):
+    type: str
+    subject: str
+    attempt: int
+    time: str
+    data: dict[str, Any]
+    sequence: str | None = None
+
+
+_WRITTEN: Final = msgspec.json.Decoder(_Written)
+
+
 def storage_id(run_id: str, source: str, event_id: str) -> str:
     """Return the id under which the event log keeps `(source, event_id)` of a run."""
     digest = hashlib.sha256(f"{source}\x00{event_id}".encode()).hexdigest()
@@ -41,18 +53,19 @@ def storage_id(run_id: str, source: str, event_id: str) -> str:
 
 def content_hash(event: Event) -> str:
     """Return a digest of everything that two deliveries of one event must share."""
-    body = msgspec.json.encode(
-        [
-            event.type,
-            event.run_id,
-            event.attempt,
-            event.sequence,
-            event.time,
-            event.data,
-        ],
-        order="deterministic",
-    )
-    return hashlib.sha256(body).hexdigest()
+    return _hash(event.type, event.run_id, event.attempt, event.sequence, event.time, event.data)
+
+
+def line_hash(line: bytes) -> str:
+    """Return the `content_hash` of an event that `encode` wrote."""
+    read = _WRITTEN.decode(line)
+    run_id = read.subject.removeprefix(SUBJECT_PREFIX)
+    sequence = None if read.sequence is None else int(read.sequence)
+    return _hash(read.type, run_id, read.attempt, sequence, read.time, read.data)
+
+
+def _hash(*content: str | int | dict[str, Any] | None) -> str:
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
 
 def wire(

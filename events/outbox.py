@@ -21,8 +21,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from events.catalog import ENDS, Fact
+from events.chain import NOTHING, chained, said_digest
 from events.clock import Clock, Ids, timestamp
 from events.durable import commit, lock_file, open_database
+from events.envelope import line_hash
 from events.errors import ConfigError, Conflict, Rejected, Transient
 from events.outgoing import MESSAGE_MAX, Row, bounded, cut, refusal_of, said, with_line
 from events.pipe import Said
@@ -33,8 +35,11 @@ log = logging.getLogger(__name__)
 OUTBOX_BYTES_MAX: Final = 1 << 30
 RESERVE_BYTES: Final = 1 << 20  # kept free on the disk so that an end, or a verdict, always finds room
 DUE_EVENTS: Final = 50  # so many waiting events are worth a request at once
-SCHEMA_VERSION: Final = 2
-UPGRADES: Final = {1: "ALTER TABLE attempts ADD COLUMN traceparent TEXT;"}
+SCHEMA_VERSION: Final = 3
+UPGRADES: Final = {
+    1: "ALTER TABLE attempts ADD COLUMN traceparent TEXT;",
+    2: "ALTER TABLE attempts ADD COLUMN root TEXT;",
+}
 SCHEMA: Final = """
 CREATE TABLE attempts (
   key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -47,6 +52,7 @@ CREATE TABLE attempts (
   last INTEGER NOT NULL DEFAULT 0,
   how TEXT,
   traceparent TEXT,
+  root TEXT,
   UNIQUE (run_id, attempt)
 );
 CREATE TABLE events (
@@ -59,16 +65,20 @@ CREATE TABLE events (
   UNIQUE (attempt_key, sequence)
 );
 """
-ATTEMPTS: Final = (
-    "SELECT key, state, how, run_id, attempt, token, source, collection, last, traceparent FROM attempts"
-)
+ATTEMPTS: Final = """
+SELECT key, state, how, run_id, attempt, token, source, collection, last, traceparent, root FROM attempts
+"""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that this worker holds or held; `last` is the highest sequence given."""
+    """An attempt that this worker holds or held.
+
+    `last` is the highest sequence given, `root` that of the lines 1 to `last` (`chain.py`); None for an
+    attempt that an earlier version opened.
+    """
 
     run_id: str
     attempt: int
@@ -77,6 +87,7 @@ class Attempt:
     collection: str
     last: int
     traceparent: str | None = None
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +149,9 @@ class Outbox:
 
         def step(db: sqlite3.Connection) -> Attempt:
             db.execute(
-                "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (run_id, attempt, token, source, collection, traceparent),
+                "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent, root)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (run_id, attempt, token, source, collection, traceparent, NOTHING),
             )
             _, state, known = _find(db, run_id, attempt)
             if known.token != token or state != "open":
@@ -253,7 +264,9 @@ class Outbox:
 
     def replace_refused(self, row: Row, code: str, message: str) -> None:
         """Put `ai.run.event_refused` with the same sequence in the place of a line refused for good."""
-        refusal = refusal_of(row, code, message)
+        refused = msgspec.json.decode(row.line)
+        digest = said_digest(row.type, refused["data"], line_hash(row.line))
+        refusal = refusal_of(row, code, message, digest)
         self._write(
             lambda db: db.execute(
                 "UPDATE events SET id = ?, type = ?, line = ? WHERE position = ? AND id = ?",
@@ -323,8 +336,11 @@ class Outbox:
             "INSERT INTO events (attempt_key, sequence, id, type, line) VALUES (?, ?, ?, ?, ?)",
             [(key, row.sequence, row.id, row.type, row.line) for row in rows],
         )
-        last = known.last + len(rows)
-        db.execute("UPDATE attempts SET last = ? WHERE key = ?", (last, key))
+        last, root = known.last + len(rows), known.root
+        if root is not None:
+            for row in rows:
+                root = chained(root, line_hash(row.line))
+        db.execute("UPDATE attempts SET last = ?, root = ? WHERE key = ?", (last, root, key))
         return last
 
     def _end(self, run_id: str, attempt: int, state: str) -> None:

@@ -64,12 +64,15 @@ def end_of(fact: Fact) -> End:
             raise Rejected("NOT_AN_END", f"{type_of(type(fact))} does not end an attempt")
 
 
-def refusal_of(row: Row, code: str, message: str) -> Row:
+def refusal_of(row: Row, code: str, message: str, digest: str | None = None) -> Row:
     """Return the event that takes the place, and the sequence, of a line refused for good.
 
-    Its id and time come from the refused line, so that saying it again is a duplicate.
+    Its id and time come from the refused line, so that saying it again is a duplicate. `digest` is that of a
+    line which was numbered already, and counts in the root of its attempt.
     """
-    fact = EventRefused(refused_type=row.type[:200], code=code[:200], message=cut(message, MESSAGE_MAX))
+    fact = EventRefused(
+        refused_type=row.type[:200], code=code[:200], message=cut(message, MESSAGE_MAX), digest=digest
+    )
     refused_id = f"{row.id}.refused"
     line = wire(
         fact,

@@ -111,20 +111,27 @@ def _deadline(delay_s: float) -> Expression:
     return Expression({"$dateAdd": {"startDate": since, "unit": "second", "amount": "$queueLimitS"}})
 
 
-def settled(how: End, last: int) -> dict[str, Any]:
-    """Return the note that a settle leaves in the run; `last` is the attempt's last sequence."""
+def settled(how: End, last: int, root: str | None) -> dict[str, Any]:
+    """Return the note that a settle leaves in the run; `last` is the attempt's last sequence.
+
+    What was applied before belongs to the record, whatever the worker says: `last` is never below it. `root`
+    is that of the lines 1 to `last` (`chain.py`), where the worker knows it.
+    """
     return {
         "outcome": how.outcome,
         "code": how.code,
         "message": how.message,
-        "last": last,
+        "last": Expression({"$max": [last, "$lastEventSeq"]}),
+        "root": root,
         "at": ServerTime(),
     }
 
 
-def settle_decision(run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float) -> Decision:
+def settle_decision(
+    run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float, root: str | None = None
+) -> Decision:
     """Return the worker's word on its attempt: the end itself, or a note that comes after it."""
-    note = {"settled": settled(how, last)}
+    note = {"settled": settled(how, last, root)}
     open_log = {"logOpen": Expression({"$lt": ["$lastEventSeq", last]})}
     decision = end_decision(run, attempt, how, by=by, jitter=jitter)
     if isinstance(decision, Illegal):

@@ -9,17 +9,19 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from events.access import DATA_DEFAULT as FLEET_DATA
 from events.clock import SystemClock
 from events.errors import ConfigError
 from events.interpreter import objection
 from events.logs import LogOptions, configure_logs
 from pod_worker.child import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.confinement import ITS_OWN, THE_WORKERS, Confinement
+from pod_worker.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Way
 from pod_worker.nursery import Nursery
 from pod_worker.privileges import hide
 
@@ -74,17 +76,32 @@ def is_alone(settings: Settings) -> bool:
 
 
 def confine(settings: Settings) -> tuple[Confinement | None, str]:
-    """Return how pipelines get a user of their own, None where they cannot, and whose user they have.
+    """Return how pipelines are kept from what is the worker's, None where they cannot, and as whom they run.
 
     The log says it too, and why.
     """
     environ = allowed(settings.environ)
-    confinement = Confinement.of(settings.data, environ)
-    if gap := confinement.find_gap(environ):
-        log.warning("start.unconfined", extra={"pipelines": f"have {THE_WORKERS}", "why": gap})
-        return None, f"{THE_WORKERS}: {gap}"
-    log.info("start.confined", extra={"pipelines": "have users of their own"})
-    return confinement, ITS_OWN
+    gaps = []
+    for confinement in _ways(settings, environ):
+        if (gap := confinement.find_gap(environ)) is None:
+            words = WORDS[confinement.way]
+            log.info("start.confined", extra={"pipelines": f"have {words}"})
+            return confinement, words
+        gaps.append(gap if confinement.way == "user" else f"{confinement.way}: {gap}")
+    why = "; ".join(gaps)
+    log.warning("start.unconfined", extra={"pipelines": f"have {THE_WORKERS}", "why": why})
+    return None, f"{THE_WORKERS}: {why}"
+
+
+def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
+    """Return what may work here, best first."""
+    if os.getuid() == 0:
+        return [Confinement.by_user(settings.data, environ)]
+    folders = (Path(), Path(SOURCE))
+    fleet = Path(settings.environ.get("PODFLEET_DATA") or FLEET_DATA)
+    keys = [fleet, *(each for folder in folders for each in (folder / ".env", *folder.glob(".env?*")))]
+    ways: tuple[Way, ...] = ("namespace", "landlock")
+    return [Confinement.of_same_user(way, settings.data, environ, keys) for way in ways]
 
 
 def _wishes() -> Wishes:

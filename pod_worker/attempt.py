@@ -71,6 +71,11 @@ Halt = Literal["lease", "disk", "pause"]
 class Process(Protocol):
     """The pipeline's process, from order to end."""
 
+    @property
+    def work(self) -> Path | None:
+        """The only folder in which its run's may be, None where any will do."""
+        ...
+
     def start(self, order: Start, listener: Listener) -> None: ...
 
     def join(self, limit_s: float) -> Exit | None:
@@ -123,7 +128,9 @@ class Checkpoints(Protocol):
 class Settling(Protocol):
     """The part of the queue that ends an attempt."""
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None: ...
+    def settle(
+        self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +184,7 @@ class Attempt:
     @property
     def workspace(self) -> Path:
         """The folder of this attempt."""
-        return self.ports.work / f"{self.claim.run_id}-a{self.claim.attempt}"
+        return (self.child.work or self.ports.work) / f"{self.claim.run_id}-a{self.claim.attempt}"
 
     def run(self) -> None:
         """Run the child to its end and settle; after a lost lease nothing is written any more."""
@@ -352,8 +359,9 @@ class Attempt:
         return msgspec.structs.replace(made, path=os.path.join(os.path.realpath(path.parent), path.name))
 
     def _is_ours(self, made: Made) -> bool:
-        path = Path(made.path)
-        return path.name not in ("", "..") and path.is_relative_to(self.workspace.resolve())
+        # Not what the folder resolves to: its process may put a link in its place.
+        path, folder = Path(made.path), self.workspace.parent.resolve() / self.workspace.name
+        return path.name not in ("", "..") and path.is_relative_to(folder)
 
     def _stand(self) -> None:
         match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):
@@ -460,7 +468,7 @@ class Attempt:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
             self._settle(how, self.last)
         else:
-            self._settle(how, intention.attempt.last)
+            self._settle(how, intention.attempt.last, intention.attempt.root)
 
     def _charge_the_rest(self) -> None:
         """Say what the pod cost since the last time; a disk that does not take it takes the end first."""
@@ -489,12 +497,12 @@ class Attempt:
             if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
                 return problem
 
-    def _settle(self, how: End, last: int) -> None:
+    def _settle(self, how: End, last: int, root: str | None = None) -> None:
         """Settle until the store has it; the intention is on disk, so a stop only puts it off."""
         claim = self.claim
         while True:
             try:
-                self.ports.queue.settle(claim, how, last, jitter=self.ports.ids.fraction())
+                self.ports.queue.settle(claim, how, last, jitter=self.ports.ids.fraction(), root=root)
             except Transient as error:
                 log.warning("settle.retried", extra={"run": claim.run_id, "why": error.message})
                 if self.ports.clock.wait(self.ports.stop, SETTLE_BACK_OFF_S):

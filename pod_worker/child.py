@@ -28,9 +28,10 @@ from events.clock import Clock
 from events.errors import Transient
 from events.mask import passwords_of
 from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
-from pod_worker.confinement import Confinement, Room
+from pod_worker.confinement import Confinement
 from pod_worker.ending import Exited, NeverStarted, Signalled
 from pod_worker.hearing import Hearing
+from pod_worker.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -125,16 +126,16 @@ class ChildOptions:
     environ: Mapping[str, str]
     kinds: tuple[str, ...] = ()  # empty: every kind that is installed
     command: tuple[str, ...] = (sys.executable, "-m", "pod_worker.child_main")
-    confinement: Confinement | None = None  # none: children have our user
+    confinement: Confinement | None = None  # none: children may do what we may
 
     @property
     def words(self) -> list[str]:
-        """Return what a nursery's command line says of it."""
+        """Return what a command line says of it."""
         words = [] if self.confinement is None else self.confinement.words
         return [*words, "--kinds", *self.kinds] if self.kinds else words
 
     def room(self) -> Room | None:
-        """Return a user for one child, None where it has ours. Raises `OSError`."""
+        """Return what one child is confined to, None where it is not. Raises `OSError`."""
         return None if self.confinement is None else self.confinement.room()
 
     def __repr__(self) -> str:
@@ -239,9 +240,15 @@ class Child:
             pipes.close()
             if room is not None:
                 room.clear()
+                room.close()
             raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
         return cls(process, guard, pipes, clock, secrets_of(options.environ), room)
+
+    @property
+    def work(self) -> Path | None:
+        """Return the only folder in which its run's may be, None where any will do."""
+        return None if self._room is None else self._room.work
 
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         """Wait until the child can serve; one that is not ready in time is left as it is.
@@ -323,6 +330,8 @@ class Child:
         self._undertaker.join()
         if not self._over.wait(LEAVE_S):
             log.error("child.unheard", extra={"pid": self.pid})
+        if self._room is not None:
+            self._room.close()
 
     def _speak(self, orders: BinaryIO) -> None:
         """Write what the child shall hear, until it is dead: `join` says how."""
@@ -446,8 +455,6 @@ def _command(options: ChildOptions, pipes: Pipes, room: Room | None) -> list[str
         # The kernel ends the child with the *thread* that spawned it, and only this one lives as long as
         # the process. Spawned by another thread, the child has the guard alone.
         command.append(f"--die-with={os.getpid()}")
-    if room is not None and options.confinement is not None:
-        command += [f"--user={room.user}", "--places", *options.confinement.places]
-    if options.kinds:
-        command += ["--kinds", *options.kinds]
-    return command
+    if room is not None:
+        command.append(f"--room={room.number}")
+    return [*command, *options.words]

@@ -43,10 +43,11 @@ from events.pipe import (
 )
 from events.runs import read_spec
 from pod_worker.child_checkpoints import ChildCheckpoints
+from pod_worker.child_confinement import enter
 from pod_worker.child_notes import ChildNotes
 from pod_worker.child_tools import tools
-from pod_worker.confinement import show
-from pod_worker.privileges import become, drop_capabilities
+from pod_worker.confinement import Confinement
+from pod_worker.privileges import drop_capabilities
 from stages.context import OUTSIDE, Context
 from stages.pipeline import Pipeline, run_pipeline
 from stages.registry import imported, installed, load
@@ -68,11 +69,10 @@ Loader = Callable[[Sequence[str]], Mapping[str, Pipeline]]
 def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     """Serve one order; return the exit status."""
     arguments = _parse(argv)
-    if arguments.user is None:
+    if arguments.confinement is None:
         drop_capabilities()
     else:
-        show(arguments.places)
-        become(arguments.user)
+        enter(arguments.confinement, arguments.confinement.room_of(arguments.room))
     prepare(PROCESS_NAME)
     if arguments.die_with is not None:
         die_with(arguments.die_with)
@@ -443,8 +443,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--events-fd", type=int, required=True)
     parser.add_argument("--orders-fd", type=int, required=True)
     parser.add_argument("--die-with", type=int, help="process id of the parent: end when it ends")
-    parser.add_argument("--user", type=int, help="the number of the user to become")
-    parser.add_argument("--places", nargs="*", default=(), help="what this user must see")
+    parser.add_argument("--confinement", type=Confinement.read, help="what keeps it from the worker")
+    parser.add_argument("--room", type=int, help="the number of what it is confined to")
     parser.add_argument("--kinds", nargs="*", help="load these kinds only")
     return parser.parse_args(argv)
 

@@ -1,52 +1,49 @@
-"""Gives the process of a run a user of its own, where the worker is root: what is the worker's stays its own.
+"""Keeps the process of a run from what is its worker's.
 
-Law: it counts for what a trial has shown on this machine. Where the trial fails, runs have the worker's user,
-and the worker says why. What the user needs below a folder that is closed to others (`/root`) is shown
-in a mount namespace, in which nothing else of that folder is left.
+Law: it counts for what a trial has shown on this machine. Where every trial fails, runs have the worker's
+user and all that it may, and the worker says why. Root gives away users; who is not root shows a process
+its own folder and what it needs in namespaces of its own, or holds it to that by Landlock.
 """
 
 from __future__ import annotations
 
-import ctypes
+import fcntl
 import glob
-import grp
-import logging
+import json
 import os
-import pwd
 import secrets
-import signal
+import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
-from events.clock import SystemClock
 from events.removing import remove_tree
+from pod_worker.mounts import OTHERS_PASS, show
 from pod_worker.privileges import become
+from pod_worker.room import FIRST_USER, TRIES_MAX, USERS, Room, choose_user, processes
 
-log = logging.getLogger(__name__)
+Way = Literal["user", "namespace", "landlock"]
+# As whom a pipeline runs, as a pod tells it.
+WORDS: Final[Mapping[Way, str]] = {
+    "user": "a user of its own",
+    "namespace": "the worker's user, in namespaces that show it its own folder",
+    "landlock": "the worker's user, held to its own folder by Landlock",
+}
+THE_WORKERS: Final = "the worker's user"
 
-# Between the people of a machine and the ranges of systemd, and below what the smallest containers have.
-FIRST_USER: Final = 50_000
-USERS: Final = 10_000
-TRIES_MAX: Final = 100
 SOURCE: Final = str(Path(__file__).parents[1])
 PASS_ONLY: Final = 0o711
-OTHERS_PASS: Final = 0o001
 OTHERS: Final = 0o007
-CLEAR_S: Final = 20.0
-CLEAR_PAUSE_S: Final = 0.005
 PROBLEM_BYTES_MAX: Final = 4_096
-CLONE_NEWNS: Final = 0x20000
-MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 1 << 12, 1 << 14, 1 << 18
+GAP_CHARS_MAX: Final = 400  # a pod tells two of them, in a text of 1,000
+OUTBOX_LOCK: Final = "outbox.db.lock"
+TRIAL: Final = (sys.executable, "-m", "pod_worker.child_trial")
+TRIAL_S: Final = 60.0
 GPU_DEVICES: Final = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm")
-# Whose user a pipeline has, as a pod tells it.
-ITS_OWN: Final = "a user of its own"
-THE_WORKERS: Final = "the worker's user"
 # Variables whose value names files that a pipeline cannot do without, and those whose files it may want.
 NEEDED: Final = (
     "PODFLEET_DATASETS",
@@ -56,39 +53,123 @@ NEEDED: Final = (
     "REQUESTS_CA_BUNDLE",
 )
 WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
+# What is the machine's own; whatever else lies at the root of its file system is somebody's.
+SYSTEM: Final = (
+    *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
+    *("run", "proc", "sys", "dev", "boot"),
+)  # fmt: skip
+HOMES_IN_SYSTEM: Final = ("opt", "var")
+SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
+SERVICES: Final = (
+    "/run/user",
+    "/run/secrets",
+    "/run/credentials",
+    "/run/docker.sock",
+    "/run/containerd",
+    "/run/podman",
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What a user of its own is made with: the folder of all work, and what else the user must see."""
+    """What a process is confined with.
 
-    work: Path
+    `places` are what it needs beside its own folders; of what lies in `hidden` it sees nothing else.
+    """
+
+    way: Way
+    work: Path  # the folder of all runs
+    temporary: Path
     places: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Path, environ: Mapping[str, str]) -> Self:
-        """Return the confinement of a worker with this folder and the environment of its pipelines."""
-        work = data / "work"
-        return cls(work, (str(work), *_places(environ)))
+    def by_user(cls, data: Path, environ: Mapping[str, str]) -> Self:
+        """Return the confinement of a worker of root, with this folder and its pipelines' environment."""
+        work, temporary = data / "work", Path(tempfile.gettempdir())
+        places = (str(work), str(temporary), *_places(environ))
+        return cls(way="user", work=work, temporary=temporary, places=places)
+
+    @classmethod
+    def of_same_user(cls, way: Way, data: Path, environ: Mapping[str, str], keys: Iterable[Path]) -> Self:
+        """Return that of a worker who is not root; `keys` are files and folders that it keeps to itself."""
+        data, temporary = data.resolve(), Path(tempfile.gettempdir()).resolve()
+        home = os.path.realpath(Path.home())
+        hidden = {*_at_root(), *SCRATCH, *SERVICES, *map(str, (data, temporary, *keys))}
+        if Path(home).parts[1:2] not in [(name,) for name in SYSTEM if name not in HOMES_IN_SYSTEM]:
+            hidden.add(home)
+        real = {os.path.realpath(each) for each in hidden} - {"/"}
+        # Python adds the folder that it was started in, which may hold anything.
+        asked = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
+        unasked = {os.getcwd()} - {SOURCE, *asked}
+        return cls(
+            way=way,
+            work=data / "work",
+            temporary=temporary,
+            places=tuple(each for each in _places(environ) if each not in unasked),
+            hidden=tuple(sorted(real)),
+        )
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        """Return what a process in namespaces has to itself: each begins empty, and is in memory."""
+        return tuple({os.path.realpath(each) for each in (*SCRATCH, self.temporary)})
 
     @property
     def words(self) -> list[str]:
         """Return it as a command line says it."""
-        return [f"--work={self.work}", "--places", *self.places]
+        return [f"--confinement={json.dumps(asdict(self), default=str)}"]
+
+    @classmethod
+    def read(cls, word: str) -> Self:
+        """Return what such a word of a command line says."""
+        told = json.loads(word)
+        paths = {name: Path(told[name]) for name in ("work", "temporary")}
+        return cls(way=told["way"], places=tuple(told["places"]), hidden=tuple(told["hidden"]), **paths)
 
     def find_gap(self, environ: Mapping[str, str]) -> str | None:
-        """Return why no process here can have a user of its own, None where one can.
+        """Return why no process here can be confined so, None where one can.
 
         Forks, so nobody may have started a thread. Closes the worker's own files to others first.
         """
+        try:
+            gap = self._find_gap_of_user(environ) if self.way == "user" else self._find_gap_of_ours(environ)
+        except OSError as error:
+            gap = f"{error}"
+        return None if gap is None else gap[:GAP_CHARS_MAX]
+
+    def room(self) -> Room:
+        """Return folders for one process, and where it gets a user, one that nobody has. Raises `OSError`."""
+        room = self.room_of(choose_user() if self.way == "user" else self._choose_number())
+        for folder in (room.home, room.temporary):
+            remove_tree(folder)
+            folder.mkdir(mode=0o700, parents=True)
+        if room.work is None:
+            for folder in (room.home, room.temporary):
+                os.chown(folder, room.number, room.number)
+        else:
+            room.work.mkdir(mode=0o700)
+        return room
+
+    def room_of(self, number: int) -> Room:
+        """Return what the process with such a number has, or would have."""
+        work = None if self.way == "user" else self.work / f"run-{number}"
+        return Room(number, self.work / f"home-{number}", self.temporary / f"podfleet-{number}", work)
+
+    def _choose_number(self) -> int:
+        numbers = (FIRST_USER + secrets.randbelow(USERS) for _ in range(TRIES_MAX))
+        rooms = map(self.room_of, numbers)
+        found = next((each for each in rooms if not each.home.exists() and not each.temporary.exists()), None)
+        if found is None:
+            raise OSError(f"there is no room for another process in {self.work}")
+        return found.number
+
+    def _find_gap_of_user(self, environ: Mapping[str, str]) -> str | None:
         if os.getuid() != 0:
             return "the worker is not root"
-        try:
-            self._close_what_is_ours()
-            self._remove_leftovers()
-            user = choose_user()
-        except OSError as error:
-            return f"{error}"
+        self._close_what_is_ours()
+        self._remove_leftovers({user for _, user in processes()})
+        user = choose_user()
         heard, told = os.pipe()
         pid = os.fork()
         if not pid:
@@ -100,18 +181,51 @@ class Confinement:
             return None
         return problem or "the trial of a user of its own was killed"
 
-    def room(self) -> Room:
-        """Return a user that nobody has, with its home. Raises `OSError`."""
-        room = self.room_of(choose_user())
-        for folder in (room.home, room.temporary):
-            remove_tree(folder)
-            folder.mkdir(mode=0o700)
-            os.chown(folder, room.user, room.user)
-        return room
+    def _find_gap_of_ours(self, environ: Mapping[str, str]) -> str | None:
+        """Let a process try to get at what is not its own: at our files, and at those of another process."""
+        self.work.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.work.mkdir(exist_ok=True)
+        if not _is_in_use(self.work.parent):
+            self._remove_leftovers(set())  # who had them ended with the worker before us
+        with (
+            self._a_room() as room,
+            self._a_room() as other,
+            tempfile.NamedTemporaryFile(dir=self.work.parent) as ours,
+        ):
+            assert room.work is not None
+            assert other.work is not None
+            decoys = [
+                Path(ours.name),
+                *(each / "decoy" for each in (other.work, other.home, other.temporary)),
+            ]
+            for each in decoys:
+                each.write_text("decoy")
+            words = [f"--room={room.number}", f"--worker={os.getpid()}", "--decoys", *map(str, decoys)]
+            words += ["--needed", *needed(environ)]
+            try:
+                trial = subprocess.run(
+                    [*TRIAL, *self.words, *words],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    env={**environ, **room.variables},
+                    timeout=TRIAL_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return f"the trial took more than {TRIAL_S:.0f} s"
+        if trial.returncode == 0:
+            return None
+        told = (trial.stdout or trial.stderr).decode(errors="replace").strip().splitlines()
+        return told[-1] if told else "the trial was killed"  # of a traceback the last line says what it was
 
-    def room_of(self, user: int) -> Room:
-        """Return what such a user has, or would have."""
-        return Room(user, self.work / f"home-{user}", Path(tempfile.gettempdir()) / f"podfleet-{user}")
+    @contextmanager
+    def _a_room(self) -> Iterator[Room]:
+        room = self.room()
+        try:
+            yield room
+        finally:
+            room.clear()
+            room.close()
 
     def _close_what_is_ours(self) -> None:
         """Let others pass to the work, and not read the worker's settings."""
@@ -123,13 +237,14 @@ class Confinement:
         with suppress(FileNotFoundError):
             settings.chmod(settings.stat().st_mode & 0o7777 & ~OTHERS)
 
-    def _remove_leftovers(self) -> None:
-        """Remove the folders of users whose worker was killed; one that still runs something keeps them."""
-        living = {user for _, user in _processes()}
+    def _remove_leftovers(self, living: set[int]) -> None:
+        """Remove what processes of a killed worker left; users who still run something keep it."""
         for home in self.work.glob("home-*"):
-            user = home.name.removeprefix("home-")
-            if user.isdecimal() and int(user) not in living:
-                self.room_of(int(user)).clear()
+            number = home.name.removeprefix("home-")
+            if number.isdecimal() and int(number) not in living:
+                room = self.room_of(int(number))
+                room.clear()
+                room.close()
 
     def _try(self, told: int, user: int, environ: Mapping[str, str]) -> None:
         """Be such a process, in a fork that does not return."""
@@ -152,122 +267,23 @@ class Confinement:
             os._exit(status)
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """One user for one process, from its start to its end; its folders are for what belongs to no run."""
-
-    user: int
-    home: Path
-    temporary: Path  # elsewhere: the name of a socket has 107 characters at most
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Return what the environment says of it."""
-        return {
-            "HOME": str(self.home),
-            "TMPDIR": str(self.temporary),
-            "XDG_CACHE_HOME": str(self.home / "cache"),
-            "MPLCONFIGDIR": str(self.home / "matplotlib"),
-        }
-
-    def own(self, folder: Path) -> None:
-        """Give a folder, and all that we put into it, to the user, and to nobody else."""
-        for path, folders, files in os.walk(folder):
-            for name in (*folders, *files):
-                os.chown(os.path.join(path, name), self.user, self.user, follow_symlinks=False)
-        folder.chmod(0o700)
-        os.chown(folder, self.user, self.user)
-
-    def clear(self) -> None:
-        """End every process of the user, also one that left its group, and remove its folders."""
-        clock, never = SystemClock(), threading.Event()
-        until_s = clock.monotonic_s() + CLEAR_S  # a process in a broken driver goes when that lets it
-        while living := [pid for pid, user in _processes() if user == self.user]:
-            for pid in living:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if clock.monotonic_s() > until_s:
-                log.error("child.remains", extra={"user": self.user, "pids": living})
-                break
-            clock.wait(never, CLEAR_PAUSE_S)
-        for folder in (self.home, self.temporary):
-            remove_tree(folder)
+def needed(environ: Mapping[str, str]) -> list[str]:
+    """Return the files and folders without which no pipeline runs."""
+    interpreter = str(Path(sys.executable).resolve())
+    return [interpreter, SOURCE, sys.prefix, sys.base_prefix, *_named(environ, NEEDED)]
 
 
-def choose_user() -> int:
-    """Return the number of a user that nobody has. Raises `OSError` where none is found."""
-    for _ in range(TRIES_MAX):
-        user = FIRST_USER + secrets.randbelow(USERS)
-        if not _is_known(user) and all(user != other for _, other in _processes()):
-            return user
-    raise OSError(f"no user between {FIRST_USER} and {FIRST_USER + USERS} is free")
-
-
-def show(places: Sequence[str]) -> None:
-    """Let any user reach `places`: each folder on the way that is closed to others gives way to an empty one.
-
-    Changes nothing where none is closed. Raises `OSError` where this process may not do it.
-    """
-    places = [place for place in places if not _is_closed(Path(place))]  # to show what is closed helps nobody
-    closed = _closed(places)
-    if not closed:
-        return
-    told = f"others cannot enter {', '.join(sorted(closed))}, below which lies {closed.popitem()[1][0]}"
-    try:
-        _call("unshare", CLONE_NEWNS)
-        _mount(None, "/", None, MS_REC | MS_PRIVATE)
-        handles = {place: os.open(place, os.O_PATH | os.O_CLOEXEC) for place in places}
-        while closed := _closed(places):  # what is shown may have another closed folder inside
-            for folder, below in closed.items():
-                _mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
-                for place in sorted(below):
-                    if not os.path.lexists(place):  # else it lies in one that is shown already
-                        _bind(handles[place], place)
-        for handle in handles.values():
-            os.close(handle)
-    except PermissionError as error:
-        raise PermissionError(
-            f"{told}: keep it elsewhere (--data names the folder of the work), or run chmod o+x on them"
-        ) from error
-
-
-def _bind(handle: int, place: str) -> None:
-    target = Path(place)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if os.path.isdir(f"/proc/self/fd/{handle}"):
-        target.mkdir()
-    else:
-        target.touch()
-    _mount(f"/proc/self/fd/{handle}", place, None, MS_BIND | MS_REC)
-
-
-def _closed(places: Sequence[str]) -> dict[str, list[str]]:
-    """Return the outermost folders that others cannot enter, with those of `places` that lie below each."""
-    found: dict[str, list[str]] = {}
-    for place in places:
-        folder = next((each for each in reversed(Path(place).parents) if _is_closed(each)), None)
-        if folder is not None:
-            found.setdefault(str(folder), []).append(place)
-    return found
-
-
-def _is_closed(path: Path) -> bool:
-    return path.is_dir() and not path.stat().st_mode & OTHERS_PASS
+def gpu_devices() -> list[str]:
+    """Return the device files without which no GPU is used."""
+    return [each for pattern in GPU_DEVICES for each in glob.glob(pattern)]
 
 
 def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
     """Return what is wrong with this process, which has the user by now."""
-    needed = [
-        str(Path(sys.executable).resolve()),
-        SOURCE,
-        sys.prefix,
-        sys.base_prefix,
-        *_named(environ, NEEDED),
-    ]
-    for place in needed:
+    for place in needed(environ):
         if not os.access(place, os.R_OK | (os.X_OK if os.path.isdir(place) else 0)):
             return f"others cannot read {place}: run chmod -R o+rX on it"
-    for device in (each for pattern in GPU_DEVICES for each in glob.glob(pattern)):
+    for device in gpu_devices():
         if not os.access(device, os.R_OK | os.W_OK):
             return f"others cannot use {device}"
     for folder in (work, tempfile.gettempdir()):
@@ -282,10 +298,19 @@ def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
 
 def _places(environ: Mapping[str, str]) -> list[str]:
     """Return what Python and the pipelines' settings name, each path as it is written and as it resolves."""
-    own = (tempfile.gettempdir(), sys.prefix, sys.base_prefix, SOURCE, *sys.path)
+    own = (sys.prefix, sys.base_prefix, SOURCE, *sys.path)
     named = [*own, *_named(environ, (*NEEDED, *WANTED))]
     paths = [os.path.abspath(each) for each in named if each]
     return [each for each in dict.fromkeys((*paths, *map(os.path.realpath, paths))) if os.path.exists(each)]
+
+
+def _at_root() -> list[str]:
+    """Return the folders at the root of the file system that are not the machine's own."""
+    return [
+        each.path
+        for each in os.scandir("/")
+        if each.name not in SYSTEM and each.is_dir(follow_symlinks=False)
+    ]
 
 
 def _named(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
@@ -293,36 +318,16 @@ def _named(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
     return [each for value in values for each in value if os.path.exists(each)]
 
 
-def _is_known(user: int) -> bool:
-    for find in (pwd.getpwuid, grp.getgrgid):
-        with suppress(KeyError):
-            find(user)
-            return True
+def _is_in_use(data: Path) -> bool:
+    """Say whether a worker holds this folder: one that is started beside it must not take its runs away."""
+    try:
+        handle = os.open(data / OUTBOX_LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
     return False
-
-
-def _processes() -> list[tuple[int, int]]:
-    """Return each living process with its user; what hides belongs to root in /proc, but tells its user."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError, KeyError):
-            told = dict(line.split(":\t", 1) for line in _lines(f"/proc/{name}/status") if ":\t" in line)
-            if not told["State"].startswith(("Z", "X")):
-                found.append((int(name), int(told["Uid"].split()[0])))
-    return found
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text(errors="replace").splitlines()
-
-
-def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    texts = [None if each is None else os.fsencode(each) for each in (source, target, kind, options)]
-    _call("mount", texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
-
-
-def _call(name: str, *arguments: object) -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if getattr(library, name)(*arguments):
-        code = ctypes.get_errno()
-        raise OSError(code, f"{name}: {os.strerror(code)}")

@@ -118,9 +118,9 @@ class HttpQueue:
         found = self._of_run(claim, "renew", {}, _Ordered)
         return Orders(cancel=found.cancel, paused=found.paused, notes=_notes(found.notes))
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """End the attempt. The control plane draws its own jitter."""
-        self._of_run(claim, "settle", {**asdict(how), "last": last}, _Settled)
+        self._of_run(claim, "settle", {**asdict(how), "last": last, "root": root}, _Settled)
 
     def report(self, report: PodReport) -> PodOrders:
         """Write the pod's line of the roster; return what the fleet wants of it."""

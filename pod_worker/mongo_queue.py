@@ -170,7 +170,7 @@ class MongoQueue:
             raise LeaseLost(claim.run_id, claim.attempt)
         return claims.orders_of(document)
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """Decide the end by compare-and-set; a run that moved meanwhile is read again."""
         own = claims.owned(claim.run_id, claim.attempt, claim.token)
         for _ in range(claims.SETTLE_TRIES_MAX):
@@ -180,7 +180,7 @@ class MongoQueue:
                     raise LeaseLost(claim.run_id, claim.attempt)
                 if run["settled"] is not None:
                     return
-                decided = claims.settling(run, how, last, jitter=jitter)
+                decided = claims.settling(run, how, last, jitter=jitter, root=root)
                 result = self._runs(claim).update_one({**own, "revision": run["revision"]}, decided)
                 if result.matched_count:
                     return

@@ -23,7 +23,7 @@ from typing import Final, Self
 from events.clock import Clock
 from events.errors import Transient
 from pod_worker.child import Child, ChildOptions, Guard, Pipes, allowed, secrets_of
-from pod_worker.confinement import Room
+from pod_worker.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +109,7 @@ class Nursery:
             self.close()
             if room is not None:
                 room.clear()
+                room.close()
             raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
         return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ), room)
@@ -166,7 +167,7 @@ class Warm:
     def fork(self, pipes: Pipes, room: Room | None) -> int:
         """Return the number of a new process, which leads a group and holds its ends of the pipes."""
         ends = [pipes.events_of_child, pipes.orders_of_child, pipes.stdout_of_child, pipes.stderr_of_child]
-        socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.user], ends)
+        socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.number], ends)
         answer = self.way.recv(WORD_MAX)
         if answer in (b"", NOBODY):
             raise OSError("the nursery has no room for another process")

@@ -14,15 +14,19 @@ import socket
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 from events.clock import SystemClock
+from pod_worker.child_confinement import enter
 from pod_worker.child_main import Loader, attend, die_with, leave, load_what_works, prepare
-from pod_worker.confinement import Confinement, Room, show
+from pod_worker.confinement import Confinement
+from pod_worker.mounts import show
 from pod_worker.nursery import FORK, LOADED, NOBODY, WORD_MAX
-from pod_worker.privileges import BECOMES, KEPT, become, drop_capabilities
+from pod_worker.privileges import BECOMES, KEPT, drop_capabilities
+from pod_worker.room import Room
 from stages.pipeline import Pipeline
 from stages.registry import imported, installed
 
@@ -34,11 +38,10 @@ PROCESS_NAME: Final = "podfleet-warm"
 def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
     """Fork a child whenever the worker asks for one, until it is gone; return the exit status."""
     arguments = _parse(argv)
-    confinement = None
-    if arguments.work is not None:
-        confinement = Confinement(arguments.work, tuple(arguments.places))
+    confinement: Confinement | None = arguments.confinement
+    if gives_users := confinement is not None and confinement.way == "user":
         show(confinement.places)
-    drop_capabilities(BECOMES if confinement else KEPT)
+    drop_capabilities(BECOMES if gives_users else KEPT)
     prepare(PROCESS_NAME)
     die_with(arguments.worker)
     pipelines = loader(arguments.kinds or installed())
@@ -52,9 +55,8 @@ def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
             word, fds, *_ = socket.recv_fds(worker, WORD_MAX, FDS)
             if not word.startswith(FORK):
                 return 0
-            user = int(word.removeprefix(FORK) or 0)
-            room = confinement.room_of(user) if confinement else None
-            _bear(worker, fds, pipelines, arguments.worker, room)
+            number = int(word.removeprefix(FORK) or 0)
+            _bear(worker, fds, pipelines, arguments.worker, Inside.of(confinement, number))
             for fd in fds:
                 os.close(fd)
 
@@ -64,14 +66,14 @@ def _bear(
     fds: Sequence[int],
     pipelines: Mapping[str, Pipeline],
     worker_pid: int,
-    room: Room | None,
+    inside: Inside | None,
 ) -> None:
     """Fork a child that the worker adopts, and tell its number; the child does not return."""
     heard, told = os.pipe()
     try:
         between = os.fork()
         if not between:
-            _fork_again(worker, (told, *fds), pipelines, worker_pid, room)
+            _fork_again(worker, (told, *fds), pipelines, worker_pid, inside)
         os.close(told)
         os.waitpid(between, 0)  # from here on the child is the worker's
         pid = os.read(heard, WORD_MAX)
@@ -87,7 +89,7 @@ def _fork_again(
     fds: Sequence[int],
     pipelines: Mapping[str, Pipeline],
     worker_pid: int,
-    room: Room | None,
+    inside: Inside | None,
 ) -> None:
     """Be the process in between: fork the child and end."""
     between = os.getpid()
@@ -108,13 +110,34 @@ def _fork_again(
     never = threading.Event()
     while os.getppid() == between:
         SystemClock().wait(never, ORPHAN_S)
-    if room is not None:
-        become(room.user)
-        os.environ.update(room.variables)  # noqa: TID251 - a process gets its environment here
-        tempfile.tempdir = None  # what an import has asked for was the worker's
+    if inside is not None:
+        try:
+            inside.enter()
+        except OSError:  # nobody goes on who is not confined
+            traceback.print_exc()
+            leave(1)
     die_with(worker_pid)  # behind the change of user, which ends such a wish
     _draw_anew()
     leave(attend(events, orders, pipelines))
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a child that is forked here is confined to."""
+
+    confinement: Confinement
+    room: Room
+
+    @classmethod
+    def of(cls, confinement: Confinement | None, number: int) -> Self | None:
+        """Return it, by the number that the worker says; None where children are not confined."""
+        return None if confinement is None else cls(confinement, confinement.room_of(number))
+
+    def enter(self) -> None:
+        """Confine this process for good, and let its environment say where it is."""
+        enter(self.confinement, self.room)
+        os.environ.update(self.room.variables)  # noqa: TID251 - a process gets its environment here
+        tempfile.tempdir = None  # what an import has asked for was the worker's
 
 
 def _draw_anew() -> None:
@@ -129,8 +152,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pod_worker.nursery_main", description=__doc__)
     parser.add_argument("--socket", type=int, required=True)
     parser.add_argument("--worker", type=int, required=True, help="its process id")
-    parser.add_argument("--work", type=Path, help="give each child a user of its own, with a home here")
-    parser.add_argument("--places", nargs="*", default=(), help="what such a user must see")
+    parser.add_argument("--confinement", type=Confinement.read, help="what keeps children from the worker")
     parser.add_argument("--kinds", nargs="*", help="load these kinds only")
     return parser.parse_args(argv)
 

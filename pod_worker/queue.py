@@ -29,6 +29,6 @@ class Queue(Protocol):
         """Extend the lease. Raises `LeaseLost`."""
         ...
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """End the attempt, whose last sequence is `last`; again is the same. Raises `LeaseLost`."""
         ...

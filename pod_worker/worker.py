@@ -143,7 +143,9 @@ class Worker:
             attempt = left.attempt
             claim = Claim(attempt.collection, attempt.run_id, attempt.attempt, attempt.token, "", {}, None)
             try:
-                self.queue.settle(claim, left.how, attempt.last, jitter=self.ports.ids.fraction())
+                self.queue.settle(
+                    claim, left.how, attempt.last, jitter=self.ports.ids.fraction(), root=attempt.root
+                )
             except LeaseLost:
                 log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
             except Transient as error:

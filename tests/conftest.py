@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
+import certifi
 import hypothesis
 import pytest
 
 from tests.budget import Budget
-from tests.fork_server import start_program
+from tests.fork_server import common_server, join, start_program
 from tests.servers import (
     database,
     database_url,
@@ -42,6 +46,9 @@ OURS = ("PODFLEET_", "MINIO_", "MONGODB_", "CONTROL_PLANE_", "WORKER_", "RUNPOD_
 ID_CHARS = 60
 TESTS = Path(__file__).parent
 
+END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
+FORK_SERVER = pytest.StashKey[str]()
+
 # Folders whose tests start no program of the product.
 WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
 
@@ -54,9 +61,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the budget, where results are reported to people."""
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Budget(is_held=config.getoption("budget")))
+    """Keep the budget where results are reported to people; share there what each worker would import."""
+    if is_worker(config):
+        join(config.workerinput["fork_server"])  # type: ignore[attr-defined]
+        return
+    config.pluginmanager.register(Budget(is_held=config.getoption("budget")))
+    if config.getoption("numprocesses", None):
+        stack = ExitStack()
+        config.stash[FORK_SERVER] = stack.enter_context(common_server())
+        config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where the common fork server is."""
+    node.workerinput["fork_server"] = node.config.stash[FORK_SERVER]
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Say whether this is one of the processes of pytest-xdist that run tests."""
+    return hasattr(config, "workerinput")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each worker compile tests of its own first, where all would compile the same ones side by side.
+
+    What a worker has imported is collected as it is, and what another one has compiled is only read: asserts
+    are rewritten once, which takes seven seconds of a processor where nothing is cached.
+    """
+    config = session.config
+    if is_worker(config) and [Path(each).resolve() for each in config.args] == [TESTS]:
+        number, count = int(config.workerinput["workerid"][2:]), config.workerinput["workercount"]
+        for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
+            if not (path.parent / "__init__.py").exists():  # in a package it has another name
+                importlib.import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -111,14 +149,22 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_settings_from_outside() -> Iterator[None]:
-    """Keep the settings of the machine, and of the shell that started the tests, out of them."""
+def no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the settings of the machine, and of the shell that started the tests, out of them.
+
+    Every HTTP client reads the certificates of all authorities, for 20 ms; here, where each server is on
+    loopback and speaks plain HTTP, one authority is enough.
+    """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(OURS):
                 patch.delenv(name)
+        authority = Path(certifi.where()).read_text("utf-8").partition(END_OF_CERTIFICATE)
+        trusted = tmp_path_factory.mktemp("trusted") / "one.pem"
+        trusted.write_text("".join(authority[:2]), "utf-8")
+        patch.setenv("SSL_CERT_FILE", str(trusted))
         yield
 
 

@@ -2,9 +2,10 @@
 
 `start_program(arguments, ...)` answers with a `Forked`: a process of its own, with its own environment,
 folder, standard streams, sockets and signals, and with the methods of `subprocess.Popen`. What it saves is
-the import of the product (a control plane takes 1 s, a pipeline with PyTorch 4 s).
+the import of the product (a control plane takes 1 s, a pipeline with PyTorch 4 s). Test processes that run
+side by side share these imports as well: each has a server that was forked from a common one.
 
-Law: the server has one thread, opens nothing and runs no program itself, so that what it forks is as good
+Law: a server has one thread, opens nothing and runs no program itself, so that what it forks is as good
 as new. Each program has a parent of its own, which reports how it ended.
 """
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import functools
 import gc
 import importlib
 import json
@@ -30,7 +30,8 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -50,6 +51,8 @@ PRELOADED: Final = (
     *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),
     "stages.adapters.openai_model",
 )
+
+_way: Final[list[socket.socket]] = []  # to this process' server, once there is one
 
 
 class Program(Protocol):
@@ -108,16 +111,46 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-@functools.cache
+@contextmanager
+def common_server() -> Iterator[str]:
+    """Start a server that forks one for each test process that joins; give the address to join at."""
+    with (
+        tempfile.TemporaryDirectory(prefix="podfleet-forks-") as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door,
+    ):
+        door.bind(f"{folder}/door")
+        door.listen()
+        process = _start(door)
+        try:
+            yield f"{folder}/door"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def join(address: str) -> None:
+    """Let the common server there fork this process' own."""
+    _way.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    _way[0].connect(address)
+    atexit.register(_way[0].close)
+
+
 def _server() -> socket.socket:
-    """Start this process' fork server, which ends with it; return the way to it."""
-    way, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-m", "tests.fork_server", str(there.fileno()), *PRELOADED]
-    with there:
-        process = subprocess.Popen(command, pass_fds=(there.fileno(),), cwd=Path(__file__).parents[1])
-    atexit.register(process.wait, START_S)
-    atexit.register(way.close)
-    return way
+    """Return the way to this process' fork server, which ends with it; start one where there is none."""
+    if not _way:
+        way, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            process = _start(there)
+        atexit.register(process.wait, START_S)
+        atexit.register(way.close)
+        _way.append(way)
+    return _way[0]
+
+
+def _start(given: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a server that serves whom this socket leads to."""
+    command = [sys.executable, "-m", "tests.fork_server", str(given.fileno()), *PRELOADED]
+    return subprocess.Popen(command, pass_fds=(given.fileno(),), cwd=Path(__file__).parents[1])
 
 
 def start_program(
@@ -169,9 +202,20 @@ def run_program(
         return subprocess.CompletedProcess([*arguments], status, output.read(), error.read())
 
 
+def admitted(door: socket.socket) -> socket.socket:
+    """Fork a server for each test process that comes; return in that server, with the way to its client."""
+    _die_with_parent()
+    while True:
+        way, _ = door.accept()
+        if not os.fork():
+            _die_with_parent()
+            door.close()
+            return way
+        way.close()
+
+
 def serve(way: socket.socket) -> list[str]:
     """Fork for each request until the client is gone; a program's own process returns its arguments."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the parents of programs ended
     while True:
         request, fds, *_ = socket.recv_fds(way, REQUEST_BYTES, STANDARD + 1)
         if not request:
@@ -241,7 +285,11 @@ def main() -> None:
     forked_nursery.install()
     gc.collect()
     gc.freeze()  # pages that nobody writes to are shared with every program
-    with socket.socket(fileno=int(way_number)) as way:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how servers and the parents of programs ended
+    way = socket.socket(fileno=int(way_number))
+    if way.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        way = admitted(way)
+    with way:
         arguments = serve(way)
     leave(ended(arguments))
 

@@ -87,7 +87,8 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/claims/{run_id}/settle")
     async def settle(run_id: str, body: Settlement, _: MayClaim, token: Token) -> Json:
         how = End(body.outcome, body.code, body.message, body.stage, body.retryable)
-        await claimer.claims.settle(held(run_id, token), how, body.last, jitter=deps.ids.fraction())
+        jitter = deps.ids.fraction()
+        await claimer.claims.settle(held(run_id, token), how, body.last, jitter=jitter, root=body.root)
         return {"settled": True}
 
     @routes.post("/api/claims/{run_id}/release")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, cast
@@ -115,6 +115,7 @@ class AuditReads:
             async for document, size in self._read(name, query):
                 held.add(name, document, size)
         held.kept_ids |= asked_for(run_id, held.beside.get("dead_letters", ()))
+        unnumbered = await self._unnumbered(held.kept_ids)
         decided = {**query, "revision": {"$exists": True}}
         async for document, size in self._read("events", decided):
             held.add_decision(document, size)
@@ -135,7 +136,9 @@ class AuditReads:
             now=now,
             quiet=held.quiet,
             broken=held.broken,
-            root=held.root,
+            sealed_root=held.sealed.stored,
+            settled_root=held.settled.said,
+            unnumbered=unnumbered,
         )
 
     @answers()
@@ -145,6 +148,16 @@ class AuditReads:
         found = await (await self.db[collection].aggregate(pipeline)).to_list()
         return found[0]["now"] if found else None
 
+    async def _unnumbered(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the digests of those of these events that have no number."""
+        found: dict[str, str] = {}
+        named = sorted(ids)
+        for start in range(0, len(named), PAGE):
+            query = {"_id": {"$in": named[start : start + PAGE]}, "sequence": {"$exists": False}}
+            async for document, _ in self._read("events", query):
+                found[str(document["_id"])] = str(document.get("hash"))
+        return found
+
     async def _read(
         self, collection: str, query: Document, order: Sequence[tuple[str, int]] = ()
     ) -> AsyncIterator[tuple[Document, int]]:
@@ -152,7 +165,7 @@ class AuditReads:
         async with answers():
             cursor = self.db.get_collection(collection, codec_options=UNREAD).find(query).batch_size(PAGE)
             if order:
-                cursor.sort(list(order))
+                cursor = cursor.sort(list(order))
             async for raw in cursor:
                 yield decoded(raw)
 

@@ -94,7 +94,9 @@ class Claims:
                 return claims.orders_of(document)
         raise _lost(held)
 
-    async def settle(self, held: RunToken, how: End, last: int, *, jitter: float) -> None:
+    async def settle(
+        self, held: RunToken, how: End, last: int, *, jitter: float, root: str | None = None
+    ) -> None:
         """Decide the end by compare-and-set; a run that moved meanwhile is read again."""
         own = claims.owned(*held)
         for _ in range(claims.SETTLE_TRIES_MAX):
@@ -105,7 +107,7 @@ class Claims:
                 ((name, run),) = found
                 if run["settled"] is not None:
                     return
-                decided = claims.settling(run, how, last, jitter=jitter)
+                decided = claims.settling(run, how, last, jitter=jitter, root=root)
                 result = await self.db[name].update_one({**own, "revision": run["revision"]}, decided)
                 if result.matched_count:
                     return

@@ -13,10 +13,10 @@ from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import BulkWriteError, PyMongoError
 
-from control_plane.chain import NOTHING, chained
 from control_plane.run import Entry
 from control_plane.store.database import Database, Document, answers
 from events.catalog import TYPES, StatusChanged, Unknown, type_of
+from events.chain import NO_LINES, Roots
 from events.envelope import Event, content_hash, storage_id
 from events.errors import Rejected, Transient
 
@@ -108,13 +108,15 @@ class Events:
         return events
 
     @answers()
-    async def root(self, run_id: str, attempt: int, last: int, *, after: int = 0, root: str = NOTHING) -> str:
-        """Return the root of the lines 1 to `last` of an attempt (`chain.py`), from that of 1 to `after`."""
+    async def roots(
+        self, run_id: str, attempt: int, last: int, *, after: int = 0, roots: Roots = NO_LINES
+    ) -> Roots:
+        """Return the roots of the lines 1 to `last` of an attempt, from those of 1 to `after`."""
         query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after, "$lte": last}}
-        cursor = self.db.events.find(query, {"hash": 1}).sort("sequence").batch_size(STRETCH_MAX + 1)
-        async for line in cursor:
-            root = chained(root, line["hash"])
-        return root
+        fields = {"hash": 1, "type": 1, "data.digest": 1}
+        async for line in self.db.events.find(query, fields).sort("sequence").batch_size(STRETCH_MAX + 1):
+            roots = roots.then(line["type"], line.get("data") or {}, line["hash"])
+        return roots
 
     @answers()
     async def holds(self, run_id: str, attempt: int, sequence: int) -> bool:

@@ -243,7 +243,7 @@ def decode(document: Mapping[str, Any]) -> Run:
         class_key=document["classKey"],
         claimed_by=document["claimedBy"],
         lease=lease and Lease(lease["tokenHash"], lease["until"], lease["renewals"], lease.get("heard")),
-        settled=settled and Settled(settled["outcome"], settled["last"]),
+        settled=settled and Settled(settled["outcome"], settled["last"], settled.get("root")),
         log_open=bool(document["logOpen"]),
         log_incomplete=document["logIncomplete"] is not None,
         current_stage=stage and CurrentStage(stage["name"], stage["progress"], stage["activity"]),

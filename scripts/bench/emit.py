@@ -87,7 +87,7 @@ class Fleet:
     def renew(self, claim: Claim) -> Orders:
         return Orders()
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         assert how.outcome == "completed", how
 
     def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:

@@ -43,6 +43,10 @@ class Timed:
 
         self.child.start(order, hear)
 
+    @property
+    def work(self) -> Path | None:
+        return self.child.work
+
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         return self.child.wait_ready(limit_s)
 

@@ -30,7 +30,7 @@ from pod_worker.mongo_queue import MongoQueue
 class UnfencedQueue(MongoQueue):
     """Settles by the run's id alone, whoever owns it by now."""
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         runs = self.db[claim.collection]
         while True:
             run = runs.find_one({"_id": claim.run_id})
@@ -45,7 +45,7 @@ class UnfencedQueue(MongoQueue):
                 run["review"] == "human",
             )
             by = f"{run['claimedBy'] or 'worker'}#a{claim.attempt}"
-            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter)
+            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter, root=root)
             moved = runs.update_one(
                 {"_id": claim.run_id, "revision": run["revision"]}, journal.update(decision)
             )

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -61,9 +62,9 @@ class RecordedQueue:
             call.data["cancel"] = orders.cancel
             return orders
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         with self._noted("settle", claim, outcome=how.outcome, last=last):
-            self.queue.settle(claim, how, last, jitter=jitter)
+            self.queue.settle(claim, how, last, jitter=jitter, root=root)
 
     @contextmanager
     def _noted(self, what: str, claim: Claim | None = None, **data: Any) -> Iterator[Call]:
@@ -95,6 +96,10 @@ class RecordedChild:
     child: WarmProcess
     journal: Journal
     order: Start | None = None
+
+    @property
+    def work(self) -> Path | None:
+        return self.child.work
 
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         return self.child.wait_ready(limit_s)

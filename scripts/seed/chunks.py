@@ -11,7 +11,7 @@ from control_plane.submission import NewHypothesis, Submission, hypothesis_docum
 from events import catalog as c
 from events.runs import IDEATION
 from events.settlement import End
-from pod_worker.confinement import ITS_OWN
+from pod_worker.confinement import WORDS
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.roster import PodReport, State, report_fields
 from scripts.seed import texts
@@ -138,7 +138,7 @@ def _pod(plan: Plan, place: int) -> dict[str, Any]:
         attempt=None if owned is None else owned.run["attempt"],
         device="cuda" if gib else "cpu",
         isolation="strict",
-        pipeline_user=ITS_OWN,
+        pipeline_user=WORDS["user"],
         capabilities=Capabilities(cpus=8, memory_mib=32 * 1024.0, gpus=gpus),
         telemetry=Telemetry(
             cpu_util=round(rng.random(), 3),

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from control_plane.ingest import Candidate, Ingestor, Refused, Request, Room
 from control_plane.projection import fold
 from control_plane.projector import Projector, Stretch, Turn
 from control_plane.run import Run
@@ -19,6 +20,7 @@ from control_plane.store.runs import Advance, Found, Runs
 from control_plane.store.runs import decode as decode_run
 from events import journal
 from events.claims import Claim
+from events.codec import Decoded
 from events.delivery import Declined, Ingest, Taken
 from events.envelope import Event
 from events.errors import Transient
@@ -37,15 +39,15 @@ from scripts.simulation.store.replica_set import Call, ReplicaSet
 class UnfencedQueue(MongoQueue):
     """Settles whatever the run is by now: neither token nor attempt is asked for."""
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         try:
-            self._settle_unfenced(claim, how, last, jitter)
+            self._settle_unfenced(claim, how, last, jitter, root)
         except AssertionError:
             raise
         except Exception as error:
             raise Transient("mongodb_unreachable", str(error)) from error
 
-    def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float) -> None:
+    def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float, root: str | None) -> None:
         runs = self.db[claim.collection]
         while True:
             run = runs.find_one({"_id": claim.run_id})
@@ -59,7 +61,7 @@ class UnfencedQueue(MongoQueue):
                 run["review"] == "human",
             )
             by = f"worker#a{claim.attempt}"
-            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter)
+            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter, root=root)
             query = {"_id": claim.run_id, "revision": run["revision"]}
             if runs.update_one(query, journal.update(decision)).matched_count:
                 return
@@ -175,6 +177,14 @@ class DroppingIngest:
             return Taken()
 
 
+class CredulousIngestor(Ingestor):
+    """Takes the numbers of an attempt that nobody has claimed from anybody who may write for it."""
+
+    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        kept = super()._early(line, event, request, room)
+        return kept if isinstance(kept, Refused) else kept._replace(is_early=False)
+
+
 class OneNodeSet(ReplicaSet):
     """Acknowledges a write before a majority has it."""
 
@@ -207,5 +217,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "journal-never-swept": Bug(Product(runs=UnsweptRuns)),
     "mark-before-apply": Bug(Product(outbox=ForgettingOutbox)),
     "drop-on-error": Bug(Product(ingest=DroppingIngest)),
+    "numbers-from-anybody": Bug(Product(ingestor=CredulousIngestor)),
     "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
 }

@@ -89,6 +89,11 @@ class SimulatedChild:
         """Say whether it will never make progress again."""
         return self._end is not None or self._is_killed or not self.node.is_up
 
+    @property
+    def work(self) -> None:
+        """Return that its run's folder may be anywhere."""
+        return None
+
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         """Wait until the process can serve."""
         if self.clock.wait(self._ready, limit_s):

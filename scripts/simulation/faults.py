@@ -12,6 +12,7 @@ from scripts.simulation.people import User
 from scripts.simulation.pods import Pod
 from scripts.simulation.replicas import RENEW_EVERY_S, TTL_S, Balancer, HttpOdds, Replica
 from scripts.simulation.store.replica_set import ReplicaSet
+from scripts.simulation.stranger import Stranger
 from scripts.simulation.weather import Odds, Storm
 
 FAULTS_MAX: Final = 14
@@ -37,6 +38,7 @@ class World:
     pods: list[Pod]
     replicas: list[Replica]
     user: User
+    stranger: Stranger
 
 
 @dataclass(slots=True)
@@ -305,6 +307,11 @@ def _cancel_storm(nature: Nature) -> None:
     nature.world.user.storm()
 
 
+def _stranger(nature: Nature) -> None:
+    nature.strikes("stranger: sends", nature.world.stranger.node)
+    nature.world.stranger.strike()
+
+
 STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "pod: killed": _kill_pod,
     "pod: killed, disk lost": lambda nature: _kill_pod(nature, loses_disk=True),
@@ -322,4 +329,5 @@ STRIKES: Final[Mapping[str, Callable[[Nature], None]]] = {
     "store: cut off": _cut_off,
     "control plane: away": _away,
     "user: cancel storm": _cancel_storm,
+    "stranger: sends": _stranger,
 }

@@ -23,6 +23,7 @@ from scripts.simulation.pods import Pod
 from scripts.simulation.product import Product
 from scripts.simulation.replicas import Balancer, HttpOdds, Replica
 from scripts.simulation.store.replica_set import Calm
+from scripts.simulation.stranger import Stranger
 from scripts.simulation.weather import Odds, Storm
 
 TROUBLE_MAX_S: Final = 60.0
@@ -148,7 +149,9 @@ def _world(hub: Hub, ledger: Ledger, home: Path, product: Product) -> World:
         hurry_s=chance.choice([0.5, 5.0]),
         cancels=chance.choice([0.0, 0.2, 0.5]),
     )
-    return World(hub, nature, ledger, servers, store_clock, storm, balancer, pods, replicas, user)
+    ids = SeededIds(hub.seed * 100 + 99)
+    stranger = Stranger(hub, Node("stranger"), servers, balancer, ids, ledger)
+    return World(hub, nature, ledger, servers, store_clock, storm, balancer, pods, replicas, user, stranger)
 
 
 def _odds(draw: float) -> Odds:

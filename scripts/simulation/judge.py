@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.audit import Auditor, Finding
+from control_plane.budgets import OVER_BUDGET
+from control_plane.early import LETTER_PREFIX, UNCLAIMED
 from control_plane.store.audit import AuditReads
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
@@ -21,6 +23,10 @@ CHARGES: Final[Mapping[str, frozenset[str]]] = {
     "infra": frozenset({Cause.RESCUE}),
     "preempted": frozenset({Cause.END_PREEMPTED, Cause.END_CANCELED}),
 }
+# What the lines of strangers meet; further codes are met only by who holds the attempt.
+STRANGERS_CODES: Final = frozenset(
+    {"forbidden", "unknown_run", UNCLAIMED, "conflict", "illegal_transition", "bad_attribute", OVER_BUDGET}
+)
 EVENTUALLY_S: Final = 400.0  # after everything was mended
 
 
@@ -82,6 +88,14 @@ class Judge:
             attempt = record.document
             if attempt.get("watchedUntil") is not None and self._is_behind(attempt):
                 yield f"attempt {attempt['_id']} waits for its events to be applied"
+        attempts = {
+            each.document["_id"]: each.document["attempt"]
+            for each in self.servers.collection("runs").majority({})
+        }
+        for record in self.servers.collection("early_lines").majority({}):
+            run_id, attempt_number = _attempt(record.document)
+            if attempt_number <= attempts.get(run_id, 0):
+                yield f"early lines of attempt {attempt_number} of run {run_id} wait, and it is claimed"
 
     def _is_behind(self, attempt: Document) -> bool:
         """Say whether more is stored of an attempt than was applied."""
@@ -109,9 +123,49 @@ class Judge:
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
         for finding in driven(self._audited()):
             self.ledger.blame(f"run {finding.run_id}: the audit finds {finding.invariant}: {finding.message}")
+        for message in [*self._letters(), *self._foreign(), *self._early(stored)]:
+            self.ledger.blame(message)
+
+    def _letters(self) -> Iterator[str]:
+        """Look for refusals that no stranger has earned: every line of a worker is taken."""
         for record in self.servers.collection("dead_letters").majority({}):
             letter = record.document
-            self.ledger.blame(f"a line was refused: {letter['code']}: {letter['message']}")
+            own = f"{letter['runId']}/a{letter['attempt']}"
+            sender = letter.get("principal", own)  # what is set aside was taken from its holder before
+            if sender == own or letter["code"] not in STRANGERS_CODES:
+                yield f"a line of {sender} was refused: {letter['code']}: {letter['message']}"
+
+    def _foreign(self) -> Iterator[str]:
+        """Look for positions that were given by nobody's outbox; `_log` looks at the others."""
+        for record in self.servers.collection("events").majority({}):
+            event = record.document
+            if "sequence" in event and (event["runId"], event["attempt"]) not in self.ledger.told:
+                name = f"{event['runId']}/a{event['attempt']}"
+                yield f"the log of {name} holds position {event['sequence']}, and nobody works for it"
+
+    def _early(self, stored: Mapping[str, Document]) -> Iterator[str]:
+        """Look where acknowledged lines of strangers are: apart; after the claim letters, with a notice."""
+        letters = self.servers.collection("dead_letters").records
+        apart = self.servers.collection("early_lines").records
+        kept = {(str(identity), *_attempt(each.document)) for identity, each in apart.items()}
+        kept |= {
+            (str(identity).removeprefix(LETTER_PREFIX).rpartition("/a")[0], *_attempt(each.document))
+            for identity, each in letters.items()
+            if each.document["code"] == UNCLAIMED
+        }
+        for identity, run_id, attempt in sorted(self.ledger.early - kept):
+            yield f"the early line {identity} of {run_id}/a{attempt} was acknowledged, and is nowhere"
+        for run_id, attempt in sorted({each[1:] for each in self.ledger.early}):
+            run = stored.get(run_id)
+            if run is not None and attempt <= run["attempt"] and not self._has_notice(run_id, attempt):
+                yield f"early lines of {run_id}/a{attempt} are dead letters, and no notice says so"
+
+    def _has_notice(self, run_id: str, attempt: int) -> bool:
+        return any(
+            "before anybody had claimed it" in event["data"].get("message", "")
+            for record in self.servers.collection("events").majority({"runId": run_id})
+            if _attempt(event := record.document) == (run_id, attempt) and "sequence" not in event
+        )
 
     async def _audited(self) -> list[Finding]:
         """Return what `podfleet verify --rebuild` would find; a loss that is marked as one is none."""
@@ -183,6 +237,10 @@ def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[st
         yield f"it is {after['status']}, and leased"
     if after["status"] in HELD and after["lease"] is None:
         yield f"it is {after['status']}, and nobody's"
+
+
+def _attempt(document: Document) -> AttemptName:
+    return document["runId"], document["attempt"]
 
 
 def _ranges(log: Mapping[int, Any]) -> str:

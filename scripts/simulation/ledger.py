@@ -49,6 +49,10 @@ class Ledger:
     canceled: set[str] = field(default_factory=set)  # acknowledged to the user
     owners: dict[str, list[Owner]] = field(default_factory=dict)
     doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
+    tokens: dict[AttemptName, str] = field(default_factory=dict)  # with which attempts were claimed
+    early: set[tuple[str, str, int]] = field(
+        default_factory=set
+    )  # id, run, attempt: a stranger's, acknowledged
 
     def blame(self, what: str) -> None:
         """Write a violation down."""
@@ -93,6 +97,7 @@ class WitnessedOutbox(Outbox):
         """Begin an attempt; its claim is in doubt no more."""
         opened = super().open_attempt(run_id, attempt, **held)
         self.ledger.doubts.setdefault(self.disk, set()).discard(held["token"])
+        self.ledger.tokens[run_id, attempt] = held["token"]
         return opened
 
     def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:

@@ -90,14 +90,14 @@ class WitnessedQueue:
         """Extend the lease."""
         return self.queue.renew(claim)
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """End the attempt; whatever lay in wait for that moment strikes first."""
         if self.ambushes:
             node = self.hub.current.node
             node.doom, node.fate = 1, self.ambushes.pop()
             self.hub.note("settles")
         try:
-            self.queue.settle(claim, how, last, jitter=jitter)
+            self.queue.settle(claim, how, last, jitter=jitter, root=root)
         except LeaseLost:
             self.ledger.doubts.setdefault(self.disk, set()).discard(claim.token)
             raise
@@ -183,7 +183,7 @@ class Pod:
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
         queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.hub, self.ambushes)
         spool = Telemetry(clock=clock, ids=self.ids)
-        ingest = self.product.ingest(SimulatedIngest(self.balancer, self.node.name))
+        ingest = self.product.ingest(SimulatedIngest(self.balancer))
         pace = Pace(lock=cast(Lock, TurnLock(self.hub)))
         sender = Sender(outbox, spool, ingest, clock, self.ids, pace)
         identity = Identity(

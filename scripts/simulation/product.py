@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from control_plane.ingest import Ingestor
 from control_plane.projector import Projector
 from control_plane.store.events import Events
 from control_plane.store.runs import Runs
@@ -21,6 +22,7 @@ class Product:
 
     runs: Callable[..., Runs] = Runs
     events: Callable[..., Events] = Events
+    ingestor: Callable[..., Ingestor] = Ingestor
     projector: Callable[..., Projector] = Projector
     queue: Callable[..., MongoQueue] = MongoQueue
     intent: Callable[..., Intent] = Intent

@@ -50,6 +50,7 @@ RESCUE_EVERY_S: Final = 2.0
 CATCH_UP_EVERY_S: Final = 4.0
 LOG_GRACE_S: Final = 20.0
 REQUEST_S: Final = 30.0
+EVENT_BYTES_MAX: Final = 200_000  # of an attempt: several times what a simulated child says
 
 
 @dataclass(slots=True)
@@ -146,12 +147,11 @@ class Replica:
         projector: Projector = self.product.projector(runs, events, documents, chronicler, clock, self.ids)
         direct = DirectEvents(runs, events, clock, self.ids)
         early = EarlyStore(db)
+        budgets = Budgets(ByteCounts(db), clock, EVENT_BYTES_MAX)
         early_lines = EarlyLines(early, runs, events, documents, clock, self.ids)
         steps = alone(runs, events, projector)
         return Parts(
-            ingestor=Ingestor(
-                events, documents, early, direct, steps, Budgets(ByteCounts(db), clock), clock, self.ids
-            ),
+            ingestor=self.product.ingestor(events, documents, early, direct, steps, budgets, clock, self.ids),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
@@ -232,7 +232,6 @@ class SimulatedIngest:
     """The sender's way to the control plane."""
 
     balancer: Balancer
-    pod: str
 
     def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         """Hand events over, in order. Raises `Transient` when no verdict came."""
@@ -252,7 +251,8 @@ class SimulatedIngest:
 
     async def _take(self, parts: Parts, lines: Sequence[Decoded], token: str) -> Answer:
         said = await parts.run_tokens.read(token)
-        principal = Principal(self.pod, may_decide=False, attempt=(said.run_id, said.attempt))
+        name = f"{said.run_id}/a{said.attempt}"
+        principal = Principal(name, may_decide=False, attempt=(said.run_id, said.attempt))
         return await parts.ingestor.take(lines, principal)
 
 

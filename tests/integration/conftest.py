@@ -320,9 +320,9 @@ class HandDriven:
         )
         assert answer.status_code == httpx.codes.ACCEPTED, answer.text
 
-    def settle(self, end: End, *, unsaid: int = 0) -> None:
+    def settle(self, end: End, *, unsaid: int = 0, root: str | None = None) -> None:
         """End the attempt; `unsaid` events of it are still on their way."""
-        self.queue.settle(self.claim, end, self.sequence + unsaid, jitter=0.0)
+        self.queue.settle(self.claim, end, self.sequence + unsaid, jitter=0.0, root=root)
 
 
 @pytest.fixture

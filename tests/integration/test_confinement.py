@@ -17,11 +17,12 @@ import pytest
 
 from events.clock import SystemClock
 from events.pipe import Made, Ready, Said, Start
-from pod_worker import confinement
+from pod_worker import confinement, mounts
 from pod_worker.attempt import RESTORED
 from pod_worker.child import Child, ChildOptions, Heard
-from pod_worker.confinement import Confinement, Room
+from pod_worker.confinement import Confinement
 from pod_worker.nursery import PR_SET_CHILD_SUBREAPER, Nursery
+from pod_worker.room import FIRST_USER, USERS, Room
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 
@@ -108,7 +109,7 @@ def a_pod(home: Path) -> Confinement:
     other.chmod(0o700)
     (home / "attack.py").write_text(ATTACK)
     os.chmod(home / "attack.py", 0o644)
-    return Confinement.of(home / "data", ENVIRON)
+    return Confinement.by_user(home / "data", ENVIRON)
 
 
 def messages(heard: list[Heard]) -> dict[str, str]:
@@ -156,7 +157,7 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     user, group, groups = told["user"].split(" ", 2)
     assert user == group, "a group of its own, too"
     assert groups == "[]"
-    assert int(user) in range(confinement.FIRST_USER, confinement.FIRST_USER + confinement.USERS)
+    assert int(user) in range(FIRST_USER, FIRST_USER + USERS)
     assert told["no way back"] == "True"
     assert told["restored"] == "state", "checkpoints are the user's"
     room = confined.room_of(int(user))
@@ -173,14 +174,15 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
 
 def test_a_worker_without_a_way_for_others_says_what_to_do(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    confined = Confinement(tmp_path / "work", (str(tmp_path / "work"),))
+    work = tmp_path / "work"
+    confined = Confinement(way="user", work=work, temporary=work, places=(str(work),))
     (tmp_path / "work").mkdir()
 
     def refuse(*_: object) -> None:
         raise PermissionError(1, "unshare: Operation not permitted")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(confinement, "_call", refuse)
+        patch.setattr(mounts, "_call", refuse)
         gap = confined.find_gap(ENVIRON)
     assert gap is not None
     assert "others cannot enter /tmp" in gap
@@ -200,7 +202,7 @@ def test_a_worker_that_may_not_change_users_says_so(home: Path, monkeypatch: pyt
 def test_users_of_two_children_differ(home: Path) -> None:
     confined = a_pod(home)
     rooms: list[Room] = [confined.room() for _ in range(3)]
-    assert len({room.user for room in rooms}) == len(rooms)
+    assert len({room.number for room in rooms}) == len(rooms)
     for room in rooms:
         room.clear()
     assert not [*confined.work.glob("home-*")]

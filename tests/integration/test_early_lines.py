@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from control_plane.audit import Auditor
+from control_plane.budgets import Budgets
 from control_plane.ingest import AHEAD_MAX, Sender
 from control_plane.store import early
 from control_plane.store.audit import AuditReads
+from control_plane.store.byte_counts import ByteCounts
+from control_plane.store.events import CONTROL_PLANE_SOURCE
 from events import catalog as c
 from events.clock import SystemIds
-from events.codec import SEQUENCE_MAX
+from events.codec import SEQUENCE_MAX, decode_ndjson
 from events.journal import creation
 from events.settlement import End
 from tests.integration.test_core import ADMIN, Core, in_core, line, new_run, whole_log
@@ -130,6 +135,69 @@ def test_a_sequence_far_ahead_is_refused_alone(emptied_url: str) -> None:
         assert (await core.run(run_id))["lastEventSeq"] == 7
         findings = await core_findings(core, run_id)
         assert not [each for each in findings if "wrong-refusal" in each], findings
+
+    in_core(emptied_url, scenario)
+
+
+def test_no_id_of_a_stranger_takes_the_place_of_the_notice_or_of_another_letter(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        notice_id = json.loads(line(run_id, None, c.RunLog(message="a stranger's"), name="early-a1"))
+        squatter = json.dumps({**notice_id, "source": CONTROL_PLANE_SOURCE}).encode()
+        assert (await core.send(squatter, sender=ADMIN)).accepted == 1
+        for attempt in (1, 2):  # under one id each time
+            told = line(run_id, 1, c.RunLog(message="a stranger's"), attempt=attempt, name="strange")
+            assert (await core.send(told, sender=ADMIN)).accepted == 1
+            await core.db.runs.update_one({"_id": run_id}, {"$set": {"attempt": attempt}})
+            await core.catch_up.early.run_once()
+        letters = await core.db.dead_letters.find({"code": "unclaimed"}).to_list()
+        assert sorted(each["attempt"] for each in letters) == [1, 2]
+        notices = await core.db.events.find({"data.message": {"$regex": "before anybody had"}}).to_list()
+        assert sorted(each["attempt"] for each in notices) == [1, 2]
+
+    in_core(emptied_url, scenario)
+
+
+def test_an_audit_knows_why_an_early_line_contradicts_another(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        (told,) = strange(run_id, 1)
+        answer = await core.send(told, told.replace(b"stranger's", b"liar's"), sender=ADMIN)
+        assert codes(answer) == [(2, "conflict")]
+        waiting = await core_findings(core, run_id)
+        await core.claim()
+        await core.catch_up.early.run_once()
+        claimed = await core_findings(core, run_id)
+        assert not [each for each in waiting + claimed if "wrong-refusal" in each]
+
+    in_core(emptied_url, scenario)
+
+
+def test_an_audit_knows_the_events_without_a_number_that_others_contradict(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        first, again = (line(run_id, None, c.RunLog(message=word), name="one id") for word in ("a", "b"))
+        answer = await core.send(first, sender=ADMIN)
+        assert (answer.accepted, codes(answer)) == (1, [])
+        assert codes(await core.send(again, sender=ADMIN)) == [(1, "conflict")]
+        findings = await core_findings(core, run_id)
+        assert not [each for each in findings if "wrong-refusal" in each], findings
+
+    in_core(emptied_url, scenario)
+
+
+def test_what_strangers_say_of_an_attempt_leaves_its_budget_to_its_holder(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        ingestor = replace(core.ingestor, budgets=Budgets(ByteCounts(core.db), core.clock, 50_000))
+        run_id = await core.submit()
+        await core.claim()
+        for number, expected in ((1, []), (2, []), (3, ["over_budget"])):
+            said = line(run_id, None, c.RunLog(message="x" * 30_000), name=f"strange {number}")
+            answer = await ingestor.take(decode_ndjson(said), ADMIN)
+            assert [code for _, code in codes(answer)] == expected
+        answer = await ingestor.take(decode_ndjson(b"\n".join(whole_log(run_id))), holder(run_id))
+        assert codes(answer) == []
 
     in_core(emptied_url, scenario)
 

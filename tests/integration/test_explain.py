@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.common_fleet
+
 
 def reasons(fleet: Any, run_id: str) -> dict[str, Any]:
     answer = fleet.client.get(f"/api/runs/{run_id}/explain")

@@ -6,10 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests import fork_server
 from tests.fork_server import run_program, start_program
 
 SHOW = """
@@ -77,20 +79,29 @@ def test_a_module_is_run_anew(tmp_path: Path) -> None:
 
 
 FORGETFUL = """
-import os, signal
+import os, signal, sys
 from pathlib import Path
 from tests import fork_server
 fork_server.PRELOADED = ()
+for address in sys.argv[1:]:
+    fork_server.join(address)
 code = "import signal; print('up', flush=True); signal.pause()"
 program = fork_server.start_program(["-c", code], env={}, cwd=Path())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_program_that_a_test_forgot_ends_with_the_test_process() -> None:
+@pytest.mark.parametrize("is_common", [False, True], ids=["a server of its own", "a common server"])
+def test_a_program_that_a_test_forgot_ends_with_the_test_process(
+    monkeypatch: pytest.MonkeyPatch, is_common: bool
+) -> None:
     """Its standard output is the test's own: whoever reads that to its end would wait for ever."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORGETFUL], cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL
+    monkeypatch.setattr(fork_server, "PRELOADED", ())
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(fork_server.common_server())] if is_common else []
+        for _ in range(2):  # nobody's end is that of the common server
+            done = subprocess.run(
+                [sys.executable, "-c", FORGETFUL, *addresses], cwd=Path(__file__).parents[2],
+                stdout=subprocess.PIPE, timeout=60, check=False,
+            )  # fmt: skip
+            assert done.returncode == -signal.SIGKILL

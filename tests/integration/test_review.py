@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from control_plane.projection import artifact_prefix
 from control_plane.store.events import decode
@@ -19,6 +20,7 @@ from tests.fork_server import run_program
 from tests.integration.conftest import NDJSON, bearer
 from tests.integration.test_steering import must_agree_with_its_log
 
+pytestmark = pytest.mark.common_fleet
 # What a hand changed stays: nothing is gained by looking again.
 HASTY: Final = (
     "-c",
@@ -125,6 +127,30 @@ def test_what_was_on_its_way_at_the_settle_is_waited_for(fleet: Any, by_hand: An
         verdict = person.submit(approve, fleet, run_id)
         pod.say(c.RunLog(message="the rest"))
         assert seal(verdict.result().json()) == (1, 2, True)
+
+
+def test_a_pod_that_settles_early_can_neither_go_on_nor_say_other_lines_than_it_settled_with(
+    fleet: Any, by_hand: Any
+) -> None:
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted(), c.RunLog(message="accuracy 0.5"))
+    pod.queue.settle(pod.claim, End("completed"), 0, jitter=0.0)  # and not with 2
+    assert refusals(fleet, pod, 3, c.ValidationAutoCompleted(verdict="pass")) == ["sealed"]
+    assert seal(approve(fleet, run_id).json()) == (1, 2, True)
+
+    run_id = fleet.submit(spec={"review": "human"})
+    pod = by_hand("runs", "probe/cpu/any")
+    pod.say(c.RunStarted())
+    pod.settle(End("completed"), unsaid=1, root="0" * 64)
+    pod.say(c.RunLog(message="accuracy 0.9"))
+    refused = approve(fleet, run_id).json()
+    assert refused["code"] == "record_incomplete"
+    assert "are not those that it settled with" in refused["detail"]
+    assert seal(approve(fleet, run_id, incomplete=True).json()) == (1, 2, False)
+    environment = {"PATH": "", "MONGODB_URL": fleet.database_url}
+    (finding,) = run_program([*HASTY, "verify"], env=environment, cwd=fleet.home).stdout.splitlines()
+    assert finding.split()[:2] == ["settle-broken", run_id]
 
 
 def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(

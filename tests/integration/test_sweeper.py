@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
+from control_plane import sweeper
 from control_plane.audit import Auditor
 from control_plane.config import read_settings
 from control_plane.deps import Deps, wire
 from control_plane.store import database as store
-from control_plane.store import schema
+from control_plane.store import runs, schema
 from control_plane.store.audit import AuditReads
 from control_plane.store.runs import BATCH_MAX
 from control_plane.store.schedules import Schedules
@@ -87,17 +88,21 @@ async def finds(deps: Deps) -> list[Document]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("due", "overdue", "journals", "delayed"),
+    ("page", "due", "overdue", "journals", "delayed"),
     [
-        (2 * BATCH_MAX + 1, BATCH_MAX + 1, BATCH_MAX + 1, 2_000),
+        (40, 81, 41, 41, 1_000),
         pytest.param(
-            1_000, 500, 500, 10_000, marks=pytest.mark.long("a page and a bit of each, beside 2,000 others")
+            BATCH_MAX, 1_000, 500, 500, 10_000,
+            marks=pytest.mark.long("small pages, and a bit more than one of each, beside 1,000 others"),
         ),
     ],
-)
+)  # fmt: skip
 async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_other(
-    database_url: str, due: int, overdue: int, journals: int, delayed: int
-) -> None:
+    database_url: str, monkeypatch: pytest.MonkeyPatch, page: int, due: int, overdue: int, journals: int,
+    delayed: int,
+) -> None:  # fmt: skip
+    for reader in (runs, sweeper):
+        monkeypatch.setattr(reader, "BATCH_MAX", page)
     async with control_plane(database_url) as deps:
         now = await Schedules(deps.db).now()
 
@@ -123,7 +128,7 @@ async def test_one_tick_moves_every_run_whose_time_has_come_and_looks_at_no_othe
         assert await deps.db.runs.count_documents({"journal.n": {"$gte": 0}}) == 0
         assert await deps.db.runs.count_documents({"error.code": "QUEUE_TIMEOUT"}) == overdue
         searches = await finds(deps)
-        assert len(searches) > due / BATCH_MAX
+        assert len(searches) > due / page
         for each in searches:
             # one document more than is found: the end of a page
             assert each["docsExamined"] <= each["nreturned"] + 1, each["planSummary"]

@@ -40,7 +40,12 @@ HOSTS: Final = re.compile("|".join(re.escape(a + "." + b) for a, b in (
 LINES_MAX: Final = 70
 KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
 # loaded by name: the console script, and the child
-ENTRIES: Final = {"control_plane.cli.main", "pod_worker.child_main", "pod_worker.nursery_main"}
+ENTRIES: Final = {
+    "control_plane.cli.main",
+    "pod_worker.child_main",
+    "pod_worker.nursery_main",
+    "pod_worker.child_trial",
+}
 GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
 
 

@@ -1,17 +1,19 @@
 """One fleet and one browser (`browser`, `page`, `scripted`) for the tests of the web pages.
 
 A browser takes a second of the processor to start, a tab half a second, and a page in a tab that was used
-before a sixth of one. So the tests share them, and each has runs, schedules and names of its own.
+before a sixth of one. So the tests share them, and each has runs, schedules and names of its own. All pages
+are of one fleet, so one process draws them all.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserType, Dialog, Page, ViewportSize, sync_playwright
 
 from control_plane.embedded.mongod import Mongod
 from events.clock import SystemIds
@@ -20,7 +22,7 @@ from tests.servers import S3Server, own_database
 
 BROWSER_FLAGS = (
     "--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run", "--disable-quic",
+    "--no-first-run", "--disable-quic", "--process-per-site", "--renderer-process-limit=1",
 )  # fmt: skip
 DESK: ViewportSize = {"width": 1280, "height": 720}
 Tabs = Callable[[bool], Page]
@@ -40,10 +42,24 @@ def name() -> str:
 
 
 @pytest.fixture(scope="package")  # and no longer: its event loop would be in the way of other tests' own
-def browser(chromium: str) -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
+def launcher() -> Iterator[BrowserType]:
+    """What starts browsers."""
     with sync_playwright() as driver:
-        yield driver.chromium.launch(executable_path=chromium, args=list(BROWSER_FLAGS))
+        yield driver.chromium
+
+
+@pytest.fixture(scope="package")
+def browser(launcher: BrowserType, chromium: str) -> Browser:
+    """The system's Chromium, without a window: its shell, where that is installed."""
+    found = shutil.which("chromium-headless-shell") or chromium
+    return launcher.launch(executable_path=found, args=list(BROWSER_FLAGS))
+
+
+@pytest.fixture
+def reading(launcher: BrowserType, chromium: str, fleet: Fleet) -> Iterator[Page]:
+    """A page of the fleet in a Chromium that has all that a person's has, such as a reader of PDF."""
+    with launcher.launch(executable_path=chromium, args=list(BROWSER_FLAGS)) as whole:
+        yield whole.new_page(base_url=fleet.url)
 
 
 @pytest.fixture(scope="package")

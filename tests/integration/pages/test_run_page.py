@@ -101,15 +101,15 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
         assert sent.headers["content-type"] == shown_as, each["name"]
 
 
-def test_a_page_in_the_place_of_a_paper_does_not_run(scripted: Page, hand: Any, until: Any) -> None:
+def test_a_page_in_the_place_of_a_paper_does_not_run(reading: Page, hand: Any, until: Any) -> None:
     keep(hand, "paper.pdf", CALLING, "application/pdf", put_as="text/html")
     keep(hand, "sound.pdf", PDF, "application/pdf", put_as="application/pdf")
     for each in hand.client.get(f"/api/runs/{hand.claim.run_id}/artifacts").json()["items"]:
-        scripted.goto(f"/artifacts/{each['id']}")
-        scripted.evaluate("() => { window.heard = []; onmessage = (said) => { heard.push(said.data); }; }")
+        reading.goto(f"/artifacts/{each['id']}")
+        reading.evaluate("() => { window.heard = []; onmessage = (said) => { heard.push(said.data); }; }")
         # the browser's own reader of PDF takes either, and runs nothing of it
-        until(lambda: "ran" in scripted.evaluate("heard") or is_read_as_pdf(scripted), seconds=20)
-        assert scripted.evaluate("heard") == []
+        until(lambda: "ran" in reading.evaluate("heard") or is_read_as_pdf(reading), seconds=20)
+        assert reading.evaluate("heard") == []
 
 
 def is_read_as_pdf(page: Page) -> bool:

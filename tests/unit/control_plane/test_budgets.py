@@ -31,6 +31,10 @@ class Counts:
             self.stored[account] = self.stored.get(account, 0) + size
 
 
+def account(attempt: int) -> str:
+    return budgets.account(RUN_ID, attempt, by_holder=True)
+
+
 def event(attempt: int) -> Event:
     (decoded,) = decode_ndjson(make_line(c.RunLog(message="x"), attempt=attempt))
     assert isinstance(decoded.outcome, Event)
@@ -44,28 +48,28 @@ async def test_attempts_that_others_name_make_it_forget_the_oldest_only(
     counts = Counts()
     counts.stored[f"{RUN_ID}/a1"] = 100
     held = Budgets(counts, ManualClock(), 100)
-    await held.look([(RUN_ID, 2)], ())
-    await held.look([(RUN_ID, 1)], ())
-    assert held.refusal(event(1)) is not None
+    await held.look([account(2)], ())
+    await held.look([account(1)], ())
+    assert held.refusal(event(1), account(1)) is not None
     for attempt in (3, 4):
-        await held.look([(RUN_ID, attempt)], ())
-        assert held.refusal(event(1)) is not None, "it is among the last that were asked for"
-    await held.look([(RUN_ID, 1)], ())
+        await held.look([account(attempt)], ())
+        assert held.refusal(event(1), account(1)) is not None, "it is among the last that were asked for"
+    await held.look([account(1)], ())
     assert counts.asked.count(f"{RUN_ID}/a1") == 1, "and known still"
-    await held.look([(RUN_ID, 2)], ())
+    await held.look([account(2)], ())
     assert counts.asked.count(f"{RUN_ID}/a2") == 2, "the oldest was forgotten"
 
 
 async def test_what_was_stored_and_not_told_yet_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, clock = Counts(), ManualClock()
     held = Budgets(counts, clock, 100)
-    await held.look([(RUN_ID, 1)], ())
-    held.charge(RUN_ID, 1, None, 60)
+    await held.look([account(1)], ())
+    held.charge(account(1), None, 60)
     clock.advance(10)
-    await held.look([(RUN_ID, 1)], ())
-    assert held.refusal(event(1)) is None
-    held.charge(RUN_ID, 1, None, 40)
-    assert held.refusal(event(1)) is not None
+    await held.look([account(1)], ())
+    assert held.refusal(event(1), account(1)) is None
+    held.charge(account(1), None, 40)
+    assert held.refusal(event(1), account(1)) is not None
     assert await held.run_once() == 1
     assert counts.stored == {f"{RUN_ID}/a1": 100}
     assert await held.run_once() == 0
@@ -75,15 +79,15 @@ async def test_a_key_over_its_budget_waits_for_the_next_hour_and_no_other_key_do
     counts, clock = Counts(), ManualClock()
     held = Budgets(counts, clock, 1_000, key_bytes_max=100)
     for attempt in (1, 2):
-        await held.look([(RUN_ID, attempt)], ["k1"])
-        held.charge(RUN_ID, attempt, "k1", 50)
+        await held.look([account(attempt)], ["k1"])
+        held.charge(account(attempt), "k1", 50)
     clock.advance(600)
     with pytest.raises(Throttled, match="100 bytes of events in this hour") as waits:
-        await held.look([(RUN_ID, 3)], ["k1"])
+        await held.look([account(3)], ["k1"])
     assert waits.value.retry_after_s == 3_000
-    await held.look([(RUN_ID, 3)], ["k2"])
+    await held.look([account(3)], ["k2"])
     assert await held.run_once() == 3
     with pytest.raises(Throttled):  # so does every other replica hear of it
         await Budgets(counts, clock, 1_000, key_bytes_max=100).look([], ["k1"])
     clock.advance(3_000)
-    await held.look([(RUN_ID, 3)], ["k1"])
+    await held.look([account(3)], ["k1"])

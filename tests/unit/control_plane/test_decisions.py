@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from control_plane.chain import NOTHING
 from control_plane.decisions import (
     NOTE_CHARS_MAX,
     NOTES_MAX,
@@ -28,6 +27,7 @@ from control_plane.run import Run, Seal, Settled
 from control_plane.store.documents import Documents
 from control_plane.store.events import Events
 from control_plane.store.runs import Runs, decode
+from events.chain import NOTHING, Roots
 from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.journal import Decision, Expression, ServerTime, creation, update
 from events.lifecycle import AT_REST, HELD, LIVE, Cause, Failures, Illegal, Status
@@ -37,6 +37,8 @@ from scripts.simulation.store.replica_set import Call, Calm, ReplicaSet
 
 BY: Final = "user:me"
 WAITING: Final = (Status.QUEUED, Status.DELAYED, Status.AWAITING_HUMAN)
+ROOTS: Final = Roots("stored", "said")
+SETTLED: Final = {"outcome": "completed", "last": 0, "root": None}
 PASS: Final = Review("pass", "well done", "ada")
 FAIL: Final = Review("fail", "too good to be true", "bob")
 
@@ -50,6 +52,12 @@ def make_run(status: Status = Status.RUNNING, **fields: Any) -> Run:
         hypothesis_id=None, paused=False, notes_count=0,
     )  # fmt: skip
     return replace(held, **fields)
+
+
+def make_settled(last: int = 2, root: str | None = None) -> Run:
+    """Return a run that waits for a verdict, all of whose events have come."""
+    settled = Settled("completed", last, root)
+    return make_run(Status.AWAITING_HUMAN, log_open=False, settled=settled)
 
 
 @contextmanager
@@ -152,7 +160,7 @@ def test_a_run_takes_no_more_notes_than_that(count: int) -> None:
 def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
     review: Review, to: Status
 ) -> None:
-    assert review_decision(make_run(Status.AWAITING_HUMAN, log_open=False), review, [], "r") == Decision(
+    assert review_decision(make_settled(), review, [], ROOTS) == Decision(
         cause=Cause.REVIEW,
         to=to,
         by=f"reviewer:{review.reviewer}",
@@ -163,7 +171,7 @@ def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
                 "notes": review.notes,
                 "reviewer": review.reviewer,
             },
-            "sealed": {"attempt": 1, "last": 2, "whole": True, "root": "r"},
+            "sealed": {"attempt": 1, "last": 2, "whole": True, "root": "stored"},
         },
         silent={"logOpen": False},
     )
@@ -178,37 +186,57 @@ def test_a_verdict_ends_the_run_and_stays_in_the_decision_with_its_reasons(
             {"logIncomplete": {"from": 3, "to": 7}},
         ),
         ({}, "nothing says which event of attempt 1 is its last", {}),
+        ({"log_open": False}, "nothing says which event of attempt 1 is its last", {}),
+        (
+            {"settled": Settled("completed", 0), "log_open": False},
+            "attempt 1 settled with 0 as its last event, and went on",
+            {},
+        ),
         (
             {"settled": Settled("completed", 7), "log_open": False, "log_incomplete": True},
             "events 3 to 7 of attempt 1 never arrived",
             {},  # it is marked already
         ),
     ],
-    ids=["on its way", "no settle", "given up"],
+    ids=["on its way", "no settle", "no settle, closed", "settled too early", "given up"],
 )
 def test_a_verdict_on_a_part_of_the_record_has_to_say_so(
     fields: dict[str, Any], says: str, mark: dict[str, Any]
 ) -> None:
     run = make_run(Status.AWAITING_HUMAN, **fields)
     with pytest.raises(Conflict, match=says) as refusal:
-        review_decision(run, PASS, [], "r")
+        review_decision(run, PASS, [], ROOTS)
     assert refusal.value.code == "record_incomplete"
-    decision = review_decision(run, replace(PASS, incomplete=True), [], "r")
+    decision = review_decision(run, replace(PASS, incomplete=True), [], ROOTS)
     assert isinstance(decision, Decision)
     assert decision.to is Status.HUMAN_VALIDATED
-    assert decision.sets["sealed"] == {"attempt": 1, "last": 2, "whole": False, "root": "r"}
+    assert decision.sets["sealed"] == {"attempt": 1, "last": 2, "whole": False, "root": "stored"}
     assert decision.silent == {"logOpen": False, **mark}
 
 
 def test_a_verdict_on_files_that_are_not_what_was_registered_has_to_say_so() -> None:
-    run = make_run(Status.AWAITING_HUMAN, log_open=False)
+    run = make_settled()
     with pytest.raises(Conflict, match=r"'a' is another; 'b' is gone\. A verdict closes") as refusal:
-        review_decision(run, PASS, ["'a' is another", "'b' is gone"], "r")
+        review_decision(run, PASS, ["'a' is another", "'b' is gone"], ROOTS)
     assert refusal.value.code == "record_incomplete"
-    decision = review_decision(run, replace(PASS, incomplete=True), ["'a' is another"], "r")
+    decision = review_decision(run, replace(PASS, incomplete=True), ["'a' is another"], ROOTS)
     assert isinstance(decision, Decision)
     assert decision.sets["sealed"]["whole"] is False
     assert decision.silent == {"logOpen": False}
+
+
+@pytest.mark.parametrize("root", [None, "said", "another"])
+def test_a_verdict_on_other_lines_than_the_attempt_settled_with_has_to_say_so(root: str | None) -> None:
+    run = make_settled(2, root)
+    decision = review_decision(run, replace(PASS, incomplete=True), [], ROOTS)
+    assert isinstance(decision, Decision)
+    assert decision.sets["sealed"]["whole"] is (root != "another")
+    if root != "another":
+        assert review_decision(run, PASS, [], ROOTS) == decision
+        return
+    with pytest.raises(Conflict, match="events 1 to 2 of attempt 1 are not those that it settled with") as no:
+        review_decision(run, PASS, [], ROOTS)
+    assert no.value.code == "record_incomplete"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +245,8 @@ def test_a_verdict_on_files_that_are_not_what_was_registered_has_to_say_so() -> 
         ({}, 1, 9, False),
         ({"settled": Settled("completed", 7)}, 1, 7, False),
         ({"settled": Settled("completed", 7)}, 1, 8, True),
-        ({"settled": Settled("completed", 0)}, 1, 8, False),
+        ({"settled": Settled("completed", 0)}, 1, 1, True),
+        ({"settled": Settled("completed", 0)}, 1, None, False),
         ({"settled": Settled("completed", 7), "attempt": 2}, 1, 8, False),
         ({"sealed": Seal(1, 7, whole=True)}, 1, 1, True),
         ({"sealed": Seal(2, 7, whole=True), "attempt": 2}, 1, 8, True),
@@ -230,20 +259,20 @@ def test_a_record_is_closed_behind_its_settle_and_by_a_verdict(
 
 
 def test_a_verdict_rests_on_what_the_person_was_shown() -> None:
-    run = make_run(Status.AWAITING_HUMAN, log_open=False)
-    assert not isinstance(review_decision(run, replace(PASS, seen=2), [], "r"), Illegal)
+    run = make_settled()
+    assert not isinstance(review_decision(run, replace(PASS, seen=2), [], ROOTS), Illegal)
     for review in (replace(PASS, seen=1), replace(PASS, seen=1, incomplete=True)):
         with refused(
             Conflict,
             "record_changed",
             "you were shown events 1 to 1 of attempt 1, by now there are 2: look again",
         ):
-            review_decision(run, review, [], "r")
+            review_decision(run, review, [], ROOTS)
 
 
 @pytest.mark.parametrize("status", sorted(set(Status) - {Status.AWAITING_HUMAN}))
 def test_only_a_run_that_waits_for_a_person_is_reviewed(status: Status) -> None:
-    assert review_decision(make_run(status), PASS, [], "r") == Illegal(status, Cause.REVIEW)
+    assert review_decision(make_run(status), PASS, [], ROOTS) == Illegal(status, Cause.REVIEW)
 
 
 @pytest.mark.parametrize(("before", "review"), [("HUMAN_VALIDATED", FAIL), ("HUMAN_REJECTED", PASS)])
@@ -271,7 +300,7 @@ async def test_a_verdict_is_revised_for_a_reason() -> None:
 
 
 async def test_a_revised_verdict_stands_beside_the_first_at_once() -> None:
-    scene = Scene(Status.AWAITING_HUMAN)
+    scene = Scene(Status.AWAITING_HUMAN, settled=SETTLED)
     await scene.decider.review(RUN_ID, PASS)
     await scene.decider.review(RUN_ID, replace(FAIL, revises=True))
     stored = await scene.db.validations.find({}).sort("_id").to_list()
@@ -451,7 +480,7 @@ async def test_a_bad_note_is_refused_before_anybody_looks_for_the_run() -> None:
 
 
 async def test_a_verdict_is_stored_and_stands_beside_the_run_at_once() -> None:
-    scene = Scene(Status.AWAITING_HUMAN)
+    scene = Scene(Status.AWAITING_HUMAN, settled=SETTLED)
     run = await scene.decider.review(RUN_ID, PASS)
     said = {"verdict": "pass", "notes": "well done", "reviewer": "ada"}
     scene.must_have_decided(
@@ -473,7 +502,7 @@ async def test_a_verdict_is_stored_and_stands_beside_the_run_at_once() -> None:
 
 
 async def test_a_storage_that_is_away_keeps_nobody_from_an_incomplete_verdict() -> None:
-    scene = Scene(Status.AWAITING_HUMAN)
+    scene = Scene(Status.AWAITING_HUMAN, settled=SETTLED)
     scene.files.error = Transient("storage_unreachable", "object storage does not answer")
     with refused(Transient, "storage_unreachable", "object storage does not answer"):
         await scene.decider.review(RUN_ID, PASS)
@@ -483,7 +512,7 @@ async def test_a_storage_that_is_away_keeps_nobody_from_an_incomplete_verdict() 
 
 
 async def test_the_files_of_a_run_are_looked_at_where_it_waits_for_a_verdict() -> None:
-    scene = Scene(Status.AWAITING_HUMAN)
+    scene = Scene(Status.AWAITING_HUMAN, settled=SETTLED)
     scene.files.problems = ["'a' is another"]
     with pytest.raises(Conflict, match="'a' is another"):
         await scene.decider.review(RUN_ID, PASS)

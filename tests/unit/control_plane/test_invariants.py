@@ -94,6 +94,7 @@ def make_run(**fields: Any) -> dict[str, Any]:
         "lease": {"tokenHash": "hash", "until": None, "renewals": 2},
         "failures": NOTHING_CHARGED,
         "logIncomplete": None,
+        "settled": None,
         "createdAt": LONG_AGO,
         "journal": [],
         **fields,
@@ -146,7 +147,7 @@ def found(name: str, evidence: Evidence, told: Replayed | None = None) -> list[s
 
 def test_every_invariant_has_the_name_of_its_function() -> None:
     assert list(INVARIANTS) == [each.__name__.replace("_", "-") for each in INVARIANTS.values()]
-    assert len(set(INVARIANTS.values())) == len(INVARIANTS) == 17
+    assert len(set(INVARIANTS.values())) == len(INVARIANTS) == 18
 
 
 @pytest.mark.parametrize("name", INVARIANTS)
@@ -480,7 +481,7 @@ def after_end(last: int | None, numbers: Sequence[int], *, attempt: int = 1) -> 
         (3, [1, 2, 3, 4, 6], "4, 6"),
         (2, [2, 3], "3"),
         (1, [2], "2"),
-        (0, [1, 2], None),
+        (0, [1, 2], "1–2"),
         (None, [1, 2], None),
     ],
 )
@@ -525,12 +526,28 @@ def test_an_event_without_a_digest_cannot_be_held_against_it() -> None:
 )
 def test_a_verdict_rests_on_the_lines_that_it_was_given_on(root: str | None, is_found: bool) -> None:
     run = make_run(sealed={"attempt": 1, "last": 3, "whole": True, "root": root})
-    evidence = make_evidence(run=run, root="r")
+    evidence = make_evidence(run=run, sealed_root="r")
     problem = (
         "events 1 to 3 of attempt 1 are not those that the verdict was given on: "
         f"their root is r, and was {root}"
     )
     assert found("seal-broken", evidence, Replayed()) == ([problem] if is_found else [])
+
+
+@pytest.mark.parametrize(
+    ("root", "applied", "is_found"),
+    [(None, 3, False), ("r", 3, False), ("another", 2, False), ("another", 3, True)],
+    ids=["none", "same", "not whole", "another"],
+)
+def test_a_whole_record_holds_the_lines_that_its_attempt_settled_with(
+    root: str | None, applied: int, is_found: bool
+) -> None:
+    run = make_run(settled={"outcome": "completed", "last": 3, "root": root}, lastEventSeq=applied)
+    evidence = make_evidence(run=run, settled_root="r")
+    problem = (
+        "events 1 to 3 of attempt 1 are not those that it settled with: their root is r, and was another"
+    )
+    assert found("settle-broken", evidence, Replayed()) == ([problem] if is_found else [])
 
 
 @pytest.mark.parametrize(("age", "is_stuck"), [(JOURNAL_GRACE, False), (JOURNAL_GRACE + TICK, True)])

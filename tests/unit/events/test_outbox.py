@@ -33,7 +33,7 @@ from events.catalog import (
     RunStarted,
 )
 from events.codec import LINE_BYTES_MAX, decode_structured
-from events.envelope import Event
+from events.envelope import Event, line_hash
 from events.errors import ConfigError, Conflict, Rejected, Transient
 from events.outbox import DUE_EVENTS, Outbox
 from events.outgoing import Row, end_of
@@ -170,7 +170,10 @@ def test_a_refused_line_is_replaced_by_a_refusal_with_its_sequence(outbox: Outbo
     assert [row.sequence for row in after] == [1, 2, 3]
     assert after[1].id != refused.id
     assert decoded(after[1]).fact == EventRefused(
-        refused_type="ai.run.log", code="invalid_data", message="no such field"
+        refused_type="ai.run.log",
+        code="invalid_data",
+        message="no such field",
+        digest=line_hash(refused.line),
     )
     outbox.confirm([refused])  # a late verdict about the old line does not touch the new one
     assert outbox.pending() == 3
@@ -461,14 +464,20 @@ def test_the_spool_of_an_earlier_version_is_taken_over_with_what_it_holds(tmp_pa
         earlier.open_attempt("run", 1, token="t", source="//s", collection="runs")
         earlier.append("run", 1, [RunStarted()])
     db = sqlite3.connect(path)
-    db.executescript("ALTER TABLE attempts DROP COLUMN traceparent; PRAGMA user_version = 1")
+    db.executescript(
+        "ALTER TABLE attempts DROP COLUMN traceparent; ALTER TABLE attempts DROP COLUMN root;"
+        " PRAGMA user_version = 1"
+    )
     db.close()
     context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     with Outbox(path, clock=ManualClock(), ids=SeededIds(7)) as outbox:
         outbox.open_attempt("run", 2, token="u", source="//s", collection="runs", traceparent=context)
         outbox.append("run", 2, [RunStarted()])
         lines = [msgspec.json.decode(row.line) for row in rows_of(outbox)]
+        outbox.append("run", 1, [RunStarted()])
+        roots = [attempt.root for attempt in outbox.unended()]
     assert [line.get("traceparent") for line in lines] == [None, context]
+    assert [root is None for root in roots] == [True, False]  # nobody knows what was said before
 
 
 def test_the_spool_of_another_version_is_refused(tmp_path: Path) -> None:

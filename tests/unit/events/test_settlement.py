@@ -373,11 +373,12 @@ def test_jitter_spreads_what_is_tried_again() -> None:
 
 
 def test_a_settle_leaves_what_the_worker_knows() -> None:
-    assert settled(BROKEN, 7) == {
+    assert settled(BROKEN, 7, "r") == {
         "outcome": "failed",
         "code": "BROKEN",
         "message": "it broke",
-        "last": 7,
+        "last": Expression({"$max": [7, "$lastEventSeq"]}),
+        "root": "r",
         "at": ServerTime(),
     }
 
@@ -388,11 +389,11 @@ def test_a_settle_of_a_held_run_is_its_end_with_a_note(status: Status, how: End)
     run = make_standing(status)
     alone = decided(run, how)
     assert isinstance(alone, Decision)
-    assert settle_decision(run, ATTEMPT, how, 7, by=BY, jitter=JITTER) == Decision(
+    assert settle_decision(run, ATTEMPT, how, 7, by=BY, jitter=JITTER, root="r") == Decision(
         cause=alone.cause,
         to=alone.to,
         by=BY,
-        sets={**alone.sets, "settled": settled(how, 7)},
+        sets={**alone.sets, "settled": settled(how, 7, "r")},
         silent={**SILENT, "logOpen": Expression({"$lt": ["$lastEventSeq", 7]})},
     )
 
@@ -400,11 +401,13 @@ def test_a_settle_of_a_held_run_is_its_end_with_a_note(status: Status, how: End)
 @pytest.mark.parametrize("how", ENDS, ids=lambda how: how.outcome)
 @pytest.mark.parametrize("status", sorted(set(Status) - HELD))
 def test_a_settle_that_comes_after_the_end_only_leaves_its_note(status: Status, how: End) -> None:
-    assert settle_decision(make_standing(status), ATTEMPT, how, 7, by=BY, jitter=JITTER) == Decision(
+    assert settle_decision(
+        make_standing(status), ATTEMPT, how, 7, by=BY, jitter=JITTER, root="r"
+    ) == Decision(
         cause=Cause.SETTLED,
         to=status,
         by=BY,
-        sets={"settled": settled(how, 7)},
+        sets={"settled": settled(how, 7, "r")},
         silent={"logOpen": Expression({"$lt": ["$lastEventSeq", 7]})},
     )
 
@@ -499,5 +502,6 @@ def test_a_log_stays_open_while_events_before_the_last_are_missing(
 ) -> None:
     run = settle(runs, settle_decision(make_standing(), 2, COMPLETED, last, by=BY, jitter=0.0))
     assert run["logOpen"] is is_open
-    note = {"outcome": "completed", "code": None, "message": None, "last": last, "at": EPOCH}
+    note = {"outcome": "completed", "code": None, "message": None, "root": None, "at": EPOCH}
+    note["last"] = max(last, 6)  # what was applied belongs to the record
     assert run["settled"] == run["journal"][-1]["set"]["settled"] == note

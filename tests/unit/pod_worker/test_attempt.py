@@ -85,6 +85,10 @@ class ScriptedChild:
         self.say(RunCompleted(summary="done"))
         self.end(Exited(0))
 
+    @property
+    def work(self) -> None:
+        return None
+
     def join(self, limit_s: float) -> Exit | None:
         return self._exit
 
@@ -132,7 +136,7 @@ class Store:
             raise self.answer
         return self.answer
 
-    def settle(self, claim: Claim, how: End, last: int, *, jitter: float) -> None:
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         self.settled.append((how, last))
 
 
@@ -490,9 +494,16 @@ def test_a_checkpoint_is_handed_over_and_answered_unless_its_files_are_foreign(s
     scene.clock.at(3, lambda: hand_over(3, "work/another-a1"))
     scene.clock.at(4, lambda: (attempt.workspace / "link").symlink_to(scene.folder))
     scene.clock.at(5, lambda: hand_over(5, str(attempt.workspace / "link")))
-    scene.clock.at(6, scene.child.complete)
+
+    def swap() -> None:
+        attempt.workspace.rename(attempt.workspace.with_name("moved"))
+        attempt.workspace.symlink_to(scene.folder)
+
+    scene.clock.at(6, swap)
+    scene.clock.at(7, lambda: hand_over(7, str(attempt.workspace)))
+    scene.clock.at(8, scene.child.complete)
     attempt.run()
-    assert scene.child.kept == [Kept(1), Kept(2, foreign), Kept(3, foreign), Kept(5, foreign)]
+    assert scene.child.kept == [Kept(1), *(Kept(number, foreign) for number in (2, 3, 5, 7))]
 
 
 def test_a_pause_stops_the_child_and_not_its_files_and_counts_against_no_limit(scene: Scene) -> None:
