@@ -78,7 +78,7 @@ class Shift:
 
     runs: int = 0
     idle_since_s: float | None = None
-    makes_way_until_s: float | None = None
+    makes_way_until_s: float = 0.0
     is_in_doubt: bool = True  # whether a claim may have been made whose answer nobody saw
     is_wary: bool = False  # whether a pipeline broke its process while it was loaded: no claim before that
 
@@ -207,10 +207,9 @@ class Worker:
 
     def _make_way(self) -> None:
         """Leave a run that its pipeline gave back to other pods for a while: it wants one of them."""
-        until_s, self.shift.makes_way_until_s = self.shift.makes_way_until_s, None
-        if until_s is not None:
-            left_s = until_s - self.ports.clock.monotonic_s()
-            self.ports.clock.wait(self.ports.stop, max(0.0, left_s))
+        left_s = self.shift.makes_way_until_s - self.ports.clock.monotonic_s()
+        if left_s > 0:
+            self.ports.clock.wait(self.ports.stop, left_s)
 
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)
