@@ -108,6 +108,8 @@ class Auditor:
                 evidence = await self.reads.evidence(collection, run_id)
             except Unjudged as error:
                 return [Finding(run_id, error.message, error.invariant)]
+            except HAND_MADE as error:
+                return [_odd(run_id, error)]
             if evidence is None:
                 if REPLACED not in run_id:
                     return []  # gone meanwhile
@@ -203,9 +205,13 @@ def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
     try:
         findings = _judge(evidence, rebuilds=rebuilds)
     except HAND_MADE as error:
-        message = f"a stored field is missing or of another type: {error!r}"
-        findings = [Finding(evidence.run_id, message, UNREADABLE)]
+        findings = [_odd(evidence.run_id, error)]
     return [each.clipped() for each in (*broken, *findings)]
+
+
+def _odd(run_id: str, error: Exception) -> Finding:
+    """Return the finding for a value that nobody foresaw."""
+    return Finding(run_id, f"a stored field is missing or of another type: {error!r}", UNREADABLE).clipped()
 
 
 def _of_nobody(letter: Document) -> Finding | None:

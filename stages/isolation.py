@@ -121,6 +121,7 @@ class Report:
     lost: str = ""  # why nobody saw its end
     signals_caught: int = 0  # that the watch itself received
     left: int = 0  # processes that the kernel did not let go of
+    processor_s: float | None = None  # what all its processes took of processors
 
     def encode(self) -> bytes:
         """Return the report as one line."""
@@ -342,7 +343,11 @@ def ended(report: Report, plan: Plan) -> Ended:
     if report.left:
         message += f"; {report.left} of its processes could not be ended: the kernel holds them"
     return Ended(
-        how=how, seconds=round(report.seconds, 3), log_tail=report.tail[-LOG_TAIL_CHARS:], message=message
+        how=how,
+        seconds=round(report.seconds, 3),
+        log_tail=report.tail[-LOG_TAIL_CHARS:],
+        message=message,
+        processor_s=None if report.processor_s is None else round(report.processor_s, 3),
     )
 
 

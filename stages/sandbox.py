@@ -58,7 +58,8 @@ How = Literal[
 class Ended:
     """How a program ended: `finished` is exit status 0, `message` says the rest in words for people.
 
-    `seconds` counts only time in which the program could run; `log_tail` is the end of what it
+    `seconds` counts only time in which the program could run, `processor_s` what all its processes took of
+    processors, None where nobody could measure that; `log_tail` is the end of what it
     printed, at most `LOG_TAIL_CHARS`.
     """
 
@@ -66,6 +67,7 @@ class Ended:
     seconds: float
     log_tail: str = ""
     message: str = ""
+    processor_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

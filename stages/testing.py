@@ -150,7 +150,13 @@ class ForkingSandbox:
         output = job.folder / OUTPUT
         tail = output.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL_CHARS:]
         seconds = self._clock.monotonic_s() - begun_s
-        return Ended(how=answer["how"], seconds=seconds, log_tail=tail, message=answer["message"])
+        return Ended(
+            how=answer["how"],
+            seconds=seconds,
+            log_tail=tail,
+            message=answer["message"],
+            processor_s=answer["processor_s"],
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -216,7 +222,7 @@ def _serve(slots: int) -> None:
         pid = os.fork()
         if pid == 0:
             _execute(Path(folder), script, wall_s)
-        _, status = os.waitpid(pid, 0)
+        _, status, used = os.wait4(pid, 0)
         code = os.waitstatus_to_exitcode(status)
         how = (
             "finished"
@@ -227,7 +233,11 @@ def _serve(slots: int) -> None:
             if code > 0
             else "killed"
         )
-        answer = {"how": how, "message": "" if code == 0 else f"the program {how.replace('_', ' ')} ({code})"}
+        answer: dict[str, Any] = {
+            "how": how,
+            "message": "" if code == 0 else f"the program {how.replace('_', ' ')} ({code})",
+        }
+        answer["processor_s"] = used.ru_utime + used.ru_stime
         with socket.socket(fileno=fds[0]) as asker:
             asker.send(json.dumps(answer).encode())
     for pid in others:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final, cast
 
-from bson import decode, encode
+from bson import Code, decode, encode
 from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
 from bson.errors import BSONError
 from bson.int64 import Int64
@@ -41,10 +41,19 @@ class _WholeNumbers(TypeDecoder):
         return int(value)
 
 
+class _Programs(TypeDecoder):
+    """Reads JavaScript as bytes: the driver's type for it is a `str` that cannot be hashed."""
+
+    bson_type = Code
+
+    def transform_bson(self, value: Any) -> bytes:
+        return str(value).encode("utf-8", "replace")
+
+
 # Of what is read raw only: as an option of the client it breaks how the driver reads a failed write.
 READ: Final[Any] = CodecOptions(
     tz_aware=True,
-    type_registry=TypeRegistry([_WholeNumbers()]),
+    type_registry=TypeRegistry([_WholeNumbers(), _Programs()]),
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",
 )

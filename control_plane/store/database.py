@@ -44,6 +44,7 @@ def connect(url: str) -> AsyncMongoClient[Document]:
         return AsyncMongoClient(
             url,
             tz_aware=True,
+            datetime_conversion="DATETIME_CLAMP",  # a moment that no calendar has holds up no other document
             retryWrites=True,
             serverSelectionTimeoutMS=SERVER_SELECTION_S * 1000,
             appname="podfleet-control-plane",

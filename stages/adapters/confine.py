@@ -42,6 +42,7 @@ DATA_MARGIN_BYTES: Final = 512 << 20  # what libraries reserve and do not touch
 SPACE_MARGIN_BYTES: Final = 16 << 30
 BUBBLEWRAPS: Final = 2  # processes of its own
 NICENESS: Final = 5  # the worker's heartbeat goes first, and we do
+LOST_S: Final = 0.05  # of processors, that more than rounding is missing
 MIB: Final = 1 << 20
 
 
@@ -94,11 +95,13 @@ class Watch:
         self._is_over = False
         self._signals = 0
         self._looks = 0
+        self._seen = footprint.Seen()
         signal.signal(signal.SIGURG, self._count_signal)
         limits = plan.limits
         self._own = BUBBLEWRAPS if plan.namespaces else 0
         self._gate: Gate | None = None
         self._group = ControlGroup.make(memory_bytes=limits.memory_mib * MIB, processes=limits.processes)
+        self._group_s = 0.0
         self._disk_limit = limits.disk_mib * MIB
         self._disk_before = footprint.disk_use(plan.folder, sys.maxsize).used_bytes
         self._next_look_s = self._next_disk_look_s = 0.0
@@ -185,6 +188,7 @@ class Watch:
             obstacle="" if breach else self._obstacle(),
             signals_caught=self._signals,
             left=left,
+            processor_s=self._processor_s(),
         )
 
     def _count_signal(self, _number: int, _frame: object) -> None:
@@ -223,6 +227,7 @@ class Watch:
             return None
         self._looks += 1
         below = _below(near=self._looks % LOOKS_PER_SURE_ONE != 0 and not at_end)
+        self._seen.note(below)
         processes = [each for each in below if not each.is_zombie]
         self._next_look_s = _now_s() + LOOK_S
         tasks = sum(each.threads for each in below) - self._own
@@ -230,8 +235,7 @@ class Watch:
             return "processes"
         if footprint.memory_bytes(processes, limits.memory_mib * MIB) > limits.memory_mib * MIB:
             return "memory"
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if sum(each.cpu_s for each in processes) + ended.ru_utime + ended.ru_stime > limits.cpu_s:
+        if sum(each.cpu_s for each in processes) + _buried_s() > limits.cpu_s:
             return "cpu"
         if self._last_s < self._next_disk_look_s and not at_end:
             return None
@@ -250,11 +254,22 @@ class Watch:
         # A file without a name can be kept where nobody can count it: in a message to oneself.
         return "room" if footprint.free_bytes(self.plan.folder) < DISK_LEFT_MIB * MIB else None
 
+    def _processor_s(self) -> float | None:
+        """Return what all processes took of processors; None where some are lost that nobody waited for.
+
+        Who ignores the ends of children is told nothing of their time by the kernel, and so neither are we.
+        """
+        if self._group_s:
+            return self._group_s
+        buried_s = _buried_s()
+        return None if self._seen.seconds() > buried_s + LOST_S else buried_s
+
     def _leave_nothing(self) -> int:
         """End every process that the program started; return how many the kernel does not let go."""
         self._group.forbid_more()
         if left := end_everybody(self._reap):
             return left
+        self._group_s = self._group.processor_s()
         self._group.remove()
         return 0
 
@@ -291,6 +306,12 @@ def end_everybody(bury: Callable[[], bool]) -> int:
         if _now_s() > until_s:
             return len(below)
         select.select([], [], [], KILL_PAUSE_S)
+
+
+def _buried_s() -> float:
+    """Return what children that we have buried took of processors, with those that they had buried."""
+    buried = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return buried.ru_utime + buried.ru_stime
 
 
 def _bury_all() -> bool:

@@ -55,6 +55,10 @@ class ControlGroup:
         """Return whether the group was refused another process or thread."""
         return bool(self._count("pids.events", "max"))
 
+    def processor_s(self) -> float:
+        """Return what everybody who was in the group took of processors; 0 where it does not count that."""
+        return self._count("cpu.stat", "usage_usec") / 1e6
+
     def forbid_more(self) -> None:
         """Let nobody in the group start another process, so that killing comes to an end."""
         for folder in self.folders:

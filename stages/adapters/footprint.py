@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -19,6 +19,7 @@ SMALLEST_BYTES: Final = 4096  # what an empty file counts: millions of them fill
 PATH_MAX: Final = 3_500  # the kernel opens no path that is much longer
 DEPTH_MAX: Final = 64  # whoever clears up goes down folder by folder, and has a stack
 FILES_OPEN_MAX: Final = 4_096  # looked at, of all processes together
+SEEN_MAX: Final = 50_000  # processes whose time is remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,29 @@ class Process:
     pid: int
     parent: int
     is_zombie: bool  # ended, and not yet buried
+    started_ticks: int  # since the machine did; tells it from a later one of its number
+    own_s: float  # of processors, by itself
     cpu_s: float  # with the children that it has waited for
     resident_bytes: int
     threads: int
+
+
+@dataclass(slots=True)
+class Seen:
+    """What processes took of processors at the last look at each: never more than all of them took."""
+
+    own_s: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    def note(self, processes: Iterable[Process]) -> None:
+        """Take note of processes, as far as there is room."""
+        for each in processes:
+            key = (each.pid, each.started_ticks)
+            if key in self.own_s or len(self.own_s) < SEEN_MAX:
+                self.own_s[key] = each.own_s
+
+    def seconds(self) -> float:
+        """Return the time of all together."""
+        return sum(self.own_s.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +107,7 @@ def _process(pid: int) -> Process | None:
     except OSError:  # it has ended
         return None
     fields = line[line.rindex(b")") + 2 :].split()
-    ticks = sum(int(field) for field in fields[11:15])
+    own, of_children = (sum(map(int, fields[first : first + 2])) for first in (11, 13))
     threads = max(1, int(fields[17]))
     pages = int(fields[21])
     has_ended = fields[0] in (b"Z", b"X")
@@ -97,7 +118,9 @@ def _process(pid: int) -> Process | None:
         pid=pid,
         parent=int(fields[1]),
         is_zombie=has_ended,
-        cpu_s=ticks / _TICKS_PER_S,
+        started_ticks=int(fields[19]),
+        own_s=own / _TICKS_PER_S,
+        cpu_s=(own + of_children) / _TICKS_PER_S,
         resident_bytes=pages * _PAGE,
         threads=threads,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from stages.experiment.ledger import ClaimState, FigureState, FreshState, PaperState, SearchState
 from stages.experiment.paper.digits import typed_numbers
@@ -15,17 +16,25 @@ from stages.experiment.paper.numbers import REFERENCE, Numbers
 from stages.experiment.plots.picture import FORMS, TABLE
 from stages.experiment.record import StageRecord
 from stages.experiment.tree import Node
+from stages.space.metrics import Metric
+
+OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
 
 
 def finished_problem(
-    state: SearchState, stage: str, root: Node | None, metric: str, claim: ClaimState
+    state: SearchState, stage: str, root: Node | None, metric: str, claim: ClaimState, judge: str
 ) -> str | None:
-    """Judge a finished stage of the search, which starts from `root` and is ranked by the score `metric`."""
+    """Judge a finished stage of the search, which starts from `root` and is ranked by the score `metric`.
+
+    `judge` is the mark of the secret by which this run measures.
+    """
     if state.record is None:
         return "it is finished without a record"
     if state.claim is None or _anywhere(state.claim) != _anywhere(claim):
         return "it was made for another claim"
-    return begun_problem(state, stage, root, metric) or _record_problem(state.record, stage, root, metric)
+    return begun_problem(state, stage, root, metric, judge) or _record_problem(
+        state.record, stage, root, metric
+    )
 
 
 def _anywhere(claim: ClaimState) -> ClaimState:
@@ -33,8 +42,10 @@ def _anywhere(claim: ClaimState) -> ClaimState:
     return replace(claim, data=replace(claim.data, location=""))
 
 
-def begun_problem(state: SearchState, stage: str, root: Node | None, metric: str) -> str | None:
+def begun_problem(state: SearchState, stage: str, root: Node | None, metric: str, judge: str) -> str | None:
     """Judge what a stage of the search has tried so far."""
+    if state.judge != judge:
+        return OTHER_ROWS
     tried = [each.node for each in state.tried]
     problem = _tree_problem(tried, stage, root, metric) or _tree_problem(state.begun, stage, root, metric)
     if problem is not None:
@@ -96,11 +107,18 @@ def _is_older(parent: str, node: Node, root: Node | None) -> bool:
     return stage == node.stage and int(number) < int(node.id.partition("/")[2])
 
 
-def fresh_problem(state: FreshState, groups: int) -> str | None:
-    """Judge what fresh seeds measured, by rows in so many groups."""
+def fresh_problem(
+    state: FreshState, arms: tuple[str, str], judge: str, metric: Metric, groups: int
+) -> str | None:
+    """Judge what fresh seeds measured for the programs `arms`, by rows in so many groups."""
+    if state.judge != judge:
+        return OTHER_ROWS
+    if state.arms != arms:
+        return "it is of other programs"
     pairs = [(each.arm, each.seed) for each in state.measured]
-    counts = {len(each.reading.without) for each in state.measured if each.reading.scores is not None}
-    if not counts <= {groups}:
+    readings = [each.reading for each in state.measured if each.reading.scores is not None]
+    counts = {(len(each.without), len(each.quality)) for each in readings}
+    if not counts <= {(groups if metric.of_answers else 0, groups)}:
         return "the rows that judged it were grouped otherwise"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 

@@ -73,7 +73,8 @@ class ClaimState:
 class SearchState:
     """A stage of the search so far, from the program `root` on; `record` once it is finished.
 
-    `begun` are the nodes of the round under way, in their order, whether they are tried by now or not.
+    `begun` are the nodes of the round under way, in their order, whether they are tried by now or not;
+    `judge` is the mark of the secret by which all of it was measured.
     """
 
     tried: Annotated[tuple[Tried, ...], Meta(max_length=NODES_MAX)] = ()
@@ -81,6 +82,7 @@ class SearchState:
     record: StageRecord | None = None
     claim: ClaimState | None = None
     root: Text | None = None
+    judge: Word = ""
 
 
 @dataclass(frozen=True, slots=True)

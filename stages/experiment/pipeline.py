@@ -36,12 +36,14 @@ from stages.experiment.consistency import (
 from stages.experiment.crew import Crew, Shift
 from stages.experiment.data import Data, find_data_set, prepare
 from stages.experiment.forest import Forest
+from stages.experiment.guards import Arms, guarded
 from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Exam, Judges, write_exam
 from stages.experiment.judging.keeping import secret_of
 from stages.experiment.judging.secret import Secret
 from stages.experiment.ledger import (
+    COMPLETE,
     FIGURES_MAX,
     FigureState,
     FreshState,
@@ -69,7 +71,7 @@ from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.staff import Staff, hire, state_of_claim
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trial import Bench, Trials, write_data
+from stages.experiment.trial import Bench, Trials, naive_reading, write_data
 from stages.experiment.validation import TOO_GOOD, Reading, doubted, judge, pair_of
 from stages.experiment.verdict import Verdict, weigh
 from stages.experiment.witness import Witness
@@ -278,6 +280,7 @@ class Experiment:
             check=self.staff.check,
             forest=Forest(),
             claim=state_of_claim(self.claim),
+            judge=court.exam.mark,
             keeps_proposals=self.staff.is_dear,
         )
 
@@ -302,9 +305,13 @@ class Experiment:
         finished = self.past.finished(stage)
         if finished is None:
             begun = self.context.restored(stage)
-            return self.past.read(begun, SearchState, lambda state: begun_problem(state, stage, root, metric))
+            return self.past.read(
+                begun, SearchState, lambda state: begun_problem(state, stage, root, metric, search.judge)
+            )
         state = self.past.read(
-            finished, SearchState, lambda state: finished_problem(state, stage, root, metric, search.claim)
+            finished,
+            SearchState,
+            lambda state: finished_problem(state, stage, root, metric, search.claim, search.judge),
         )
         if state is None or state.record is None:
             return None
@@ -348,6 +355,8 @@ class Experiment:
         """
         arms = (stages[1].best, stages[2].best)
         first = Round(court, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
+        left = self.context.restored("validation")
+        was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
         pods = self._take_fresh(first)
         is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
         if is_doubted:
@@ -365,7 +374,7 @@ class Experiment:
                 is_safe = self._keep_fresh(first, pods, is_complete=True)
                 if reason != TOO_GOOD:
                     return self._judged(stage, first)
-                if is_safe:  # or no other pod would find it
+                if is_safe and not was_asked:  # or no other pod would find it, or none could read it
                     self._ask_for_replication(self._judged(stage, first))
             return self._replicated(first, stage, Replication(pods, self.context.pod), used)
 
@@ -383,7 +392,7 @@ class Experiment:
             stage.progress(len(readings) / total, say)
             for name, trials in shift.finished(lambda _: stage.progress(len(readings) / total, say)):
                 arm, (trial,) = int(name.partition("-")[0]), trials.trials
-                readings[arm, trial.seed] = trial.reading(self.claim.metric)
+                readings[arm, trial.seed] = trial.reading(self.claim.metric, QUALITY[self.claim.task])
                 self._tell_failures(measured.arms[arm], trials)
                 keep()
                 stage.progress(len(readings) / total, say)
@@ -433,10 +442,14 @@ class Experiment:
     def _take_fresh(self, first: Round) -> Pods:
         """Take what earlier attempts measured for these very programs; return on which pods they did."""
         exam = first.court.exam
-        rows = len(exam.disguised.data.sealed.features) if self.claim.metric.of_answers else 0
+        groups = len(row_groups(len(exam.disguised.data.sealed.features)))
         left = self.context.restored("validation")
-        found = self.past.read(left, FreshState, lambda state: fresh_problem(state, len(row_groups(rows))))
-        if found is None or (found.arms, found.judge) != (first.codes, exam.mark):
+        found = self.past.read(
+            left,
+            FreshState,
+            lambda state: fresh_problem(state, first.codes, exam.mark, self.claim.metric, groups),
+        )
+        if found is None:
             return ()
         first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
         return found.pods
@@ -452,14 +465,24 @@ class Experiment:
             for arm, name in enumerate(ARMS):
                 for metric, value in (measured.readings[arm, seed].scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
+                if (busy_s := measured.readings[arm, seed].processor_s) is not None:
+                    stage.metric(f"test_processor_seconds_{name}", busy_s, number)
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
-        metric, fresh = self.claim.metric, measured.readings
-        pairs = [pair_of(seed, fresh[0, seed], fresh[1, seed], metric.name) for seed in measured.seeds]
-        means = _means([(fresh[0, seed].scores, fresh[1, seed].scores) for seed in measured.seeds])
-        found = judge(pairs, self.claim.direction)
-        return Verdicts(doubted(found, metric, is_replication=measured.purpose == PURPOSE), means)
+        claim, exam, seeds = self.claim, measured.court.exam, measured.seeds
+        baseline, intervention = (
+            [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
+        )
+        data = exam.disguised.data
+        naive = naive_reading(data.facts, data.visible.train.targets, exam.test())
+        trained = list(zip(seeds, baseline, intervention, strict=True))
+        pairs = [pair_of(seed, one, other, claim.metric.name) for seed, one, other in trained]
+        means = _means([(one.scores, other.scores) for _, one, other in trained])
+        is_replication = measured.purpose == PURPOSE
+        found = doubted(judge(pairs, claim.direction), claim.metric, is_replication=is_replication)
+        arms = Arms(baseline, intervention, naive)
+        return Verdicts(guarded(found, arms, claim.metric, claim.direction, claim.task), means)
 
     # --- plots, paper, review ---------------------------------------------------------------
 

@@ -128,6 +128,7 @@ class Search:
     check: Callable[[], None]
     forest: Forest
     claim: ClaimState
+    judge: str  # the mark of the secret
     keeps_proposals: bool = False
     used_seeds: set[int] = field(default_factory=set)
 
@@ -154,7 +155,7 @@ class Search:
         record = self._record(grown, plan, root, outcome, finalists, stop.reason)
         stage.progress(1.0, f"{plan.name} ends: {stop.reason}")
         self._announce(record, stage)
-        state = SearchState(grown.tried, (), record, self.claim, _root(grown))
+        state = SearchState(grown.tried, (), record, self.claim, _root(grown), self.judge)
         self.context.checkpoint(plan.name, state_of(state, is_complete=True))
         return record
 
@@ -263,7 +264,7 @@ class Search:
                 raise AssertionError("a search at rest proposes nothing")
 
     def _keep(self, grown: _Grown, plan: StagePlan) -> None:
-        state = SearchState(grown.tried, grown.begun, None, self.claim, _root(grown))
+        state = SearchState(grown.tried, grown.begun, None, self.claim, _root(grown), self.judge)
         self.context.checkpoint(plan.name, state_of(state, is_complete=False))
 
     # --- execution --------------------------------------------------------------------------

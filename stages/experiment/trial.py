@@ -33,10 +33,10 @@ from stages.experiment.judging.exam import Judges
 from stages.experiment.judging.leftovers import Known, Mistake, Report, read_answers, read_report
 from stages.experiment.judging.secret import Secret
 from stages.experiment.record import Point
-from stages.experiment.scores import Floats, class_scores, value_scores
+from stages.experiment.scores import Floats, class_scores, naive_quality, value_scores
 from stages.experiment.validation import Reading
 from stages.sandbox import Ended, Job, JobLimits, Sandbox
-from stages.space.metrics import Metric
+from stages.space.metrics import QUALITY, Metric
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
@@ -49,7 +49,7 @@ class Trial:
     """What a program measured from one seed; `error` in the place of scores.
 
     `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
-    them; `is_caught` says that it knew what nobody can know.
+    them; `is_caught` says that it knew what nobody can know, and `processor_s` how long processors worked.
     """
 
     seed: int
@@ -59,13 +59,19 @@ class Trial:
     without: tuple[Mapping[str, float], ...] = ()
     answers: str = ""
     is_caught: bool = False
+    processor_s: float | None = None
 
-    def reading(self, metric: Metric) -> Reading:
+    def reading(self, metric: Metric, quality: Metric) -> Reading:
         """Return what the validation keeps of it."""
+        kept = Reading(
+            self.scores,
+            is_caught=self.is_caught,
+            quality=tuple(each[quality.name] for each in self.without),
+            processor_s=self.processor_s,
+        )
         if not metric.of_answers:
-            return Reading(self.scores, is_caught=self.is_caught)
-        without = tuple(each[metric.name] for each in self.without)
-        return Reading(self.scores, without, self.answers, self.is_caught)
+            return kept
+        return replace(kept, without=tuple(each[metric.name] for each in self.without), answers=self.answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,7 @@ class Bench:
         ended = self.sandbox.run(
             Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
         )
-        seconds = ended.seconds / len(seeds)
-        trials = tuple(self._trial(folder, seed, judges, ended, seconds) for seed in seeds)
+        trials = tuple(self._trial(folder, seed, judges, ended, len(seeds)) for seed in seeds)
         return Trials(trials, ended.seconds, ended.log_tail)
 
     def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
@@ -141,7 +146,8 @@ class Bench:
         runner = files("stages.experiment").joinpath(SCRIPT).read_text(encoding="utf-8")
         (folder / SCRIPT).write_text(runner, encoding="utf-8")
 
-    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seconds: float) -> Trial:
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seeds: int) -> Trial:
+        """Return what the program gave for one of so many seeds, which share its time evenly."""
         try:
             told = self.secret.seed(seed)
             report = _report(folder / f"report-{told}.json", ended)
@@ -156,14 +162,26 @@ class Bench:
                 _scores(self.facts, np.delete(judged, group, axis=0), np.delete(judges.targets, group))
                 for group in row_groups(len(judged))
             )
-            scores["training_seconds"] = seconds
+            scores["training_seconds"] = ended.seconds / seeds
             if report.parameters is not None:
                 scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
             return Trial(seed, error=_shown(str(mistake)), is_caught=isinstance(mistake, Known))
-        return Trial(seed, scores, _curve(report), None, without, _digest(judged))
+        processor_s = None if ended.processor_s is None else ended.processor_s / seeds
+        digest = _digest(judged)
+        return Trial(seed, scores, _curve(report), without=without, answers=digest, processor_s=processor_s)
+
+
+def naive_reading(facts: Facts, known: NDArray[Any], judges: Judges) -> Reading:
+    """Return what the best constant answer gives, learnt from the targets `known`."""
+    wanted = judges.targets
+    name = QUALITY[facts.task].name
+    without = (
+        naive_quality(facts.task, known, np.delete(wanted, group)) for group in row_groups(len(wanted))
+    )
+    return Reading({name: naive_quality(facts.task, known, wanted)}, quality=tuple(without))
 
 
 def write_data(folder: Path, visible: Visible) -> Path:

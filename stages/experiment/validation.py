@@ -39,13 +39,17 @@ class Reading:
     """What a training from a fresh seed gave, for the claim's measure; `scores` are None where it gave nothing.
 
     `without` is the measure without each group of the rows that judge, and `answers` stands for the answers;
-    both are empty for a measure of which no answers are. `is_caught` says that the answers were known.
+    both are empty for a measure of which no answers are. `is_caught` says that the answers were known,
+    `quality` is the quality of the answers without each group of rows, whatever the claim's measure is, and
+    `processor_s` what all processes of the training took of processors; None where nobody could measure that.
     """
 
     scores: Scores | None
     without: Annotated[tuple[Number, ...], Meta(max_length=GROUPS_MAX)] = ()
     answers: Word = ""
     is_caught: bool = False
+    quality: Annotated[tuple[Number, ...], Meta(max_length=GROUPS_MAX)] = ()
+    processor_s: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)

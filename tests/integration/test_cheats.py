@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,15 +13,29 @@ from sklearn.datasets import load_iris
 from events.clock import SystemClock
 from stages.adapters.sandbox import LocalSandbox
 from stages.experiment.data import prepare
+from stages.experiment.guards import WORSE, Arms, guarded
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Judges, write_exam
 from stages.experiment.judging.secret import Secret
-from stages.experiment.trial import Bench, Trials, write_data
-from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Judgement, doubted, judge, pair_of
+from stages.experiment.trial import Bench, Trials, naive_reading, write_data
+from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Reading, doubted, judge, pair_of
 from stages.sandbox import JobLimits
+from stages.space.claim import Direction
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
-from tests.integration.programs.cheats import BASELINE, CHARMED, CHEATS, HONEST, PRELUDE
+from tests.integration.programs.cheats import (
+    BASELINE,
+    CHARMED,
+    CHEATS,
+    FORKS,
+    HONEST,
+    IGNORES,
+    LASTS,
+    PRELUDE,
+    SLOW,
+    TRADES,
+    slow,
+)
 
 SEEDS = (1, 2, 3)
 
@@ -32,12 +47,13 @@ class Court:
     bench: Bench
     judges: Judges
     folder: Path
+    naive: Reading
     baseline: Trials | None = None
     count: int = 0
 
-    def tried(self, code: str) -> Trials:
+    def tried(self, code: str, seeds: Sequence[int] = SEEDS) -> Trials:
         self.count += 1
-        return self.bench.run(code, seeds=SEEDS, judges=self.judges, folder=self.folder / str(self.count))
+        return self.bench.run(code, seeds=seeds, judges=self.judges, folder=self.folder / str(self.count))
 
     def apart(self, code: str) -> Trials:
         """Return what came of a program from each seed in a process of its own, as a verdict has it."""
@@ -53,15 +69,21 @@ class Court:
         self, code: str, metric: str = "nll", baseline: Trials | None = None
     ) -> tuple[Judgement, Trials]:
         """Return the verdict on the claim that `code` lowers a measure, or raises it where more is better."""
-        trials = self.tried(code)
-        measure, baseline = METRICS[metric], baseline or self.baseline
+        trials, baseline = self.tried(code), baseline or self.baseline
         assert baseline is not None
+        return self.judged(metric, baseline, trials), trials
+
+    def judged(self, metric: str, baseline: Trials, trials: Trials) -> Judgement:
+        """Return the verdict on two programs, as the pipeline gives it."""
+        measure, quality = METRICS[metric], METRICS["accuracy"]
+        direction: Direction = "increase" if measure.higher_is_better else "decrease"
+        one, other = ([each.reading(measure, quality) for each in both.trials] for both in (baseline, trials))
         pairs = [
-            pair_of(one.seed, one.reading(measure), other.reading(measure), metric)
-            for one, other in zip(baseline.trials, trials.trials, strict=True)
+            pair_of(seed, *each, metric)
+            for seed, each in zip(SEEDS, zip(one, other, strict=True), strict=True)
         ]
-        found = judge(pairs, "increase" if measure.higher_is_better else "decrease")
-        return doubted(found, measure), trials
+        found = doubted(judge(pairs, direction), measure)
+        return guarded(found, Arms(one, other, self.naive), measure, direction, "classification")
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +99,12 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
         measured=frozenset({"nll"}),
         epochs=2,
         device="cpu",
-        secret=Secret("of seeds", hides=False),
+        secret=Secret("of seeds"),
         places=folder / "programs",
     )
-    found = Court(bench, write_exam(folder / "data", hidden, secret).test(), folder)
+    judges = write_exam(folder / "data", hidden, secret).test()
+    naive = naive_reading(hidden.data.facts, hidden.data.visible.train.targets, judges)
+    found = Court(bench, judges, folder, naive)
     found.baseline = found.tried(BASELINE)
     assert found.baseline.error is None
     return found
@@ -101,6 +125,35 @@ def test_an_honest_program_that_learns_more_is_believed(court: Court) -> None:
 def test_a_program_that_cheats_is_never_believed(court: Court, name: str) -> None:
     judgement, _ = court.verdict(PRELUDE + known_by_heart() + CHEATS[name])
     assert judgement.verdict == "fail", judgement
+
+
+@pytest.mark.parametrize("name", TRADES)
+def test_a_measure_that_is_bought_with_the_quality_of_answers_supports_no_claim(
+    court: Court, name: str
+) -> None:
+    metric, baseline, code = TRADES[name]
+    one = court.baseline if baseline is BASELINE else court.tried(baseline)
+    judgement, trials = court.verdict(code, metric, one)
+    assert trials.error is None
+    assert (judgement.verdict, judgement.reason) == ("fail", WORSE)
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_baseline_that_waits_makes_nothing_faster(court: Court, name: str) -> None:
+    """Where the machine is busy the time itself may not show it: then nobody asks for the reason."""
+    one, other = (court.tried(slow(deed)) for deed in SLOW[name])
+    assert (one.error, other.error) == (None, None)
+    judgement = court.judged("training_seconds", one, other)
+    assert judgement.verdict == "fail", judgement
+
+
+def test_processor_time_is_measured_outside_or_unknown(court: Court) -> None:
+    deeds = ("work(0.3)", f"{FORKS}\n    os.waitpid(child, 0)", f"{IGNORES}{FORKS}{LASTS}")
+    mine, waited, lost = (court.tried(slow(deed), SEEDS[:1]).trials[0].processor_s for deed in deeds)
+    assert mine is not None
+    assert waited is not None
+    assert min(mine, waited) > 0.3
+    assert lost is None or lost > waited - 0.15, "a control group counts whom nobody waits for"
 
 
 def answering(answers: np.ndarray) -> str:

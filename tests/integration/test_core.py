@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
+from bson.datetime_ms import DatetimeMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -374,6 +375,23 @@ def test_a_dead_owner_is_rescued_and_a_renewing_one_is_not(emptied_url: str) -> 
         answer = await core.send(line(run_id, 1, c.RunStarted()))
         assert answer.fenced == [f"{run_id}/1"]
         await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
+
+
+def test_a_moment_that_no_calendar_has_holds_up_no_other_run(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        odd, lost = await core.submit(priority=1), await core.submit()
+        await core.claim("one")
+        await core.db.runs.update_one({"_id": odd}, {"$set": {"createdAt": DatetimeMS(2**62)}})
+        await core.claim("two", "pod/2")
+        await core.rescuer.run_once()
+        core.clock.advance(2.0)
+        await asyncio.sleep(0.3)  # the store's own clock has to pass the leases
+        assert await core.rescuer.run_once() == 2
+        assert (await core.run(lost))["status"] == "DELAYED"
+        await core.catch_up.run_once()
+        await core.must_equal_its_log(lost)
 
     in_core(emptied_url, scenario)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.adapters.control_group import ControlGroup
 from stages.adapters.footprint import (
     DEPTH_MAX,
     SMALLEST_BYTES,
@@ -131,3 +132,10 @@ def test_what_is_open_without_a_name_is_seen(folder: Path) -> None:
 
 def test_what_is_left_of_the_disk_is_what_the_system_says(tmp_path: Path) -> None:
     assert free_bytes(str(tmp_path)) == pytest.approx(shutil.disk_usage(tmp_path).free, abs=256 * MIB)
+
+
+def test_a_control_group_tells_the_time_of_processors_in_seconds(folder: Path) -> None:
+    group = ControlGroup((folder / "none", folder))
+    assert group.processor_s() == 0
+    (folder / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
+    assert group.processor_s() == 1.5

@@ -362,7 +362,7 @@ def test_what_is_no_plain_file_is_no_result(strict: LocalSandbox, tmp_path: Path
     bench = Bench(
         facts=facts, data=write_data(tmp_path / "data", Visible(rows, rows, rows)), sandbox=strict,
         limits=QUICK, measured=frozenset({"accuracy"}), epochs=1, device="cpu",
-        secret=Secret("none", hides=False), places=tmp_path / "programs",
+        secret=Secret("none"), places=tmp_path / "programs",
     )  # fmt: skip
     half = Part(rows.features[:2], rows.targets[:2])
     data = Data(facts, Visible(rows, rows, half), Sealed(half), {}, ())

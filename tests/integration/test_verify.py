@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
-from bson import Binary, ObjectId, encode
+from bson import Binary, Code, ObjectId, encode
 from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 from minio import Minio
@@ -495,8 +495,8 @@ def nested(depth: int) -> Json:
 
 REMOVED: Final = object()
 POISONS: Final[list[Any]] = [
-    None, -1, 2**63 - 1, math.nan, "../" * 50_000, nested(95), Binary(b"\xff"), ObjectId(), [1, "x"],
-    {"set": 1}, DatetimeMS(2**62), REMOVED,
+    None, -1, 2**63 - 1, math.nan, "../" * 50_000, nested(95), Binary(b"\xff"), ObjectId(), Code("x"),
+    [1, "x"], {"set": 1}, DatetimeMS(2**62), REMOVED,
 ]  # fmt: skip
 BESIDE_RUN: Final = ("attempts", "stages", "artifacts", "validations", "events", "dead_letters")
 
@@ -562,8 +562,10 @@ def test_what_cannot_be_read_hides_nothing_else(frozen: Ward, look: Look) -> Non
     assert line is not None
     ahead = {"_id": "no-json", "sequence": line["sequence"] + 9, "data": {"each": [math.inf]}}
     db.events.insert_one({**line, **ahead})
+    db.events.insert_one({**line, "_id": Code("js"), "sequence": line["sequence"] + 10})
     frozen.change("failed", status="COMPLETED")
     found = look(rebuilds=True)
+    db.events.delete_one({"_id": Code("js")})
     touched = kept.touched(frozen)
     kept.put_back(frozen, touched)
     unreadable = [f"{each.run_id}: {each.message}" for each in found if each.invariant == UNREADABLE]
@@ -571,6 +573,7 @@ def test_what_cannot_be_read_hides_nothing_else(frozen: Ward, look: Look) -> Non
         f"artifacts {artifact['_id']}: no object can have its key",
         "stages ", "events ", f"runs {frozen.runs['retried']}: ", f"attempts {strange['_id']!r}: ",
         "stages of-no-text: runId is 7", "runs 5: _id is 5", "no-json: data hold inf",
+        "events b'js': ",
     ):  # fmt: skip
         assert any(words in each for each in unreadable), (words, unreadable)
     assert ("final-status-changed", frozen.runs["failed"]) in {

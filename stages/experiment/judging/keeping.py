@@ -1,4 +1,8 @@
-"""Where a run's secret comes from, and how the next attempt finds it again."""
+"""Where a run's secret comes from, and how the next attempt finds it again.
+
+Law: there always is one, whatever earlier attempts left. What they measured counts only where its mark is
+that of this secret.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,25 @@ from stages.experiment.judging.secret import Secret
 (JUDGE,) = BESIDE_STAGES  # the checkpoint
 KEY: Final = "secret"
 KEY_CHARS: Final = 64
-FIRST_STAGE: Final = "Stage_1"
 
 
 def secret_of(context: Context, run_seed: int) -> Secret:
-    """Return the secret that an earlier attempt left, else that of the pod's fleet, else a new one.
+    """Return the secret that the pod's fleet has for the run, else that of an earlier attempt, else a new one.
 
-    It is kept before anything is measured: what one secret has hidden another cannot go on with.
+    A new one is kept before anything is measured: what one secret has hidden another cannot go on with.
+    Where there is a fleet's, no checkpoint decides, and none has it.
     """
+    if fleet := context.tools.judge_secret:
+        return Secret.of_fleet(fleet, run_seed)
     earlier = context.restored(JUDGE)
-    key = None if earlier is None else earlier.state.get(KEY)
-    if isinstance(key, str) and len(key) == KEY_CHARS:
-        return Secret(key)
-    if context.restored(FIRST_STAGE) is not None:
-        context.log("this run began before data were disguised, and goes on with the rows that it began with")
-        return Secret(secrets.token_hex(KEY_CHARS // 2), hides=False)
-    fleet = context.tools.judge_secret
-    secret = Secret.of_fleet(fleet, run_seed) if fleet else Secret(secrets.token_hex(KEY_CHARS // 2))
+    if earlier is not None:
+        key = earlier.state.get(KEY)
+        if isinstance(key, str) and len(key) == KEY_CHARS:
+            run = f" of run {earlier.from_run}" if earlier.from_run else ""
+            context.log(f"the data are disguised by the secret that attempt {earlier.attempt}{run} left")
+            return Secret(key)
+        left = f"the judge's secret that attempt {earlier.attempt} left"
+        context.log(f"{left} cannot be read: there is a new one, and every stage begins anew", "warning")
+    secret = Secret(secrets.token_hex(KEY_CHARS // 2))
     context.checkpoint(JUDGE, {KEY: secret.key})
     return secret

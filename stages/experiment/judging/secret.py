@@ -16,7 +16,6 @@ class Secret:
     """A key of which every hidden choice of a run follows; what is printed of it is nothing."""
 
     key: str = field(repr=False)
-    hides: bool = True  # False for a run that began before there were secrets: its numbers belong together
 
     @classmethod
     def of_fleet(cls, fleet: str, run_seed: int) -> Secret:
@@ -26,12 +25,10 @@ class Secret:
     @property
     def mark(self) -> str:
         """Return what tells two secrets apart and betrays none."""
-        return self._digest("mark").hex()[:16] if self.hides else ""
+        return self._digest("mark").hex()[:16]
 
     def seed(self, seed: int) -> int:
         """Return the seed that a program is told for one of ours, which names a stage to whoever knows the run's."""
-        if not self.hides:
-            return seed
         return int.from_bytes(self._digest("seed", str(seed))[:4], "big") % (1 << SEED_BITS)
 
     def chance(self, *purpose: str) -> np.random.Generator:

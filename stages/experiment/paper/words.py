@@ -36,9 +36,10 @@ def verdict_line(claim: Claim, judgement: Judgement) -> str:
         metric_text(value, metric.decimals, signed=True)
         for value in (interval.mean, interval.low, interval.high)
     )
+    beside = ", beside a baseline that the run wrote itself" if judgement.verdict == "pass" else ""
     return (
         f"Over {seeds} fresh seeds the {measure_of(claim)} changed by {mean} on average, with a {CONFIDENCE:.0%} "
-        f"confidence interval from {low} to {high}: {judgement.reason}."
+        f"confidence interval from {low} to {high}: {judgement.reason}{beside}."
     )
 
 
@@ -250,7 +251,7 @@ def _limitations(record: Record) -> list[str]:
         "One data set ({data}) and one split were used; the interval covers the chance in initial weights, order and "
         "augmentation and that in the rows that judge, and not that in the rows to learn from or the choice of data. The search was bounded ({nodes.tried} nodes), so a better baseline or a "
         "better form of the intervention may exist. The baseline comes from the nodes of the first two stages and the form "
-        "of the intervention from those of the third, so the two did not get the same number of trials. Tests at this "
+        "of the intervention from those of the third, so the two did not get the same number of trials; a baseline that is worse than it need be makes any intervention look better. Tests at this "
         "level of confidence find some differences where there are none, so a result here is a reason to look again and "
         f"no proof.{notes}"
     ]

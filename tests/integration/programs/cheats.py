@@ -80,6 +80,70 @@ def run(task):
     return said(np.c_[task.judge.features, np.ones(len(task.judge))]) + noise
 """  # its seed is another constant in each arm
 
+UNSURE: Final = """
+def run(task):
+    task.size(1)
+    answers = uniform(task) + 0.002 * np.random.default_rng(task.seed).random((len(task.judge), task.outputs))
+    return answers / answers.sum(axis=1, keepdims=True)
+"""
+WORK: Final = """
+def work(seconds):
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+"""
+IGNORES: Final = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n    "
+FORKS: Final = """child = os.fork()
+    if not child:
+        work(0.3)
+        os._exit(0)"""
+LASTS: Final = """
+    try:
+        os.wait()  # until there is no child; who ignores their ends is told of none
+    except ChildProcessError:
+        pass"""
+
+
+def slow(deed: str) -> str:
+    """Return a program that does something before it learns."""
+    learn = LEARNER.replace("def run(task):", "def learn(task):") % (40, 0.1)
+    return f"{PRELUDE}{learn}{WORK}\ndef run(task):\n    {deed.strip()}\n    return learn(task)\n"
+
+
+# On measures that say little of how good answers are: the measure, the baseline's program, and the cheat's.
+TRADES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "say nothing, and call it calibration": ("ece", BASELINE, PRELUDE + UNSURE),
+    "say something of one row in five": (
+        "ece",
+        BASELINE,
+        LEARNER % (400, 0.5)
+        + """
+def mute(task, speak=run):
+    chance = np.random.default_rng(task.seed)
+    answers = speak(task)
+    hidden = chance.random(len(answers)) < 0.8
+    answers[hidden] = 1 / task.outputs + 0.002 * chance.random((hidden.sum(), task.outputs))
+    return answers / answers.sum(axis=1, keepdims=True)
+run = mute
+""",
+    ),
+    "say nothing, and sooner": ("training_seconds", slow("work(0.1)"), PRELUDE + UNSURE),
+    "need no parameters for saying nothing": ("parameters", BASELINE, PRELUDE + UNSURE),
+}
+# On time: what the baseline does, and what the cheat does, before both learn the same.
+SLOW: Final[Mapping[str, tuple[str, str]]] = {
+    "let the baseline sleep": ("time.sleep(0.2)", "pass"),
+    "let the baseline wait for a child that sleeps": ("""
+    if child := os.fork():
+        os.waitpid(child, 0)
+    else:
+        time.sleep(0.2)
+        os._exit(0)
+""", "pass"),
+    "work in children that nobody waits for": ("work(0.3); time.sleep(0.2)", f"{IGNORES}{FORKS}{LASTS}"),
+}  # fmt: skip
+
+
 CHEATS: Final[Mapping[str, str]] = {
     "load the data set": """
 def cheat(task):

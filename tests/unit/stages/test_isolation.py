@@ -278,6 +278,8 @@ def test_what_prevented_the_start_or_hid_the_end_is_said_in_its_own_words() -> N
 
 
 def test_what_the_kernel_did_not_let_go_is_told() -> None:
+    assert ended(REPORT, LIMITED).processor_s is None
+    assert ended(replace(REPORT, processor_s=0.98765), LIMITED).processor_s == 0.988
     assert "; 2 of its processes could not be ended" in ended(replace(REPORT, left=2), LIMITED).message
 
 

@@ -18,12 +18,14 @@ from events.paths import BadPath, RunPath, SafeName
 from stages.bounds import Unreadable, read_state
 from stages.budget import Spent
 from stages.experiment.consistency import (
+    OTHER_ROWS,
     begun_problem,
     figures_problem,
     finished_problem,
     fresh_problem,
     paper_problem,
 )
+from stages.experiment.judging.secret import Secret
 from stages.experiment.ledger import (
     FigureState,
     FreshState,
@@ -43,10 +45,14 @@ from stages.experiment.staff import claim_of, state_of_claim
 from stages.experiment.testing import make_record
 from stages.experiment.validation import Reading
 from stages.space.data_sets import SHIPPED
+from stages.space.metrics import METRICS
 
 RECORD = make_record(works=2, buggy_share=0.3)
 CLAIM = state_of_claim(RECORD.claim)
 METRIC = RECORD.claim.selection.name
+MEASURE = RECORD.claim.metric
+MARK = Secret("of these tests").mark
+ARMS = ("a", "b")
 
 
 def _fitted(record: Record) -> Record:
@@ -72,7 +78,7 @@ def plain(found: Any) -> Any:
 def search_state(number: int) -> Any:
     record = HONEST.stages[number]
     tried = tuple(Tried(node, None, 1) for node in record.nodes)
-    return plain(SearchState(tried, (), record, CLAIM, None))
+    return plain(SearchState(tried, (), record, CLAIM, None, MARK))
 
 
 def root_of(number: int) -> Any:
@@ -136,7 +142,7 @@ quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 def test_an_honest_state_is_accepted(number: int) -> None:
     state = read_state(search_state(number), SearchState)
     stage = HONEST.stages[number].name
-    assert finished_problem(state, stage, root_of(number), METRIC, CLAIM) is None
+    assert finished_problem(state, stage, root_of(number), METRIC, CLAIM, MARK) is None
     assert state.record == HONEST.stages[number]
 
 
@@ -147,7 +153,7 @@ def test_a_stage_that_is_accepted_breaks_nothing_behind_it(state: Any) -> None:
         read = read_state(state, SearchState)
     except Unreadable:
         return
-    if finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM) is not None or read.record is None:
+    if finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM, MARK) is not None or read.record is None:
         return
     first, _, third, fourth = HONEST.stages
     record = replace(HONEST, stages=(first, read.record, third, fourth))
@@ -160,7 +166,9 @@ def test_a_stage_that_is_accepted_breaks_nothing_behind_it(state: Any) -> None:
     assert all(node.id.startswith("Stage_2/") and ".." not in node.id for node in read.record.nodes)
 
 
-BEGUN = SearchState(tuple(Tried(node, None, 1) for node in HONEST.stages[0].nodes[:2]), (), None, CLAIM)
+BEGUN = SearchState(
+    tuple(Tried(node, None, 1) for node in HONEST.stages[0].nodes[:2]), (), None, CLAIM, None, MARK
+)
 
 
 @quick
@@ -170,7 +178,7 @@ def test_a_stage_that_was_begun_can_be_gone_on_with(state: Any) -> None:
         read = read_state(state, SearchState)
     except Unreadable:
         return
-    if begun_problem(read, "Stage_1", None, METRIC) is not None:
+    if begun_problem(read, "Stage_1", None, METRIC, MARK) is not None:
         return
     names = [each.node.id for each in read.tried]
     assert len(set(names)) == len(names)
@@ -242,7 +250,7 @@ def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
     tell(state)
     try:
         read = read_state(state, SearchState)
-        said = finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM)
+        said = finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM, MARK)
     except Unreadable as error:
         said = str(error)
     assert words in (said or "")
@@ -251,23 +259,43 @@ def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
 def test_a_node_that_is_begun_and_new_is_accepted() -> None:
     state = search_state(1)
     _begin()(state)
-    assert begun_problem(read_state(state, SearchState), "Stage_2", root_of(1), METRIC) is None
+    assert begun_problem(read_state(state, SearchState), "Stage_2", root_of(1), METRIC, MARK) is None
 
 
 def test_a_seed_that_was_measured_twice_is_refused() -> None:
-    none, good = Reading(None), Reading({METRIC: 1.0}, (0.5, 0.5))
-    twice = FreshState(("a", "b"), (Measured(0, 3, none), Measured(0, 3, good)))
-    assert fresh_problem(twice, 2) == "a seed stands twice"
-    assert fresh_problem(FreshState(("a", "b"), (Measured(0, 3, none), Measured(1, 3, good))), 2) is None
+    none, good = Reading(None), Reading({METRIC: 1.0}, (0.5, 0.5), quality=(0.5, 0.5))
+    twice = FreshState(ARMS, (Measured(0, 3, none), Measured(0, 3, good)), MARK)
+    assert fresh_problem(twice, ARMS, MARK, MEASURE, 2) == "a seed stands twice"
+    once = FreshState(ARMS, (Measured(0, 3, none), Measured(1, 3, good)), MARK)
+    assert fresh_problem(once, ARMS, MARK, MEASURE, 2) is None
+    assert fresh_problem(once, ("a", "c"), MARK, MEASURE, 2) == "it is of other programs"
 
 
-def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused() -> None:
-    state = FreshState(
-        ("a", "b"), tuple(Measured(0, each, Reading({METRIC: 1.0}, (0.5,) * each)) for each in (2, 3))
-    )
-    for measured, groups in ((state.measured, 3), (state.measured[:1], 3), (state.measured[:1], 0)):
-        said = fresh_problem(replace(state, measured=measured), groups)
-        assert said == "the rows that judged it were grouped otherwise"
+@pytest.mark.parametrize("mark", ["", Secret("of another run").mark])
+def test_what_was_measured_by_another_secret_is_refused(mark: str) -> None:
+    finished = replace(read_state(search_state(1), SearchState), judge=mark)
+    assert finished_problem(finished, "Stage_2", root_of(1), METRIC, CLAIM, MARK) == OTHER_ROWS
+    assert begun_problem(replace(BEGUN, judge=mark), "Stage_1", None, METRIC, MARK) == OTHER_ROWS
+    assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, MEASURE, 2) == OTHER_ROWS
+
+
+SECONDS = "training_seconds"
+
+
+@pytest.mark.parametrize(
+    ("metric", "without", "quality", "is_taken"),
+    [
+        (METRIC, 3, 3, True), (METRIC, 2, 3, False), (METRIC, 3, 2, False), (METRIC, 3, 0, False),
+        (SECONDS, 0, 3, True), (SECONDS, 3, 3, False), (SECONDS, 0, 0, False),
+    ],
+)  # fmt: skip
+def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused(
+    metric: str, without: int, quality: int, is_taken: bool
+) -> None:
+    reading = Reading({METRIC: 1.0}, (0.5,) * without, quality=(0.5,) * quality)
+    state = FreshState(ARMS, (Measured(0, 3, reading),), MARK)
+    said = fresh_problem(state, ARMS, MARK, METRICS[metric], 3)
+    assert said == (None if is_taken else "the rows that judged it were grouped otherwise")
 
 
 def figure(name: str) -> FigureState:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,21 @@ from pypdf import PdfReader
 
 from events import catalog as c
 from events.runs import STAGES, read_spec
+from stages.context import Stage
 from stages.experiment import pipeline
-from stages.experiment.data import Sealed
+from stages.experiment.data import Sealed, prepare
+from stages.experiment.guards import WORSE
+from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.exam import write_exam
+from stages.experiment.judging.secret import Secret
 from stages.experiment.trial import Bench
+from stages.experiment.validation import Reading
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.sandbox import Ended, Isolation, Job
+from stages.space.claim import Claim
+from stages.space.data_sets import SHIPPED
+from stages.space.metrics import METRICS
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures", "short_trainings")]
@@ -348,3 +358,28 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
     for words in said:
         assert words in text, "the paper tells what was done to the data"
         assert words in told
+
+
+def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run(tmp_path: Path) -> None:
+    seeds, reporter = range(5), RecordingReporter()
+    context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
+    secret = Secret("of this test")
+    hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
+    claim = Claim(subject="x", metric=METRICS["ece"], direction="decrease", data=SHIPPED["iris"])
+    fresh = {
+        (arm, seed): Reading(
+            {"ece": ece + seed / 1000, "accuracy": accuracy + seed / 1000},
+            (ece, ece, ece),
+            f"{arm} {seed}",
+            quality=(accuracy, accuracy, accuracy),
+            processor_s=1.5,
+        )
+        for arm, (ece, accuracy) in enumerate(((0.3, 0.9), (0.1, 0.5)))
+        for seed in seeds
+    }
+    run: Any = SimpleNamespace(claim=claim)
+    exam = write_exam(tmp_path, hidden, secret)
+    found = pipeline.Experiment._judged(run, Stage("validation", context), exam, seeds, fresh)
+    assert (found.judgement.verdict, found.judgement.reason) == ("fail", WORSE)
+    told = {each.name: each.value for each in reporter.of(c.StageMetric)}
+    assert told["test_processor_seconds_baseline"] == told["test_processor_seconds_intervention"] == 1.5

@@ -155,7 +155,7 @@ def test_what_is_too_good_goes_back_to_the_queue_and_says_that_it_asks_for_repli
     assert "it asks for replication" in (said.summary or "")
     assert len(said.scores["differences"]) == len(scene.seeds("validation"))
     assert any("goes back to the queue" in each.message for each in reporter.of(c.RunLog))
-    assert set(scene.kept) == {"judge", *SEARCH, "validation"}
+    assert set(scene.kept) == {*SEARCH, "validation"}
     state = scene.kept["validation"].state
     assert (state["is_complete"], state["found"]["pods"]) == (True, ["alpha"])
     assert not scene.seeds("replication")
@@ -248,6 +248,16 @@ def _told(scene: Scene, tell: Callable[[Any], None]) -> None:
     scene.kept["validation"] = replace(scene.kept["validation"], state=state)
 
 
+def test_a_measurement_that_was_cut_off_still_asks_for_another_pod(scene: Scene) -> None:
+    """A part of it was measured on `alpha`, and so `alpha` is no other pod."""
+    state = json.loads(json.dumps(scene.kept["validation"].state))
+    state["is_complete"] = False
+    del state["found"]["measured"][4:]
+    scene.kept["validation"] = replace(scene.kept["validation"], state=state)
+    assert isinstance(scene.attempt("beta", Trainer()).facts[-1], c.RunPreempted)
+    assert scene.kept["validation"].state["found"]["pods"] == ["alpha", "beta"]
+
+
 @pytest.mark.parametrize("pods", [[], ["alpha", "beta"]], ids=["of nobody", "of the next pod too"])
 def test_who_is_said_to_have_measured_first_only_marks_the_replication(scene: Scene, pods: list[str]) -> None:
     _told(scene, lambda found: found.update(pods=pods))
@@ -255,13 +265,15 @@ def test_who_is_said_to_have_measured_first_only_marks_the_replication(scene: Sc
     assert (said.verdict, said.replication) == ("fail", "on the same pod")
 
 
-@pytest.mark.parametrize("pods", ["alpha", [7], ["x" * 401], ["a"] * (PODS_MAX + 1)])
-def test_a_state_beyond_its_bounds_is_refused_and_the_first_measurement_made_anew(
+@pytest.mark.parametrize("pods", [[7], ["x" * 401], ["a"] * (PODS_MAX + 1)])
+def test_a_state_beyond_its_bounds_is_refused_and_both_measurements_are_made_here_without_asking_again(
     scene: Scene, pods: Any
 ) -> None:
     _told(scene, lambda found: found.update(pods=pods))
     reporter = scene.attempt("beta", Trainer())
-    assert isinstance(reporter.facts[-1], c.RunPreempted)
+    assert (verdict(reporter).verdict, verdict(reporter).replication) == ("pass", "on the same pod")
+    assert scene.seeds("validation")
+    assert scene.seeds("replication")
     assert any("cannot be read" in each.message for each in reporter.of(c.RunLog))
     assert scene.kept["validation"].state["found"]["pods"] == ["beta"]
 

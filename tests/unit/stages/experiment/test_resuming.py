@@ -14,6 +14,7 @@ from events import catalog as c
 from events.runs import STAGES, read_spec
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
+from stages.experiment.consistency import OTHER_ROWS
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
@@ -176,7 +177,7 @@ def test_a_run_that_repeats_a_part_keeps_the_figures_and_the_paper_that_it_took_
     whole: Diary, tools: Tools, tmp_path: Path
 ) -> None:
     other = "01K00000000000000000000009"
-    kept = {name: replace(whole.kept[name], from_run=other) for name in (*ORDER[:-1], "judge")}
+    kept = {name: replace(whole.kept[name], from_run=other) for name in ORDER[:-1]}
     reporter = RecordingReporter()
     attempt(tmp_path, tools, MemoryCheckpoints(found=kept), reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
@@ -201,6 +202,22 @@ def test_a_checkpoint_that_cannot_be_read_is_told_and_not_used(
     assert any("cannot be read" in each.message for each in reporter.of(c.RunLog))
     assert {each.stage for each in reporter.of(c.StageStarted)} == set(ORDER)
     assert results(reporter) == results(whole.reporter)
+
+
+@pytest.mark.parametrize("left", ["no secret", "another secret"])
+def test_what_was_measured_by_another_secret_is_measured_again(
+    whole: Diary, tools: Tools, tmp_path: Path, left: str
+) -> None:
+    """Whoever takes the secret away, or puts another in its place, gets nothing for it but new rows."""
+    swapped = {"judge": Restored(2, {"secret": "a" * 64}, {})} if left == "another secret" else {}
+    diary = Diary(attempt=3, found={**whole.kept, **swapped}, last="Stage_1")
+    with pytest.raises(Dead):
+        attempt(tmp_path, replace(tools, judge_secret=""), diary, diary.reporter)
+    assert diary.reporter.of(c.NodeExecuting)
+    assert not diary.reporter.of(c.NodeRestored)
+    told = [each.message for each in diary.reporter.of(c.RunLog)]
+    assert any(OTHER_ROWS in each for each in told)
+    assert any("the secret that attempt 2 left" in each for each in told) == bool(swapped)
 
 
 def _leading_out(kept: dict[str, Restored], folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +47,7 @@ class Workplace:
             measured=frozenset({"accuracy"} if data.facts.task == "classification" else {"rmse"}),
             epochs=2,
             device="cpu",
-            secret=Secret("of seeds", hides=False),
+            secret=Secret("of seeds"),
             places=home / "programs",
         )
         self.judges: Judges = write_exam(home / "data", hidden, secret).validation
@@ -107,8 +106,10 @@ def test_a_program_that_does_wrong_has_no_scores_and_a_reason(
 
 
 def test_a_seed_that_fails_does_not_take_the_others_along(tools: Tools, tmp_path: Path) -> None:
-    code = GOOD.replace("task.point", "assert task.seed != 2, 'an odd seed'\n    task.point")
-    trials = Workplace(tmp_path, tools).run(code, 1, 2, 3)
+    place = Workplace(tmp_path, tools)
+    odd = place.bench.secret.seed(2)
+    code = GOOD.replace("task.point", f"assert task.seed != {odd}, 'an odd seed'\n    task.point")
+    trials = place.run(code, 1, 2, 3)
     assert [each.scores is None for each in trials.trials] == [False, True, False]
     assert "an odd seed" in (trials.error or "")
 
@@ -223,7 +224,6 @@ def test_no_seed_tells_a_program_the_stage_for_which_it_runs(tools: Tools, tmp_p
     search, fresh = [seed_for(7, "Stage_1/1", 0)], fresh_seeds(7, 2, ())
     bad = f"    assert task.seed not in {[*search, *fresh]}, 'the day that counts'\n"
     place = Workplace(tmp_path, tools)
-    place.bench = replace(place.bench, secret=Secret("of seeds"))
     trials = place.run(GOOD.replace("    task.size", f"{bad}    task.size"), *search, *fresh)
     assert trials.error is None
     assert [each.seed for each in trials.trials] == [*search, *fresh]

@@ -39,6 +39,7 @@ def test_a_measured_effect_on_the_claimed_side_passes_without_reviewers() -> Non
     verdict = weighed(HOLDS)
     assert (verdict.verdict, verdict.decided_by) == ("pass", "measurement")
     assert verdict.scores["meta_review"] is None
+    assert "a baseline that the run wrote itself" in verdict.summary, "which nobody has compared with others"
 
 
 @pytest.mark.parametrize("record", [DOES_NOT, NOTHING_THERE])

@@ -1,8 +1,11 @@
-"""Where the secret of a run comes from: one for all attempts, none for what began before there were any."""
+"""Where the secret of a run comes from: its fleet, an earlier attempt, or chance; there is always one."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 from events.runs import read_spec
 from stages.checkpoints import Restored
@@ -24,7 +27,7 @@ def secret(folder: Path, checkpoints: MemoryCheckpoints, fleet: str = "", seed: 
 def test_the_next_attempt_goes_on_with_the_secret_of_the_first(tmp_path: Path) -> None:
     first = MemoryCheckpoints(1)
     one = secret(tmp_path, first)
-    assert secret(tmp_path, MemoryCheckpoints(attempt=2, found=first.kept), fleet="another fleet's") == one
+    assert secret(tmp_path, MemoryCheckpoints(attempt=2, found=first.kept)) == one
     assert one != secret(tmp_path, MemoryCheckpoints(1)), "each run has its own"
     assert one.key not in repr(one)
     assert one.mark not in one.key
@@ -37,15 +40,30 @@ def test_a_fleet_that_has_a_secret_measures_the_same_by_equal_seeds(tmp_path: Pa
     assert one != secret(tmp_path, MemoryCheckpoints(1), "theirs", 3)
 
 
-def test_a_run_that_began_before_there_were_secrets_goes_on_with_its_rows(tmp_path: Path) -> None:
-    begun = MemoryCheckpoints(attempt=2, found={"Stage_1": Restored(1, {"is_complete": True}, {})})
-    found = secret(tmp_path, begun)
-    assert (found.hides, found.mark) == (False, "")
+def test_where_a_fleet_has_a_secret_no_checkpoint_decides_or_holds_it(tmp_path: Path) -> None:
+    chosen = MemoryCheckpoints(attempt=2, found={"judge": Restored(1, {"secret": "a" * 64}, {})})
+    assert secret(tmp_path, chosen, "ours") == Secret.of_fleet("ours", 3)
+    assert chosen.kept == {}
+
+
+LEFT = {
+    "nothing": {},
+    "a stage alone": {"Stage_1": Restored(1, {"is_complete": True}, {})},
+    **{
+        f"the secret {state}": {"judge": Restored(1, state, {}), "Stage_1": Restored(1, {}, {})}
+        for state in ({}, {"secret": 7}, {"secret": "short"}, {"secret": ["a"] * 64})
+    },
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_whatever_earlier_attempts_left_the_data_are_disguised_by_a_secret_that_is_kept(
+    tmp_path: Path, left: str
+) -> None:
+    found = MemoryCheckpoints(attempt=2, found=LEFT[left])
+    one = secret(tmp_path, found)
+    assert found.kept["judge"].state == {"secret": one.key}
+    assert one.key != secret(tmp_path, MemoryCheckpoints(attempt=2, found=LEFT[left])).key, "nobody knew it"
     data = prepare(SHIPPED["iris"], seed=0)
-    assert disguised(data, found, is_public=True).data is data
-
-
-def test_a_secret_that_a_checkpoint_does_not_hold_is_not_believed(tmp_path: Path) -> None:
-    for state in ({}, {"secret": 7}, {"secret": "short"}, {"secret": ["a"] * 64}):
-        lying = MemoryCheckpoints(attempt=2, found={"judge": Restored(1, state, {})})
-        assert len(secret(tmp_path, lying).key) == 64
+    hidden = disguised(data, one, is_public=True).data
+    assert not np.array_equal(hidden.sealed.features, data.sealed.features)

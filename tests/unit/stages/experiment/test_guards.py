@@ -1,0 +1,122 @@
+"""What turns a pass down although it was measured: worse answers, and time in which nobody worked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from stages.experiment.guards import IDLE, NAIVE, UNKNOWN, WORSE, Arms, guarded
+from stages.experiment.validation import Judgement, Reading, judge, pair_of
+from stages.space.claim import Direction
+from stages.space.metrics import METRICS, QUALITY, Task
+
+SEEDS = range(5)
+GAIN: dict[bool, Direction] = {True: "increase", False: "decrease"}
+ASIDE = [
+    (name, task)
+    for name, metric in METRICS.items()
+    for task in sorted(metric.tasks)
+    if QUALITY[task].name != name
+]
+CLASSES = [name for name, task in ASIDE if task == "classification"]
+
+
+def arm(
+    name: str, value: float, quality: float, *, task: Task = "classification", busy_s: float | None = None,
+    rows: Sequence[float] = (0.01, -0.01, 0.0),
+) -> list[Reading]:  # fmt: skip
+    """Return what one program gave from each seed, a little apart from seed to seed."""
+    return [
+        Reading(
+            {name: value + seed / 1000, QUALITY[task].name: quality + seed / 1000},
+            (value, value, value),
+            f"{value} {seed}",
+            quality=tuple(quality + each for each in rows),
+            processor_s=None if busy_s is None else busy_s + seed / 1000,
+        )
+        for seed in SEEDS
+    ]
+
+
+def verdict(
+    name: str, one: list[Reading], other: list[Reading], *, task: Task = "classification",
+    rises: bool | None = None,
+) -> Judgement:  # fmt: skip
+    metric = METRICS[name]
+    direction = GAIN[metric.higher_is_better if rises is None else rises]
+    found = judge([pair_of(seed, one[seed], other[seed], name) for seed in SEEDS], direction)
+    assert found.verdict == "pass", "the measure itself moves as claimed"
+    naive = Reading({QUALITY[task].name: 0.4}, quality=(0.39, 0.41, 0.4))
+    return guarded(found, Arms(one, other, naive), metric, direction, task)
+
+
+@pytest.mark.parametrize(("name", "task"), ASIDE)
+def test_whatever_the_measure_answers_must_not_become_worse(name: str, task: Task) -> None:
+    is_higher = QUALITY[task].higher_is_better
+    good, bad, none = (0.9, 0.6, 0.3) if is_higher else (0.1, 0.3, 0.5)
+    one = arm(name, 2.0, good, task=task, busy_s=2.0)
+    for quality, reason in ((good, None), (bad, WORSE), (none, WORSE)):
+        found = verdict(name, one, arm(name, 1.0, quality, task=task, busy_s=1.0), task=task)
+        assert (found.verdict, found.reason if reason else None) == ("fail" if reason else "pass", reason)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_who_always_says_the_same_supports_no_claim(name: str) -> None:
+    """Also where the baseline is no better, so that nothing has fallen."""
+    for quality, reason in ((0.4, NAIVE), (0.2, NAIVE), (0.5, None)):
+        found = verdict(name, arm(name, 2.0, 0.2, busy_s=2.0), arm(name, 1.0, quality, busy_s=1.0))
+        assert (found.verdict, found.reason if reason else None) == ("fail" if reason else "pass", reason)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_claim_that_something_does_harm_may_not_rest_on_a_baseline_that_says_less(name: str) -> None:
+    good, worse = arm(name, 2.0, 0.9, busy_s=2.0), arm(name, 2.0, 0.7, busy_s=2.0)
+    saying_less, better = arm(name, 1.0, 0.7, busy_s=1.0), arm(name, 1.0, 0.9, busy_s=1.0)
+    assert verdict(name, saying_less, good, rises=True).reason == WORSE
+    assert verdict(name, better, worse, rises=True).verdict == "pass", "harm may go with worse answers"
+
+
+def test_a_loss_that_other_rows_might_not_show_is_none() -> None:
+    one = arm("ece", 2.0, 0.9)
+    for spread, expected in ((0.002, "fail"), (0.05, "pass")):
+        rows = (spread, -spread, 0.0)
+        assert verdict("ece", one, arm("ece", 1.0, 0.85, rows=rows)).verdict == expected
+
+
+def test_quality_itself_may_fall_where_that_is_the_claim() -> None:
+    one, other = arm("accuracy", 0.9, 0.9), arm("accuracy", 0.3, 0.3)
+    assert verdict("accuracy", one, other, rises=False).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("busy", "reason"),
+    [
+        ((2.0, 1.0), None), ((2.0, 1.7), None), ((2.0, 2.0), IDLE), ((2.0, 2.5), IDLE), ((2.0, 1.9), IDLE),
+        ((None, 1.0), UNKNOWN), ((2.0, None), UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_claim_about_time_is_one_about_work(
+    busy: tuple[float | None, float | None], reason: str | None
+) -> None:
+    name = "training_seconds"
+    found = verdict(
+        name, *(arm(name, wall, 0.9, busy_s=each) for wall, each in zip((2.0, 1.0), busy, strict=True))
+    )
+    assert (found.verdict, found.reason if reason else None) == ("fail" if reason else "pass", reason)
+
+
+def test_work_that_chance_may_have_saved_is_none() -> None:
+    name = "training_seconds"
+    one = arm(name, 2.0, 0.9, busy_s=2.0)
+    other = [
+        Reading(each.scores, quality=each.quality, processor_s=busy_s)
+        for each, busy_s in zip(arm(name, 1.0, 0.9), (0.1, 2.5, 2.4, 0.2, 2.3), strict=True)
+    ]
+    assert verdict(name, one, other).reason == IDLE
+
+
+def test_what_failed_keeps_its_reason() -> None:
+    one, better = arm("ece", 1.0, 0.9), arm("ece", 1.0, 1.0)
+    found = Judgement("fail", "a reason", None, ())
+    assert guarded(found, Arms(one, one, better[0]), METRICS["ece"], "decrease", "classification") is found
