@@ -31,7 +31,6 @@ from stages.bounds import (
 from stages.checkpoints import Restored
 from stages.context import Context
 from stages.experiment.record import Curve, Setting, StageRecord
-from stages.experiment.replication import Pods
 from stages.experiment.reviews import ENSEMBLE, Review
 from stages.experiment.tree import Node
 from stages.experiment.validation import Reading
@@ -96,15 +95,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class FreshState:
-    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it.
-
-    `pods` had a part in it, each as it calls itself.
-    """
+    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it."""
 
     arms: tuple[Text, Text]
     measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
     judge: Word = ""
-    pods: Pods = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ from stages.experiment.proposal import Proposal, Researcher
 from stages.experiment.prose import Prose
 from stages.experiment.record import Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.renderer import Renderer, RenderingFailed, find_renderer
-from stages.experiment.replication import PURPOSE, Pods, Replication, second_secret, with_pod
+from stages.experiment.replication import PURPOSE, Replication, second_secret
 from stages.experiment.reviews import ENSEMBLE
 from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
@@ -351,31 +351,36 @@ class Experiment:
     def _validate(self, court: Court, stages: Sequence[StageRecord], used: set[int]) -> Verdicts:
         """Run both arms from fresh seeds, judged by the sealed test data.
 
-        What an earlier attempt found too good is measured anew, whatever else earlier attempts left.
+        What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
+        is measured here makes all anew that rests on it.
         """
         arms = (stages[1].best, stages[2].best)
         first = Round(court, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
         left = self.context.restored("validation")
         was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
-        pods = self._take_fresh(first)
+        self._take_fresh(first)
         is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
-        if is_doubted:
-            self.past.is_whole = False
-        elif self.past.finished("validation") is not None and not first.wanted:
+        if not is_doubted and not first.wanted and self.past.finished("validation") is not None:
             self.context.emit(ValidationAutoStarted())
             return self._judged(Stage("validation", self.context), first)
+        self.past.is_whole = False
         with self.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
             self.context.emit(ValidationAutoStarted())
+            pods = left.pods if left is not None else ()
             if not is_doubted:
-                pods = with_pod(pods, self.context.pod)
-                self._measure(first, stage, lambda: self._keep_fresh(first, pods, is_complete=False))
-                reason = self._verdicts(first).judgement.reason
-                stage.progress(1.0, f"the measurement says: {reason}")
-                is_safe = self._keep_fresh(first, pods, is_complete=True)
-                if reason != TOO_GOOD:
+                pods = (*pods, self.context.pod)
+                self._measure(first, stage, lambda: self._keep_fresh(first, is_complete=False))
+                verdicts = self._verdicts(first)
+                stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
+                is_too_good = verdicts.judgement.reason == TOO_GOOD
+                if is_too_good and not was_asked:
+                    self._tell_of_doubt(verdicts)
+                is_safe = self._keep_fresh(first, is_complete=True)
+                if not is_too_good:
                     return self._judged(stage, first)
                 if is_safe and not was_asked:  # or no other pod would find it, or none could read it
-                    self._ask_for_replication(self._judged(stage, first))
+                    self._judged(stage, first)  # of two measurements in one attempt only the second is said
+                    self._give_back()
             return self._replicated(first, stage, Replication(pods, self.context.pod), used)
 
     def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
@@ -408,17 +413,19 @@ class Experiment:
 
         return measure
 
-    def _ask_for_replication(self, verdicts: Verdicts) -> NoReturn:
-        """Give the run back, so that another pod measures again."""
+    def _tell_of_doubt(self, verdicts: Verdicts) -> None:
+        """Say that a replication is asked for, before any other pod can find the measurement."""
         said = verdict_line(self.claim, verdicts.judgement)
-        self.context.log(
-            f"{said} The run goes back to the queue, for another pod if there is one.", "warning"
-        )
+        self.context.log(said, "warning")
         self.context.emit(
             ValidationAutoCompleted(
                 verdict="fail", summary=said, scores=verdicts.scores(self.claim), replication="asked for"
             )
         )
+
+    def _give_back(self) -> NoReturn:
+        """Give the run back, so that another pod measures again."""
+        self.context.log("the run goes back to the queue, for another pod if there is one")
         raise GivenBack(
             f"replication asked for: a result that is too good, from {self.context.pod or 'a pod'}"
         )
@@ -439,8 +446,8 @@ class Experiment:
             if trial.error is not None:
                 self.context.log(f"fresh seed {trial.seed}, {node.id}: {trial.error}", "warning")
 
-    def _take_fresh(self, first: Round) -> Pods:
-        """Take what earlier attempts measured for these very programs; return on which pods they did."""
+    def _take_fresh(self, first: Round) -> None:
+        """Take what earlier attempts measured for these very programs."""
         exam = first.court.exam
         groups = len(row_groups(len(exam.disguised.data.sealed.features)))
         left = self.context.restored("validation")
@@ -449,14 +456,12 @@ class Experiment:
             FreshState,
             lambda state: fresh_problem(state, first.codes, exam.mark, self.claim.metric, groups),
         )
-        if found is None:
-            return ()
-        first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
-        return found.pods
+        if found is not None:
+            first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
 
-    def _keep_fresh(self, first: Round, pods: Pods, *, is_complete: bool) -> bool:
+    def _keep_fresh(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
-        state = FreshState(first.codes, measured, first.court.exam.mark, pods)
+        state = FreshState(first.codes, measured, first.court.exam.mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
@@ -479,10 +484,13 @@ class Experiment:
         trained = list(zip(seeds, baseline, intervention, strict=True))
         pairs = [pair_of(seed, one, other, claim.metric.name) for seed, one, other in trained]
         means = _means([(one.scores, other.scores) for _, one, other in trained])
-        is_replication = measured.purpose == PURPOSE
-        found = doubted(judge(pairs, claim.direction), claim.metric, is_replication=is_replication)
+        # what is refuted anyhow needs no replication: its size is doubted last
+        found = doubted(judge(pairs, claim.direction), claim.metric, is_replication=True)
         arms = Arms(baseline, intervention, naive)
-        return Verdicts(guarded(found, arms, claim.metric, claim.direction, claim.task), means)
+        found = guarded(found, arms, claim.metric, claim.direction, claim.task)
+        if measured.purpose != PURPOSE:
+            found = doubted(found, claim.metric)
+        return Verdicts(found, means)
 
     # --- plots, paper, review ---------------------------------------------------------------
 

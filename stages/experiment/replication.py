@@ -1,7 +1,8 @@
 """A claim that is too good to be believed of one run: who measured it first, and where it is measured again; pure.
 
 Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of its
-own. What an earlier attempt says of its measurement can ask for that, and never takes its place.
+own. What an earlier attempt left of its measurement can ask for that, and never takes its place. On which pods
+earlier attempts were the record of the control plane says, and no checkpoint.
 """
 
 from __future__ import annotations
@@ -9,42 +10,36 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
-
-from msgspec import Meta
+from typing import Any, Final, Literal
 
 from events.catalog import Verdict
-from stages.bounds import Word
 from stages.experiment.judging.secret import Secret
 from stages.experiment.seeds import seed_for
 
 PURPOSE: Final = "replication"  # of seeds
-PODS_MAX: Final = 200
-POD_CHARS_MAX: Final = 200
 KEY_BYTES: Final = 32
 
-Pods = Annotated[tuple[Word, ...], Meta(max_length=PODS_MAX)]
 Place = Literal["on another pod", "on the same pod"]
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """A second measurement by the pod `pod`; `first` are those that had a part in the first one, as they say."""
+    """A second measurement by the pod `pod`; `first` are those that may have had a part in the first one."""
 
-    first: Pods
+    first: Sequence[str]
     pod: str
 
     @property
     def place(self) -> Place:
-        """Return where it was made; a first pod that nobody named counts as this one."""
-        is_elsewhere = bool(self.pod and self.first) and self.pod not in self.first
+        """Return where it was made; a first pod that nobody knows counts as this one."""
+        is_elsewhere = bool(self.pod and self.first) and not {self.pod, ""} & {*self.first}
         return "on another pod" if is_elsewhere else "on the same pod"
 
     def sentence(self, verdict: Verdict, *, with_name: bool) -> str:
         """Return what came of it; a paper does without the pod's name, which may hold digits."""
         asides = [self.pod] if with_name and self.pod else []
         if self.place == "on the same pod":
-            asides.append("since no other took it")
+            asides.append("and on no other")
         where = ", ".join([self.place, *asides]) + "," * bool(asides)
         found = "holds there too" if verdict == "pass" else "is not upheld there"
         return (
@@ -55,12 +50,6 @@ class Replication:
     def scores(self) -> dict[str, Any]:
         """Return it as the validation event carries it."""
         return {"place": self.place, "pod": self.pod, "first_pods": list(self.first)}
-
-
-def with_pod(pods: Sequence[str], pod: str) -> Pods:
-    """Return the pods that had a part in a measurement, and this one."""
-    others = [each for each in pods if each != pod]
-    return (*others[: PODS_MAX - 1], pod[:POD_CHARS_MAX]) if pod else tuple(others)
 
 
 def second_secret(fleet: str, run_seed: int) -> Secret:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from events import catalog as c
 from events.runs import STAGES, read_spec
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
+from stages.experiment.guards import Arms
 from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.exam import Judges
-from stages.experiment.replication import PODS_MAX, Replication, second_secret, with_pod
+from stages.experiment.replication import Replication, second_secret
 from stages.experiment.trial import Bench, Trial, Trials
+from stages.experiment.validation import Judgement
 from stages.pipeline import run_pipeline
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
@@ -93,22 +95,26 @@ class Scene:
     folder: Path
     patch: pytest.MonkeyPatch
     kept: dict[str, Restored] = field(default_factory=dict)
-    attempts: int = 0
+    pods: list[str] = field(default_factory=list)  # of the attempts, by the control plane's record
     trainer: Trainer = field(default_factory=Trainer)
 
     def attempt(
         self, pod: str, trainer: Trainer, *, fleet: str = "of tests",
-        checkpoints: type[MemoryCheckpoints] = MemoryCheckpoints,
+        checkpoints: type[MemoryCheckpoints] = MemoryCheckpoints, reporter: RecordingReporter | None = None,
     ) -> RecordingReporter:  # fmt: skip
         """Let a pod make an attempt that finds what the earlier ones left."""
-        self.attempts += 1
+        found = {
+            name: replace(each, pods=tuple(self.pods[: each.attempt])) for name, each in self.kept.items()
+        }
+        self.pods.append(pod)
+        attempt = len(self.pods)
         self.trainer = trainer
         self.patch.setattr(pipeline, "draw_all", lambda record, folder: iter(()))
         self.patch.setattr(Bench, "run", lambda bench, code, **how: trainer.run(bench, code, **how))
-        reporter, own = RecordingReporter(), checkpoints(attempt=self.attempts, found=dict(self.kept))
+        reporter, own = reporter or RecordingReporter(), checkpoints(attempt=attempt, found=found)
         context = make_context(
-            read_spec("experiment", SPEC), self.folder / str(self.attempts), reporter=reporter,
-            checkpoints=own, tools=make_tools(judge_secret=fleet), attempt=self.attempts, pod=pod,
+            read_spec("experiment", SPEC), self.folder / str(attempt), reporter=reporter,
+            checkpoints=own, tools=make_tools(judge_secret=fleet), attempt=attempt, pod=pod,
         )  # fmt: skip
         try:
             run_pipeline(pipeline.run, context)
@@ -134,7 +140,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, Rec
 @pytest.fixture
 def scene(asked: tuple[Scene, RecordingReporter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """The run as the next attempt finds it."""
-    return Scene(tmp_path, monkeypatch, dict(asked[0].kept), attempts=1)
+    return Scene(tmp_path, monkeypatch, dict(asked[0].kept), ["alpha"])
 
 
 def verdict(reporter: RecordingReporter) -> c.ValidationAutoCompleted:
@@ -157,7 +163,7 @@ def test_what_is_too_good_goes_back_to_the_queue_and_says_that_it_asks_for_repli
     assert any("goes back to the queue" in each.message for each in reporter.of(c.RunLog))
     assert set(scene.kept) == {*SEARCH, "validation"}
     state = scene.kept["validation"].state
-    assert (state["is_complete"], state["found"]["pods"]) == (True, ["alpha"])
+    assert (state["is_complete"], "pods" in state["found"]) == (True, False), "nobody asks it who measured"
     assert not scene.seeds("replication")
 
 
@@ -186,7 +192,7 @@ def test_another_pod_measures_again_from_other_seeds_with_other_rows_and_the_cla
 def test_where_no_other_pod_took_it_the_same_measures_again_and_says_so(scene: Scene) -> None:
     said = verdict(scene.attempt("alpha", Trainer()))
     assert (said.verdict, said.replication) == ("pass", "on the same pod")
-    assert "on the same pod, alpha, since no other took it," in (said.summary or "")
+    assert "on the same pod, alpha, and on no other," in (said.summary or "")
 
 
 @pytest.mark.parametrize(
@@ -238,53 +244,118 @@ def test_a_measurement_that_no_other_pod_would_find_is_replicated_at_once(
     scene = Scene(tmp_path, monkeypatch)
     reporter = scene.attempt("alpha", Trainer(), checkpoints=Careless)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
-    assert (verdict(reporter).verdict, verdict(reporter).replication) == ("pass", "on the same pod")
+    asked, said = reporter.of(c.ValidationAutoCompleted)
+    assert [each.replication for each in (asked, said)] == ["asked for", "on the same pod"]
+    assert (asked.verdict, said.verdict, said.scores["numbers_untraced"]) == ("fail", "pass", [])
 
 
-def _told(scene: Scene, tell: Callable[[Any], None]) -> None:
-    """Let the state of the first measurement be another one."""
+def _cut(scene: Scene, *, is_complete: bool) -> None:
+    """Let the first measurement lack most of its trainings."""
     state = json.loads(json.dumps(scene.kept["validation"].state))
-    tell(state["found"])
+    state["is_complete"] = is_complete
+    del state["found"]["measured"][4:]
     scene.kept["validation"] = replace(scene.kept["validation"], state=state)
 
 
 def test_a_measurement_that_was_cut_off_still_asks_for_another_pod(scene: Scene) -> None:
-    """A part of it was measured on `alpha`, and so `alpha` is no other pod."""
-    state = json.loads(json.dumps(scene.kept["validation"].state))
-    state["is_complete"] = False
-    del state["found"]["measured"][4:]
-    scene.kept["validation"] = replace(scene.kept["validation"], state=state)
+    """A part of it was measured on `alpha`, and so `alpha` is no other pod; nor is `beta`, which ended it."""
+    _cut(scene, is_complete=False)
     assert isinstance(scene.attempt("beta", Trainer()).facts[-1], c.RunPreempted)
-    assert scene.kept["validation"].state["found"]["pods"] == ["alpha", "beta"]
+    kept = dict(scene.kept)
+    for pod, place in {
+        "alpha": "on the same pod",
+        "beta": "on the same pod",
+        "gamma": "on another pod",
+    }.items():
+        again = Scene(scene.folder / pod, scene.patch, dict(kept), ["alpha", "beta"])
+        assert verdict(again.attempt(pod, Trainer())).replication == place
 
 
-@pytest.mark.parametrize("pods", [[], ["alpha", "beta"]], ids=["of nobody", "of the next pod too"])
-def test_who_is_said_to_have_measured_first_only_marks_the_replication(scene: Scene, pods: list[str]) -> None:
-    _told(scene, lambda found: found.update(pods=pods))
-    said = verdict(scene.attempt("beta", Trainer(replication=NOTHING)))
+def test_what_a_pod_says_of_a_measurement_that_it_did_not_make_is_made_anew_with_it(scene: Scene) -> None:
+    """It calls a validation finished that lacks trainings, and has written the paper on it already."""
+    assert verdict(scene.attempt("liar", Trainer())).verdict == "pass"
+    _cut(scene, is_complete=True)
+    reporter = scene.attempt("beta", Trainer(replication=NOTHING))
+    said = verdict(reporter)
+    assert (said.verdict, said.replication) == ("fail", "on the same pod"), "it measured a part of the first"
+    assert [each.stage for each in reporter.of(c.StageStarted)] == ["validation", "plots", "paper", "review"]
+
+
+def test_a_pod_that_nobody_has_a_record_of_counts_as_the_next_one(scene: Scene) -> None:
+    scene.pods = [""]
+    said = verdict(scene.attempt("beta", Trainer()))
+    assert (said.verdict, said.replication) == ("pass", "on the same pod")
+
+
+@pytest.mark.parametrize("name", ["pods", "replicated", "replication"])
+def test_no_word_of_a_checkpoint_makes_a_replication_or_another_pod(scene: Scene, name: str) -> None:
+    state = json.loads(json.dumps(scene.kept["validation"].state))
+    state[name] = state["found"][name] = ["somebody else"]
+    scene.kept["validation"] = replace(scene.kept["validation"], state=state)
+    said = verdict(scene.attempt("alpha", Trainer(replication=NOTHING)))
     assert (said.verdict, said.replication) == ("fail", "on the same pod")
+    assert scene.seeds("replication")
 
 
-@pytest.mark.parametrize("pods", [[7], ["x" * 401], ["a"] * (PODS_MAX + 1)])
-def test_a_state_beyond_its_bounds_is_refused_and_both_measurements_are_made_here_without_asking_again(
-    scene: Scene, pods: Any
+@pytest.mark.parametrize("arms", [7, [], ["x", "y"]])
+def test_a_state_that_is_not_used_has_both_measurements_made_here_without_asking_again(
+    scene: Scene, arms: Any
 ) -> None:
-    _told(scene, lambda found: found.update(pods=pods))
+    state = json.loads(json.dumps(scene.kept["validation"].state))
+    state["found"]["arms"] = arms
+    scene.kept["validation"] = replace(scene.kept["validation"], state=state)
     reporter = scene.attempt("beta", Trainer())
     assert (verdict(reporter).verdict, verdict(reporter).replication) == ("pass", "on the same pod")
     assert scene.seeds("validation")
     assert scene.seeds("replication")
-    assert any("cannot be read" in each.message for each in reporter.of(c.RunLog))
-    assert scene.kept["validation"].state["found"]["pods"] == ["beta"]
+    assert any("checkpoint of attempt 1" in each.message for each in reporter.of(c.RunLog))
 
 
-def test_the_pods_of_a_measurement_are_those_that_had_a_part_in_it() -> None:
-    assert with_pod(("a", "b"), "b") == ("a", "b")
-    assert with_pod(("a",), "") == ("a",)
-    many = with_pod(tuple(map(str, range(PODS_MAX))), "x" * 999)
-    assert (len(many), len(many[-1])) == (PODS_MAX, 200)
+def test_whoever_reads_that_a_measurement_is_whole_knows_by_then_that_it_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control plane takes what a pod says in its order: no other pod replicates what nobody asked for."""
+    scene, told = Scene(tmp_path, monkeypatch), []
+
+    @dataclass
+    class Watched(MemoryCheckpoints):
+        def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
+            if name == "validation" and state["is_complete"]:
+                told.append([each.replication for each in said.of(c.ValidationAutoCompleted)])
+            return MemoryCheckpoints.keep(self, name, state, files)
+
+    said = RecordingReporter()
+    scene.attempt("alpha", Trainer(), checkpoints=Watched, reporter=said)
+    assert told == [["asked for"]]
+
+
+@pytest.mark.parametrize("is_replication", [False, True])
+def test_no_measurement_of_a_claim_that_is_too_good_passes_what_a_guard_turns_down(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replication: bool
+) -> None:
+    """Where the first one is turned down there is nothing to replicate."""
+    dear = GOOD if is_replication else TOO_GOOD
+
+    def turned_down(judgement: Judgement, arms: Arms, *_: object) -> Judgement:
+        is_dear = (arms.intervention[0].scores or {})["accuracy"] == pytest.approx(1.0 - dear[1], abs=0.02)
+        is_passed = judgement.verdict == "pass"
+        return replace(judgement, verdict="fail", reason="it is dear") if is_dear and is_passed else judgement
+
+    monkeypatch.setattr(pipeline, "guarded", turned_down)
+    scene = scene if is_replication else Scene(tmp_path, monkeypatch)
+    reporter = scene.attempt("beta", Trainer(replication=dear))
+    assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
+    said = verdict(reporter)
+    assert (said.verdict, said.replication) == ("fail", "on another pod" if is_replication else None)
+    assert "it is dear" in (said.summary or "")
+    assert bool(scene.seeds("replication")) == is_replication
+
+
+def test_a_replication_is_on_another_pod_only_where_every_pod_before_is_known_and_another() -> None:
     assert Replication((), "a").place == "on the same pod"
     assert Replication(("a",), "").place == "on the same pod"
+    assert Replication(("a", ""), "c").place == "on the same pod"
+    assert Replication(("a", "c"), "c").place == "on the same pod"
     assert Replication(("a", "b"), "c").place == "on another pod"
 
 
