@@ -179,6 +179,7 @@ def serve(
         found=Path(order.restored),
         send=reporter.send,
         clock=SystemClock(),
+        pods_before=order.pods_before,
     )
     notes = ChildNotes()
     for note in order.notes:

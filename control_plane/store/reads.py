@@ -18,7 +18,7 @@ from control_plane.store.schema import QUEUES
 from control_plane.tree import NODE_TYPES, TREE_TYPES
 from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.checkpoints import PREFIX
-from events.lifecycle import Status
+from events.lifecycle import Cause, Status
 
 BESIDE_MAX: Final = 1_000
 # Of what one read takes in, however much a pod has said.
@@ -232,6 +232,24 @@ class RunReads:
         async with answers():
             cursor = self.db.artifacts.find(query, _KEPT).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
             return await cursor.to_list()
+
+    async def pods_of_attempts(self, run_id: str) -> list[Document]:
+        """Return attempt and pod of each attempt of a run; the journal knows what is not written yet."""
+        run = await self.find(run_id) or {}
+        claims = [each["set"] for each in run.get("journal") or () if each["cause"] == Cause.CLAIM]
+        waiting = [{"attempt": each["attempt"], "pod": each["claimedBy"]} for each in claims]
+        return [*await self._attempts([run_id], {"attempt": 1, "pod": 1}), *waiting]
+
+    async def verdicts_of_attempts(self, run_ids: Sequence[str]) -> list[Document]:
+        """Return pod and verdict of each attempt of some runs."""
+        fields = {"runId": 1, "attempt": 1, "pod": 1, "validation.replication": 1}
+        return await self._attempts(run_ids, fields)
+
+    async def _attempts(self, run_ids: Sequence[str], fields: Document) -> list[Document]:
+        query = {"runId": {"$in": list(run_ids)}}
+        async with answers():
+            cursor = self.db.attempts.find(query, fields).sort([("runId", 1), ("attempt", 1)])
+            return await cursor.limit(BESIDE_MAX * len(run_ids)).to_list()
 
     async def artifact(self, artifact_id: str) -> Document | None:
         """Return one artifact."""

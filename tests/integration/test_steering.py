@@ -225,6 +225,7 @@ class Hand:
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
         found = self.fleet.client.post(path, headers=headers).json()["checkpoints"]
         assert all(claim.run_id in each["manifest"]["url"] or each["runId"] != claim.run_id for each in found)
+        assert all(each["pods"] == (["hand"] if each["runId"] == claim.run_id else []) for each in found)
         return [(each["name"], each["runId"], each["attempt"]) for each in found]
 
 

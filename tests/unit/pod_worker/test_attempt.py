@@ -25,6 +25,7 @@ from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Attempt, Ports
 from pod_worker.child import Exit, Listener
 from pod_worker.ending import Exited, Signalled
+from pod_worker.fetched import Fetched
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.lease import grant
 from pod_worker.usage import Rate, usage_of
@@ -181,7 +182,7 @@ class Earlier:
     warnings: list[str] = field(default_factory=list)
     asked: int = 0
 
-    def fetch(self, claim: Claim, folder: Path) -> list[str]:
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
         self.asked += 1
         folder.mkdir(parents=True, exist_ok=True)
         for stage in self.stages:
@@ -189,7 +190,7 @@ class Earlier:
             (folder / stage / MANIFEST).touch()
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
-        return self.warnings
+        return Fetched(self.warnings, {each: ["alpha", ""] for each in self.stages})
 
 
 @dataclass
@@ -700,4 +701,11 @@ def test_a_child_is_told_the_name_of_its_pod(scene: Scene) -> None:
     attempt.ports = replace(attempt.ports, pod="alpha")
     attempt.run()
     assert scene.child.order is not None
-    assert scene.child.order.pod == "alpha"
+    assert (scene.child.order.pod, scene.child.order.pods_before) == ("alpha", {})
+
+
+def test_a_child_is_told_the_pods_that_the_control_plane_knows_of_its_checkpoints(scene: Scene) -> None:
+    scene.clock.at(1, scene.child.complete)
+    scene.attempt(number=2).run()
+    assert scene.child.order is not None
+    assert scene.child.order.pods_before == {"Stage_1": ["alpha", ""]}
