@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from events.catalog import RunCompleted, RunPreempted, ValidationAutoCompleted
+from events.settlement import End
+from pod_worker.mongo_queue import MongoQueue, connect
 from tests.integration.conftest import Fleet
 from tests.integration.programs.model_server import Asked, ModelServer, Reply
 from tests.integration.programs.scholar import choice, fenced, good, said, step_of
 from tests.integration.research import Experiment, must_state_what_was_said
 from tests.integration.test_research_with_model import start_pod, submit
-from tests.integration.test_steering import must_agree_with_its_log
+from tests.integration.test_steering import Hand, kept, must_agree_with_its_log
 from tests.servers import S3Server
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(400)]
@@ -58,6 +62,83 @@ def plane(folder: Path) -> Path:
     file = folder / "plane.csv"
     file.write_text("\n".join(["a,b,c,target", *lines]))
     return file
+
+
+PASSED: Final = ValidationAutoCompleted(
+    verdict="pass", summary="it holds there too", replication="on another pod"
+)
+
+
+@pytest.fixture
+def hand(fleet: Fleet) -> Iterator[Hand]:
+    db = connect(fleet.database_url)
+    yield Hand(fleet, MongoQueue(db))
+    db.client.close()
+
+
+def asks_for_replication(hand: Hand, run_id: str, *, asks: bool = True) -> None:
+    """Let `alpha` make a first attempt that gives the run back."""
+    claim = hand.claim(run_id, "alpha/1")
+    asked = ValidationAutoCompleted(verdict="fail", summary="too good", replication="asked for")
+    hand.say(claim, *[asked] * asks, kept(claim, "validation"), RunPreempted(reason="replication asked for"))
+    hand.settle(claim, End("preempted"))
+
+
+def replicated_by(hand: Hand, pod: str, *, asks: bool = True) -> str:
+    """Let `alpha` make a first attempt, and let `pod` say that it replicated it on another pod."""
+    run_id = hand.fleet.submit("experiment", spec={"idea": "Dropout helps"})
+    asks_for_replication(hand, run_id, asks=asks)
+    silent = hand.claim(run_id, "silent/1")
+    hand.settle(silent, End("preempted"))
+    last = hand.claim(run_id, f"{pod}/2")
+    assert [each["pods"] for each in hand.checkpoints(last)] == [["alpha"]]
+    hand.say(last, PASSED, RunCompleted())
+    hand.settle(last, End("completed"))
+    return run_id
+
+
+@pytest.mark.parametrize(
+    ("pod", "asks", "place"),
+    [
+        ("beta", True, "on another pod"),
+        ("alpha", True, "on the same pod"),
+        ("beta", False, "on the same pod"),
+    ],
+    ids=["another", "the same, which lies", "nobody asked"],
+)
+def test_where_a_claim_was_replicated_is_told_by_the_record_of_attempts_and_not_by_its_pod(
+    fleet: Fleet, hand: Hand, pod: str, asks: bool, place: str
+) -> None:
+    run_id = replicated_by(hand, pod, asks=asks)
+    found = fleet.run(run_id)
+    assert found["validations"][-1]["replication"] == found["validation"]["replication"] == place
+    for page in (f"/runs/{run_id}", "/reviews"):
+        text = fleet.client.get(page).text
+        assert f"replicated {place}" in text, page
+        assert text.count("replicated on ") == 1, page
+
+
+def test_who_made_the_attempts_until_a_checkpoint_is_known_before_anything_is_written_of_them(
+    fleet: Fleet, hand: Hand
+) -> None:
+    """An attempt that said nothing stands in the run's journal alone."""
+    run_id = fleet.submit("experiment", spec={"idea": "Dropout helps"})
+    first = hand.claim(run_id, "silent/1")
+    hand.settle(first, End("preempted"))
+    second = hand.claim(run_id, "alpha/1")
+    hand.say(second, kept(second, "Stage_1"))
+    hand.settle(second, End("preempted"))
+    third = hand.claim(run_id, "beta/1")
+    assert [each["pods"] for each in hand.checkpoints(third)] == [["silent", "alpha"]]
+
+
+def test_a_run_that_waits_for_its_replication_says_so_and_can_be_canceled(fleet: Fleet, hand: Hand) -> None:
+    run_id = fleet.submit("experiment", spec={"idea": "Dropout helps"})
+    asks_for_replication(hand, run_id)
+    assert "replication asked for" in fleet.client.get(f"/runs/{run_id}").text
+    assert fleet.client.post(f"/api/runs/{run_id}/cancel").status_code == 200
+    assert (fleet.run(run_id)["status"], hand.queue.waiting(["runs"])) == ("CANCELED", [])
+    assert "replication asked for" in fleet.client.get(f"/runs/{run_id}").text
 
 
 @pytest.mark.long(
