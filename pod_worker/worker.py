@@ -207,9 +207,11 @@ class Worker:
 
     def _make_way(self) -> None:
         """Leave a run that its pipeline gave back to other pods for a while: it wants one of them."""
-        left_s = self.shift.makes_way_until_s - self.ports.clock.monotonic_s()
-        if left_s > 0:
-            self.ports.clock.wait(self.ports.stop, left_s)
+        while not (self.ports.stop.is_set() or self.roster.drained):
+            left_s = self.shift.makes_way_until_s - self.ports.clock.monotonic_s()
+            if left_s <= 0:
+                return
+            self.ports.clock.wait(self.ports.stop, min(left_s, POLL_S))
 
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)

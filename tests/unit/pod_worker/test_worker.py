@@ -19,7 +19,7 @@ from pod_worker.attempt import Ports
 from pod_worker.ending import Exited, NeverStarted
 from pod_worker.intent import Intent
 from pod_worker.roster import Roster
-from pod_worker.worker import MAKE_WAY_S, Pod, Worker
+from pod_worker.worker import MAKE_WAY_S, POLL_S, Pod, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
@@ -86,15 +86,18 @@ def asked_by_a_worker(
     refused: int = 0,
     runs: Sequence[Claim] = (),
     idle_exit_s: float | None = None,
+    clock: ManualClock | None = None,
 ) -> EmptyQueue:
     """Let a worker have one process after the other, until it has asked for a run `most` times.
 
     The machine has no room for the first `refused` of them.
     """  # fmt: skip
-    clock, stop = ManualClock(), threading.Event()
+    clock, stop = clock or ManualClock(), threading.Event()
     queue = EmptyQueue(stop, most, clock, list(runs))
     children = iter([LoadingChild(list(says)) for says in lives])
     roster = Roster(*cast(Any, (None, None, None)), identity={})
+    if isinstance(clock, DrainingClock):
+        clock.roster = roster
     with make_outbox(folder, clock=clock) as outbox:
         ports = Ports(
             queue=cast(Any, queue),
@@ -136,6 +139,17 @@ def test_a_machine_without_room_for_a_process_is_asked_again(tmp_path: Path) -> 
     assert kinds_asked_for(tmp_path, [WHOLE], most=1, refused=3) == [{"probe", "experiment"}]
 
 
+class DrainingClock(ManualClock):
+    """At its third second the fleet orders the pod to take nothing new."""
+
+    roster: Roster | None = None
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        if self.roster is not None and self.monotonic_s() >= 3.0:
+            self.roster.drained = True
+
+
 @dataclass
 class BriefAttempt:
     """An attempt that ends at once."""
@@ -156,3 +170,14 @@ def test_a_run_that_its_pipeline_gave_back_is_left_to_other_pods_for_a_while(
     first, second, third = queue.asked_at_s
     assert second - first == wait_s
     assert third - second < 3, "it makes way once, and a wait to make way is no idleness"
+
+
+def test_a_pod_that_makes_way_hears_that_it_is_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pod_worker.worker.Attempt", lambda *_: BriefAttempt(gave_back=True))
+    claim = Claim("runs", "r", 1, "t", "experiment", {}, None)
+    clock = DrainingClock()
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=9, clock=clock)
+    assert len(queue.asked) == 1
+    assert clock.monotonic_s() < 3.0 + 2 * POLL_S
