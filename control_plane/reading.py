@@ -343,7 +343,7 @@ class Reading:
         return {"items": page["items"], "earlier": earlier, "later": later}
 
     async def attempts(self, run_id: str) -> Sequence[Json]:
-        """Return which pod made each attempt of a run, whether that is written beside it by now or not."""
+        """Return which pod made each attempt of a run, until the last one of which a file is registered."""
         return await self.run_reads.pods_of_attempts(run_id)
 
     async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:

@@ -18,7 +18,7 @@ from control_plane.store.schema import QUEUES
 from control_plane.tree import NODE_TYPES, TREE_TYPES
 from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.checkpoints import PREFIX
-from events.lifecycle import Cause, Status
+from events.lifecycle import Status
 
 BESIDE_MAX: Final = 1_000
 # Of what one read takes in, however much a pod has said.
@@ -234,11 +234,11 @@ class RunReads:
             return await cursor.to_list()
 
     async def pods_of_attempts(self, run_id: str) -> list[Document]:
-        """Return attempt and pod of each attempt of a run; the journal knows what is not written yet."""
-        run = await self.find(run_id) or {}
-        claims = [each["set"] for each in run.get("journal") or () if each["cause"] == Cause.CLAIM]
-        waiting = [{"attempt": each["attempt"], "pod": each["claimedBy"]} for each in claims]
-        return [*await self._attempts([run_id], {"attempt": 1, "pod": 1}), *waiting]
+        """Return attempt and pod of each attempt of a run whose claim is written beside it.
+
+        That is all of them until one of which a file is registered: claims are written before files.
+        """
+        return await self._attempts([run_id], {"attempt": 1, "pod": 1})
 
     async def verdicts_of_attempts(self, run_ids: Sequence[str]) -> list[Document]:
         """Return pod and verdict of each attempt of some runs."""

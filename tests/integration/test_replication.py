@@ -118,10 +118,9 @@ def test_where_a_claim_was_replicated_is_told_by_the_record_of_attempts_and_not_
         assert text.count("replicated on ") == 1, page
 
 
-def test_who_made_the_attempts_until_a_checkpoint_is_known_before_anything_is_written_of_them(
+def test_who_made_the_attempts_until_a_checkpoint_is_known_of_those_too_that_said_nothing(
     fleet: Fleet, hand: Hand
 ) -> None:
-    """An attempt that said nothing stands in the run's journal alone."""
     run_id = fleet.submit("experiment", spec={"idea": "Dropout helps"})
     first = hand.claim(run_id, "silent/1")
     hand.settle(first, End("preempted"))
