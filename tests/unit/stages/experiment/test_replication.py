@@ -287,17 +287,17 @@ def test_a_pod_that_nobody_has_a_record_of_counts_as_the_next_one(scene: Scene) 
     assert (said.verdict, said.replication) == ("pass", "on the same pod")
 
 
-@pytest.mark.parametrize("name", ["pods", "replicated", "replication"])
-def test_no_word_of_a_checkpoint_makes_a_replication_or_another_pod(scene: Scene, name: str) -> None:
+def test_no_word_of_a_checkpoint_makes_a_replication_or_another_pod(scene: Scene) -> None:
     state = json.loads(json.dumps(scene.kept["validation"].state))
-    state[name] = state["found"][name] = ["somebody else"]
+    for name in ("pods", "replicated", "replication"):
+        state[name] = state["found"][name] = ["somebody else"]
     scene.kept["validation"] = replace(scene.kept["validation"], state=state)
     said = verdict(scene.attempt("alpha", Trainer(replication=NOTHING)))
     assert (said.verdict, said.replication) == ("fail", "on the same pod")
     assert scene.seeds("replication")
 
 
-@pytest.mark.parametrize("arms", [7, [], ["x", "y"]])
+@pytest.mark.parametrize("arms", [7, ["x", "y"]], ids=["unreadable", "of other programs"])
 def test_a_state_that_is_not_used_has_both_measurements_made_here_without_asking_again(
     scene: Scene, arms: Any
 ) -> None:
