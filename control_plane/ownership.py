@@ -60,7 +60,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     ),
     "validations": _by(
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
-        "reviewer", "seq",
+        "replication", "reviewer", "seq",
     ),
     "ideas": _by("application", "runId", "attempt", "ideas", "unfinished", "generatedAt", "seq"),
     "hypotheses": {

@@ -270,6 +270,8 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
     }
     identity = f"{attempt_id(event.run_id, event.attempt)}/auto"
     verdict = {"verdict": fact.verdict, "summary": fact.summary}
+    if fact.replication is not None:
+        fields["replication"] = verdict["replication"] = fact.replication
     return Update(
         replace(view, validation=verdict),
         (Write("validations", identity, event.sequence, fields),),

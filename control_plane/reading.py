@@ -17,6 +17,7 @@ from control_plane.ideas import ideas_of
 from control_plane.lineage import Lineage
 from control_plane.pace import Pace, pace
 from control_plane.presentation import IN_PLACE, event, plain, shown, stage, usage
+from control_plane.replicated import ELSEWHERE, believed
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -187,17 +188,20 @@ class Reading:
     async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
         # nothing belongs to a run that no pod has taken yet
         own = await self._own(run["id"]) if run["attempt"] else _Own()
+        validations = [shown(each) for each in believed(own.validations, own.attempts)]
+        brief = brief_fields(run)
         return {
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
             **{"paused": False, "notes": [], "sealed": None},
-            **brief_fields(run),
+            **brief,
+            "validation": _as_believed(brief.get("validation"), run["attempt"], own.attempts),
             "fromStage": plain(spec.get("fromStage")),
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
             "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in own.attempts],
             "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
-            "validations": [shown(each) for each in own.validations],
+            "validations": validations,
             "artifacts": [shown(each) for each in own.artifacts],
             "nodes": plain(own.nodes),
             "usage": usage(own.usages, USAGE_EVENTS_MAX),
@@ -276,8 +280,13 @@ class Reading:
         found = (
             await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else Part((), False)
         )
+        doubtful = [each["runId"] for each in found.documents if each.get("replication") == ELSEWHERE]
+        attempts = (await self.run_reads.verdicts_of_attempts(doubtful)) if doubtful else []
         for run in page["items"]:
-            run["validations"] = [_told(each) for each in found.documents if each["runId"] == run["id"]]
+            own = [each for each in found.documents if each["runId"] == run["id"]]
+            made = [each for each in attempts if each["runId"] == run["id"]]
+            run["validation"] = _as_believed(run.get("validation"), run["attempt"], made)
+            run["validations"] = [_told(each) for each in believed(own, made)]
             run["visible"] = visible[run["id"]]
         return page
 
@@ -332,6 +341,10 @@ class Reading:
         earlier = paging.encode("events, newest first", first)
         later = page["items"][-1]["position"] if page["next"] else None
         return {"items": page["items"], "earlier": earlier, "later": later}
+
+    async def attempts(self, run_id: str) -> Sequence[Json]:
+        """Return which pod made each attempt of a run, until the last one of which a file is registered."""
+        return await self.run_reads.pods_of_attempts(run_id)
 
     async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:
         """Return what attempt `before` may go on from, the nearest and latest of each name first."""
@@ -478,6 +491,14 @@ def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:
     kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
     is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
     return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
+
+
+def _as_believed(validation: Json | None, attempt: int, attempts: Sequence[Json]) -> Json | None:
+    """Return the verdict that stands in a run itself, as its own document is believed."""
+    if not validation:
+        return validation
+    (found,) = believed([{**validation, "attempt": attempt}], attempts)
+    return {name: found[name] for name in validation}
 
 
 def _without_texts(nodes: Sequence[Json]) -> list[Json]:

@@ -16,6 +16,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Level = Literal["debug", "info", "warn", "warning", "error"]
 Verdict = Literal["pass", "fail"]
+Replicated = Literal["asked for", "on another pod", "on the same pod"]
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -260,11 +261,12 @@ class ValidationAutoStarted(Fact, frozen=True):
 
 
 class ValidationAutoCompleted(Fact, frozen=True):
-    """What the measurement says about the claim."""
+    """What the measurement says about the claim; `replication` where it is too good for one."""
 
     verdict: Verdict
     summary: str | None = None
     scores: dict[str, Any] = {}
+    replication: Replicated | None = None
 
 
 class ValidationHumanCompleted(Fact, frozen=True):

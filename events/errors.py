@@ -65,5 +65,9 @@ class PipelineError(Exception):
         self.retryable = retryable
 
 
+class GivenBack(Exception):
+    """A pipeline gives its run back, unharmed, for another attempt to go on; its text says why."""
+
+
 class Canceled(BaseException):
     """Somebody asked the pipeline to stop. No `Exception`, so that no pipeline swallows it."""

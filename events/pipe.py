@@ -59,7 +59,8 @@ class Note(msgspec.Struct, frozen=True, tag_field="frame", tag="note"):
 class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     """Parent: run this now; `restored` is the folder of the checkpoints of earlier attempts.
 
-    `notes` are those that people have written before.
+    `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` are by
+    the name of a checkpoint the pods of the attempts until it was left, "" for one that nobody knows.
     """
 
     run_id: str
@@ -70,6 +71,8 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     restored: str
     hypothesis_id: str | None = None
     notes: list[Note] = []
+    pod: str = ""
+    pods_before: dict[str, list[str]] = {}
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):

@@ -26,6 +26,7 @@ from events.catalog import (
     RunCompleted,
     RunFailed,
     RunLog,
+    RunPreempted,
 )
 from events.checkpoints import MANIFEST
 from events.claims import Claim
@@ -40,6 +41,7 @@ from events.runs import stages_before
 from events.settlement import End
 from pod_worker.child import Exit, Heard, Listener
 from pod_worker.ending import TimedOut
+from pod_worker.fetched import Fetched
 from pod_worker.heartbeat import Heartbeat
 from pod_worker.inbox import Inbox
 from pod_worker.lease import judge
@@ -119,8 +121,8 @@ class Uploads(Protocol):
 class Checkpoints(Protocol):
     """What earlier attempts of a run left, and the run whose part it repeats."""
 
-    def fetch(self, claim: Claim, folder: Path) -> list[str]:
-        """Fill `folder`; return warnings for people. Raises `Transient`, `LeaseLost`."""
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
+        """Fill `folder`; return warnings, and on which pods it was made. Raises `Transient`, `LeaseLost`."""
         ...
 
 
@@ -134,7 +136,7 @@ class Settling(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What every attempt of a worker shares."""
+    """What every attempt of a worker shares; `pod` is the name of the pod."""
 
     queue: Settling
     outbox: Outbox
@@ -145,6 +147,7 @@ class Ports:
     threads: Threads
     work: Path
     stop: threading.Event
+    pod: str = ""
     rate: Rate = field(default_factory=Rate)
 
 
@@ -164,6 +167,7 @@ class Attempt:
     timed_out: TimedOut | None = None
     obstacle: RunFailed | None = None
     said: Fact | None = None
+    gave_back: bool = False  # whether the pipeline itself left the run to another attempt
     stage: str | None = None
     lived: Lived = field(default_factory=Lived)
     turned_s: float = 0.0
@@ -172,6 +176,7 @@ class Attempt:
     noted: int = 0
     full_since_s: float | None = None
     unsaved: list[Said | Fact] = field(default_factory=list)
+    pods_before: dict[str, list[str]] = field(default_factory=dict)  # by the checkpoint that was left
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.ports.clock)
@@ -221,18 +226,20 @@ class Attempt:
         while self.claim.has_past and self._wanted() is None and self.obstacle is None:
             self._stand()
             try:
-                warnings = self.ports.checkpoints.fetch(self.claim, folder)
+                fetched = self.ports.checkpoints.fetch(self.claim, folder)
             except Transient as error:
                 log.warning("checkpoints.retried", extra={"run": self.claim.run_id, "why": error.message})
                 if self.ports.clock.monotonic_s() - begun_s < RESTORE_WAIT_S:
                     self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
                     continue
                 remove_tree(folder)  # half a set would be a riddle
-                warnings = [f"this attempt begins at the start, without checkpoints: {error.message}"]
+                why = f"this attempt begins at the start, without checkpoints: {error.message}"
+                fetched = Fetched([why])
                 is_away = True
             else:
                 is_away = False
-            self.unsaved += [RunLog(message=each, level="warning") for each in warnings]
+            self.pods_before = fetched.pods
+            self.unsaved += [RunLog(message=each, level="warning") for each in fetched.warnings]
             self._save()
             self._require(folder, retryable=is_away)
             return
@@ -265,6 +272,8 @@ class Attempt:
             restored=str(workspace / RESTORED),
             hypothesis_id=claim.hypothesis_id,
             notes=list(notes),
+            pod=self.ports.pod,
+            pods_before=self.pods_before,
         )
 
     def _supervise(self) -> Exit:
@@ -453,6 +462,7 @@ class Attempt:
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing, self._wanted(), self.stage)
+        self.gave_back = fact is self.said and isinstance(fact, RunPreempted)
         how = end_of(fact)
         self._charge_the_rest()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,7 @@ class ChildCheckpoints:
     found: Path
     send: Callable[[Checkpoint], None]
     clock: Clock
+    pods_before: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _number: int = 0
     _answered: int = 0
     _is_away: bool = False
@@ -91,7 +92,9 @@ class ChildCheckpoints:
             return None
         files = {str(each.name): folder / each.name for each in manifest.files}
         from_run = None if manifest.run_id == self.run_id else manifest.run_id
-        return Restored(manifest.attempt, manifest.state, files, from_run)
+        # never by the manifest's word: whoever left it wrote that
+        pods = () if from_run else tuple(self.pods_before.get(name, ()))
+        return Restored(manifest.attempt, manifest.state, files, from_run, pods)
 
     def _wait(self, number: int) -> str | None:
         deadline_s = self.clock.monotonic_s() + (0.0 if self._is_away else SAFE_WAIT_S)

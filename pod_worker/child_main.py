@@ -179,6 +179,7 @@ def serve(
         found=Path(order.restored),
         send=reporter.send,
         clock=SystemClock(),
+        pods_before=order.pods_before,
     )
     notes = ChildNotes()
     for note in order.notes:
@@ -234,6 +235,7 @@ def _run(
         checkpoints=checkpoints,
         notes=notes,
         tools=tools(os.environ),
+        pod=order.pod,
     )
     run_pipeline(pipeline, context)
 

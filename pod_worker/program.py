@@ -116,6 +116,7 @@ def serve(settings: Settings, world: World, nursery: Nursery) -> None:
             threads=world.threads,
             work=settings.data / "work",
             stop=world.stop,
+            pod=settings.pod,
             rate=Rate(len(gpus), settings.gpu_usd_per_hour),
         )
         intent = Intent(settings.data / "claim.token")

@@ -31,6 +31,7 @@ from events.claims import Claim
 from events.errors import LeaseLost, Transient
 from events.ingest_client import bearer
 from events.paths import BadPath, RunPath, SafeName
+from pod_worker.fetched import Fetched
 
 PIECE_BYTES: Final = 256 * 1024
 # Of all checkpoints together: neither a pod's disk nor its time is filled by another's word.
@@ -60,6 +61,7 @@ class _Candidate(msgspec.Struct, frozen=True):
     manifest: _Stored
     files: list[_Stored]
     run_id: str | None = msgspec.field(name="runId", default=None)
+    pods: list[str] = []  # of the attempts of this run until it was left, as the control plane knows them
 
     def origin(self, run_id: str) -> str:
         """Return who left it, as the log of run `run_id` says it."""
@@ -82,26 +84,25 @@ class HttpCheckpoints:
     control_plane: httpx.Client
     storage: httpx.Client
 
-    def fetch(self, claim: Claim, folder: Path) -> list[str]:
-        """Fill `folder` with one folder a checkpoint; return what people should know.
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
+        """Fill `folder` with one folder a checkpoint; return what else is to be known.
 
         Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
         """
-        warnings: list[str] = []
-        done: set[str] = set()
+        fetched = Fetched()
         left = _Room(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
         for candidate in self._candidates(claim):  # the nearest and latest of each name first
-            if candidate.name in done:
+            if candidate.name in fetched.pods:
                 continue
             try:
                 self._fetch(candidate, claim, folder, left)
             except (_BrokenError, BadPath, BrokenManifest, OSError) as error:
                 left_by = candidate.origin(claim.run_id)
                 shown = f"the checkpoint {candidate.name} of {left_by} is not used: {error}"
-                warnings.append(shown[:SHOWN_CHARS_MAX])
+                fetched.warnings.append(shown[:SHOWN_CHARS_MAX])
             else:
-                done.add(candidate.name)
-        return warnings
+                fetched.pods[candidate.name] = candidate.pods
+        return fetched
 
     def _candidates(self, claim: Claim) -> Sequence[_Candidate]:
         headers = bearer(claim.run_token)

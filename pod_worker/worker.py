@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 1.5  # with the jitter at most two seconds
 POLL_JITTER_S: Final = 0.5
 TROUBLE_POLL_S: Final = 5.0
+MAKE_WAY_S: Final = 20.0  # ten polls: whoever else can take the run has seen it by then
 READY_LIMIT_S: Final = 300.0
 READY_TURN_S: Final = 0.5
 
@@ -77,6 +78,7 @@ class Shift:
 
     runs: int = 0
     idle_since_s: float | None = None
+    makes_way_until_s: float = 0.0
     is_in_doubt: bool = True  # whether a claim may have been made whose answer nobody saw
     is_wary: bool = False  # whether a pipeline broke its process while it was loaded: no claim before that
 
@@ -173,6 +175,7 @@ class Worker:
     def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
         """Look again and again until a run is ours; a wake-up only makes it faster."""
         self.roster.standing.state = "idle"
+        self._make_way()
         self.shift.idle_since_s = self.ports.clock.monotonic_s()
         known: Sequence[WaitingClass] = ()
         while not self._is_over():
@@ -201,6 +204,14 @@ class Worker:
                     self._regret(str(failure))
                     return None
         return None
+
+    def _make_way(self) -> None:
+        """Leave a run that its pipeline gave back to other pods for a while: it wants one of them."""
+        while not (self.ports.stop.is_set() or self.roster.drained):
+            left_s = self.shift.makes_way_until_s - self.ports.clock.monotonic_s()
+            if left_s <= 0:
+                return
+            self.ports.clock.wait(self.ports.stop, min(left_s, POLL_S))
 
     def _seeker(self, ready: Ready) -> Seeker:
         self.roster.standing.kinds = tuple(ready.kinds)
@@ -257,11 +268,14 @@ class Worker:
             every_s=self.pod.renew_every_s,
         )
         self.heard_from[claim.run_id, claim.attempt] = heartbeat
+        attempt = Attempt(self.ports, claim, child, heartbeat, self._show)
         try:
-            Attempt(self.ports, claim, child, heartbeat, self._show).run()
+            attempt.run()
         finally:
             del self.heard_from[claim.run_id, claim.attempt]
             self.roster.standing.claim = None
+        if attempt.gave_back:
+            self.shift.makes_way_until_s = self.ports.clock.monotonic_s() + MAKE_WAY_S
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
 
     def _give_back(self, claim: Claim, error: Transient) -> None:

@@ -13,12 +13,15 @@ class Restored:
     """A checkpoint that an earlier attempt left: its state as JSON, its files by their names.
 
     `from_run` is another run, where this one repeats a part of it; what that one made is not of this one.
+    `pods` are those of this run that may have had a part in it, by the record of the control plane; "" is
+    one that it does not know. There are none of another run.
     """
 
     attempt: int
     state: Mapping[str, Any]
     files: Mapping[str, Path] = field(default_factory=dict)
     from_run: str | None = None
+    pods: tuple[str, ...] = ()
 
 
 class Checkpoints(Protocol):

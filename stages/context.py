@@ -39,7 +39,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One attempt's world: its specification, its folder, its clock, its voice."""
+    """One attempt's world: its specification, its folder, its clock, its voice; `pod` is where it runs."""
 
     run_id: str
     attempt: int
@@ -50,6 +50,7 @@ class Context:
     checkpoints: Checkpoints
     notes: Notes
     tools: Tools
+    pod: str = ""
     where: Where = field(default_factory=Where)
 
     def emit(self, fact: Fact) -> None:
@@ -68,14 +69,15 @@ class Context:
 
     def checkpoint(
         self, name: str, state: Mapping[str, Any], files: Mapping[str, Path] | None = None
-    ) -> None:
-        """Let a later attempt go on from here; returns when that is safe, or cannot be had for now.
+    ) -> bool:
+        """Let a later attempt go on from here; returns whether that is safe, or cannot be had for now.
 
         Whatever shall never be done again is announced after this.
         """
         problem = self.checkpoints.keep(name, state, files or {})
         if problem is not None:
             self.log(f"the checkpoint {name} is not safe: {problem}", "warning")
+        return problem is None
 
     def restored(self, name: str) -> Restored | None:
         """Return the checkpoint that an earlier attempt left under this name."""

@@ -6,8 +6,8 @@ import errno
 import traceback
 from typing import Final, Protocol
 
-from events.catalog import RunCanceled, RunCompleted, RunFailed, RunStarted
-from events.errors import Canceled, PipelineError
+from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted, RunStarted
+from events.errors import Canceled, GivenBack, PipelineError
 from stages.context import Context
 
 TRACEBACK_MAX: Final = 16_000
@@ -27,6 +27,8 @@ def run_pipeline(pipeline: Pipeline, context: Context) -> None:
         summary = pipeline(context)
     except Canceled as error:
         context.emit(RunCanceled(reason=str(error) or None))
+    except GivenBack as error:
+        context.emit(RunPreempted(reason=str(error) or None))
     except Exception as error:  # noqa: BLE001 - the child's last line: any failure becomes one event
         context.emit(failure_of(error, context.where.stage))
     else:

@@ -176,6 +176,7 @@ def make_context(
     tools: Tools | None = None,
     attempt: int = 1,
     clock: Clock | None = None,
+    pod: str = "",
 ) -> Context:
     """Return a context in memory; without `tools` nothing can be executed."""
     return Context(
@@ -188,6 +189,7 @@ def make_context(
         checkpoints=checkpoints or MemoryCheckpoints(attempt),
         notes=notes or MemoryNotes(),
         tools=tools or make_tools(),
+        pod=pod,
     )
 
 

@@ -12,6 +12,7 @@ from control_plane.api.runs import MayRead, Page
 from control_plane.auth import Forbidden, Principal, require
 from control_plane.blobs import is_key
 from control_plane.deps import Deps
+from control_plane.replicated import pods_until
 from events.errors import Conflict
 
 Json = dict[str, Any]
@@ -40,6 +41,7 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
     async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Json:
         found = await deps.reading.checkpoints(run_id, attempt)
+        made = await deps.reading.attempts(run_id) if found else ()
 
         async def signed(artifact: Mapping[str, Any]) -> Json:
             url = await deps.blobs.get_url(artifact["key"], name=artifact["name"])
@@ -51,6 +53,7 @@ def router(deps: Deps) -> APIRouter:
                     "name": each.name,
                     "runId": each.run_id,
                     "attempt": each.attempt,
+                    "pods": pods_until(made, each.attempt) if each.run_id == run_id else [],
                     "manifest": await signed(each.manifest),
                     "files": [await signed(file) for file in each.files],
                 }

@@ -179,6 +179,7 @@ STAGES: Final = (
 VALIDATIONS: Final = (
     Column("BY", field("by")),
     Column("VERDICT", field("verdict")),
+    Column("REPLICATION", field("replication")),
     Column("SCORES", field("scores"), _scores),
     Column("SAYS", lambda item: item.get("summary") or item.get("notes")),
 )

@@ -233,6 +233,24 @@ class RunReads:
             cursor = self.db.artifacts.find(query, _KEPT).sort(list(_BY_NAME)).limit(CHECKPOINTS_MAX)
             return await cursor.to_list()
 
+    async def pods_of_attempts(self, run_id: str) -> list[Document]:
+        """Return attempt and pod of each attempt of a run whose claim is written beside it.
+
+        That is all of them until one of which a file is registered: claims are written before files.
+        """
+        return await self._attempts([run_id], {"attempt": 1, "pod": 1})
+
+    async def verdicts_of_attempts(self, run_ids: Sequence[str]) -> list[Document]:
+        """Return pod and verdict of each attempt of some runs."""
+        fields = {"runId": 1, "attempt": 1, "pod": 1, "validation.replication": 1}
+        return await self._attempts(run_ids, fields)
+
+    async def _attempts(self, run_ids: Sequence[str], fields: Document) -> list[Document]:
+        query = {"runId": {"$in": list(run_ids)}}
+        async with answers():
+            cursor = self.db.attempts.find(query, fields).sort([("runId", 1), ("attempt", 1)])
+            return await cursor.limit(BESIDE_MAX * len(run_ids)).to_list()
+
     async def artifact(self, artifact_id: str) -> Document | None:
         """Return one artifact."""
         async with answers():

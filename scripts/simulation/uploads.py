@@ -13,6 +13,7 @@ from events.claims import Claim
 from events.errors import Conflict, Transient
 from events.outbox import Outbox
 from events.pipe import Checkpoint, Kept, Made
+from pod_worker.fetched import Fetched
 from scripts.simulation.kernel import Hub, Node, NodeClock
 from scripts.simulation.ledger import AttemptName, Ledger
 from scripts.simulation.replicas import Balancer
@@ -147,10 +148,10 @@ class SimulatedCheckpoints:
     hub: Hub
     balancer: Balancer
 
-    def fetch(self, claim: Claim, folder: Path) -> list[str]:
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
         """Ask, as the real one does before a second attempt begins."""
         self.hub.note(f"checkpoints of {claim.run_id}")
         self.hub.wait(None, 0.5 * self.hub.chance.random())
         if self.balancer.is_away:
             raise Transient("CONTROL_PLANE_UNREACHABLE", "nobody answers")
-        return []
+        return Fetched()

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
+from secrets import token_hex
 from statistics import fmean
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 from msgspec import Meta
 
 from events.beneath import copy_beneath
 from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
+from events.errors import GivenBack
 from events.paths import RunPath, SafeName
 from events.runs import STAGES, TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
 from stages.bounds import Scores
@@ -39,7 +41,9 @@ from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Exam, Judges, write_exam
 from stages.experiment.judging.keeping import secret_of
+from stages.experiment.judging.secret import Secret
 from stages.experiment.ledger import (
+    COMPLETE,
     FIGURES_MAX,
     FigureState,
     FreshState,
@@ -54,19 +58,21 @@ from stages.experiment.ledger import (
 from stages.experiment.paper.numbers import Numbers, facts_to_say, numbers_of
 from stages.experiment.paper.press import Paper, name_author, write_paper
 from stages.experiment.paper.tracing import trace
+from stages.experiment.paper.words import verdict_line
 from stages.experiment.plots.drawing import draw_all, pictures_at_most
 from stages.experiment.plots.picture import Picture
 from stages.experiment.proposal import Proposal, Researcher
 from stages.experiment.prose import Prose
 from stages.experiment.record import Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.renderer import Renderer, RenderingFailed, find_renderer
+from stages.experiment.replication import PURPOSE, Replication, second_secret
 from stages.experiment.reviews import ENSEMBLE
 from stages.experiment.search import Search, StagePlan, naive_of
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.staff import Staff, hire, state_of_claim
 from stages.experiment.tree import Node, Policy, Tree
 from stages.experiment.trial import Bench, Trials, naive_reading, write_data
-from stages.experiment.validation import Reading, doubted, judge, pair_of
+from stages.experiment.validation import TOO_GOOD, Reading, doubted, judge, pair_of
 from stages.experiment.verdict import Verdict, weigh
 from stages.experiment.witness import Witness
 from stages.literature import LookUpFailed, Work
@@ -117,6 +123,36 @@ PRESETS: Final[Mapping[str, Effort]] = {
         fresh_seeds=10,
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Court:
+    """Where programs are tried, what judges them, and who does the work."""
+
+    bench: Bench
+    exam: Exam
+    crew: Crew
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Both arms from the same fresh seeds: the validation, or its replication; readings by arm and seed."""
+
+    court: Court
+    arms: tuple[Node, Node]
+    seeds: tuple[int, ...]
+    purpose: str
+    readings: dict[tuple[int, int], Reading] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        return self.arms[0].code, self.arms[1].code
+
+    @property
+    def wanted(self) -> list[tuple[int, int]]:
+        """Return what is not measured by now."""
+        wanted = ((arm, seed) for arm in range(len(self.arms)) for seed in self.seeds)
+        return [each for each in wanted if each not in self.readings]
 
 
 def run(context: Context) -> str:
@@ -174,36 +210,20 @@ class Experiment:
 
     def run(self) -> str:
         """Search, validate, draw, write and review."""
-        tools, claim = self.context.tools, self.claim
-        isolation = tools.sandbox.isolation()
+        isolation = self.context.tools.sandbox.isolation()
         gaps = f", which leaves open: {'; '.join(isolation.gaps)}" if isolation.gaps else ""
         self.context.log(f"programs run isolated by {isolation.name}{gaps}")
         secret = secret_of(self.context, self.spec.seed)
-        plain = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
-        hidden = disguised(plain, secret, is_public=not claim.data.location)
-        data = hidden.data
-        exam = write_exam(self.folder / "data", hidden, secret)
+        court = self._court(secret)
+        data = court.exam.disguised.data
         self._announce(data)
-        limit_s = self.spec.program_limit_s
-        bench = Bench(
-            facts=data.facts,
-            data=write_data(self.folder / "data", data.visible),
-            sandbox=tools.sandbox,
-            limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
-            measured=frozenset({claim.metric.name, claim.selection.name, QUALITY[claim.task].name}),
-            epochs=self.effort.epochs,
-            device="cuda" if tools.gpus else "cpu",
-            secret=secret,
-            places=self.folder / "programs",
-        )
-        crew = Crew(tools.slots, tools.gpus)
-        search = self._searcher(bench, data, exam, crew)
+        search = self._searcher(court)
         with search.forest.kept(self.context, self.folder):
             stages = self._search(search)
-        verdicts = self._validate(bench, crew, exam, stages, search.used_seeds)
+        verdicts = self._validate(court, stages, search.used_seeds)
         record = Record(
             idea=idea_of(self.spec.idea),
-            claim=claim,
+            claim=self.claim,
             setting=self._setting(data),
             stages=stages,
             verdicts=verdicts,
@@ -213,7 +233,27 @@ class Experiment:
         )
         verdict = self._review(record, paper)
         word = "supported" if verdict.verdict == "pass" else "refuted"
-        return f"{word}: {claim.sentence} {verdict.summary}"
+        return f"{word}: {self.claim.sentence} {verdict.summary}"
+
+    def _court(self, secret: Secret) -> Court:
+        """Hide the data by a secret, and return where programs are tried and judged."""
+        tools, claim = self.context.tools, self.claim
+        plain = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
+        hidden = disguised(plain, secret, is_public=not claim.data.location)
+        folder = self.folder / "data" / token_hex(8)  # programs see its name, which says nothing
+        limit_s = self.spec.program_limit_s
+        bench = Bench(
+            facts=hidden.data.facts,
+            data=write_data(folder, hidden.data.visible),
+            sandbox=tools.sandbox,
+            limits=JobLimits(wall_s=limit_s, cpu_s=limit_s * CPU_PER_WALL),
+            measured=frozenset({claim.metric.name, claim.selection.name, QUALITY[claim.task].name}),
+            epochs=self.effort.epochs,
+            device="cuda" if tools.gpus else "cpu",
+            secret=secret,
+            places=self.folder / "programs",
+        )
+        return Court(bench, write_exam(folder, hidden, secret), Crew(tools.slots, tools.gpus))
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
@@ -223,13 +263,13 @@ class Experiment:
 
     # --- search -----------------------------------------------------------------------------
 
-    def _searcher(self, bench: Bench, data: Data, exam: Exam, crew: Crew) -> Search:
-        judges = exam.validation
+    def _searcher(self, court: Court) -> Search:
+        bench, judges, data = court.bench, court.exam.validation, court.exam.disguised.data
         return Search(
             context=self.context,
             bench=bench,
             judges=judges,
-            crew=crew,
+            crew=court.crew,
             researcher=self.researcher,
             metric=self.claim.selection,
             quality=QUALITY[self.claim.task],
@@ -240,7 +280,7 @@ class Experiment:
             check=self.staff.check,
             forest=Forest(),
             claim=state_of_claim(self.claim),
-            judge=exam.mark,
+            judge=court.exam.mark,
             keeps_proposals=self.staff.is_dear,
         )
 
@@ -308,97 +348,149 @@ class Experiment:
 
     # --- validation -------------------------------------------------------------------------
 
-    def _validate(
-        self, bench: Bench, crew: Crew, exam: Exam, stages: Sequence[StageRecord], used: set[int]
-    ) -> Verdicts:
-        """Run both arms from fresh seeds, judged by the sealed test data."""
+    def _validate(self, court: Court, stages: Sequence[StageRecord], used: set[int]) -> Verdicts:
+        """Run both arms from fresh seeds, judged by the sealed test data.
+
+        What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
+        is measured here makes all anew that rests on it.
+        """
         arms = (stages[1].best, stages[2].best)
-        seeds = fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used)
-        fresh = self._fresh(arms, exam)
-        wanted = [(arm, seed) for arm in range(len(arms)) for seed in seeds if (arm, seed) not in fresh]
-        if self.past.finished("validation") is not None and not wanted:
+        first = Round(court, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
+        left = self.context.restored("validation")
+        was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
+        self._take_fresh(first)
+        is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
+        if not is_doubted and not first.wanted and self.past.finished("validation") is not None:
             self.context.emit(ValidationAutoStarted())
-            return self._judged(Stage("validation", self.context), exam, seeds, fresh)
+            return self._judged(Stage("validation", self.context), first)
+        self.past.is_whole = False
         with self.context.stage("validation", index=5, total=STAGES_TOTAL) as stage:
             self.context.emit(ValidationAutoStarted())
-            judges = exam.test()
-            total = len(arms) * len(seeds)
-            with Shift[Trials](crew) as shift:
-                for arm, seed in wanted:
-                    name = f"{arm}-{seed}"
-                    shift.start(name, self._measurement(bench, judges, arms[arm], seed, name))
-                say = f"running both arms from {len(seeds)} fresh seeds, judged by test data"
-                stage.progress(len(fresh) / total, say)
-                for name, trials in shift.finished(lambda _: stage.progress(len(fresh) / total, say)):
-                    arm, (trial,) = int(name.partition("-")[0]), trials.trials
-                    fresh[arm, trial.seed] = trial.reading(self.claim.metric, QUALITY[self.claim.task])
-                    self._tell_failures(arms[arm], trials)
-                    self._keep_fresh(arms, exam, fresh, is_complete=False)
-                    stage.progress(len(fresh) / total, say)
-            verdicts = self._judged(stage, exam, seeds, fresh)
-            stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
-            self._keep_fresh(arms, exam, fresh, is_complete=True)
-        return verdicts
+            pods = left.pods if left is not None else ()
+            if not is_doubted:
+                pods = (*pods, self.context.pod)
+                self._measure(first, stage, lambda: self._keep_fresh(first, is_complete=False))
+                verdicts = self._verdicts(first)
+                stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
+                is_too_good = verdicts.judgement.reason == TOO_GOOD
+                if is_too_good and not was_asked:
+                    self._tell_of_doubt(verdicts)
+                is_safe = self._keep_fresh(first, is_complete=True)
+                if not is_too_good:
+                    return self._judged(stage, first)
+                if is_safe and not was_asked:  # or no other pod would find it, or none could read it
+                    self._judged(stage, first)  # of two measurements in one attempt only the second is said
+                    self._give_back()
+            return self._replicated(first, stage, Replication(pods, self.context.pod), used)
+
+    def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
+        """Run what is not measured by now; `keep` is called after each training."""
+        judges, readings = measured.court.exam.test(), measured.readings
+        total = len(measured.arms) * len(measured.seeds)
+        with Shift[Trials](measured.court.crew) as shift:
+            for arm, seed in measured.wanted:
+                name = f"{arm}-{seed}"
+                shift.start(name, self._measurement(measured, judges, arm, seed))
+            say = f"running both arms from {len(measured.seeds)} fresh seeds, judged by test data"
+            if measured.purpose == PURPOSE:
+                say = f"{say}, again: the first measurement was too good"
+            stage.progress(len(readings) / total, say)
+            for name, trials in shift.finished(lambda _: stage.progress(len(readings) / total, say)):
+                arm, (trial,) = int(name.partition("-")[0]), trials.trials
+                readings[arm, trial.seed] = trial.reading(self.claim.metric, QUALITY[self.claim.task])
+                self._tell_failures(measured.arms[arm], trials)
+                keep()
+                stage.progress(len(readings) / total, say)
 
     def _measurement(
-        self, bench: Bench, judges: Judges, node: Node, seed: int, name: str
+        self, measured: Round, judges: Judges, arm: int, seed: int
     ) -> Callable[[int | None], Trials]:
         def measure(gpu: int | None) -> Trials:
             self.staff.check()
-            folder = self.folder / "validation" / name
-            return bench.run(node.code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
+            folder = self.folder / measured.purpose / f"{arm}-{seed}"
+            code = measured.arms[arm].code
+            return measured.court.bench.run(code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
 
         return measure
+
+    def _tell_of_doubt(self, verdicts: Verdicts) -> None:
+        """Say that a replication is asked for, before any other pod can find the measurement."""
+        said = verdict_line(self.claim, verdicts.judgement)
+        self.context.log(said, "warning")
+        self.context.emit(
+            ValidationAutoCompleted(
+                verdict="fail", summary=said, scores=verdicts.scores(self.claim), replication="asked for"
+            )
+        )
+
+    def _give_back(self) -> NoReturn:
+        """Give the run back, so that another pod measures again."""
+        self.context.log("the run goes back to the queue, for another pod if there is one")
+        raise GivenBack(
+            f"replication asked for: a result that is too good, from {self.context.pod or 'a pod'}"
+        )
+
+    def _replicated(self, first: Round, stage: Stage, replication: Replication, used: set[int]) -> Verdicts:
+        """Measure both arms once more, all of it here, from other seeds and with rows hidden by another secret."""
+        self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
+        seeds = fresh_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
+        secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
+        second = Round(self._court(secret), first.arms, seeds, PURPOSE)
+        self._measure(second, stage, lambda: None)
+        verdicts = replace(self._judged(stage, second), replication=replication)
+        stage.progress(1.0, f"the replication says: {verdicts.judgement.reason}")
+        return verdicts
 
     def _tell_failures(self, node: Node, trials: Trials) -> None:
         for trial in trials.trials:
             if trial.error is not None:
                 self.context.log(f"fresh seed {trial.seed}, {node.id}: {trial.error}", "warning")
 
-    def _fresh(self, arms: tuple[Node, Node], exam: Exam) -> dict[tuple[int, int], Reading]:
-        """Return what earlier attempts measured for these very programs, by arm and fresh seed."""
+    def _take_fresh(self, first: Round) -> None:
+        """Take what earlier attempts measured for these very programs."""
+        exam = first.court.exam
         groups = len(row_groups(len(exam.disguised.data.sealed.features)))
         left = self.context.restored("validation")
-        codes = (arms[0].code, arms[1].code)
         found = self.past.read(
             left,
             FreshState,
-            lambda state: fresh_problem(state, codes, exam.mark, self.claim.metric, groups),
+            lambda state: fresh_problem(state, first.codes, exam.mark, self.claim.metric, groups),
         )
-        if found is None:
-            return {}
-        return {(each.arm, each.seed): each.reading for each in found.measured}
+        if found is not None:
+            first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
 
-    def _keep_fresh(
-        self,
-        arms: tuple[Node, Node],
-        exam: Exam,
-        fresh: Mapping[tuple[int, int], Reading],
-        *,
-        is_complete: bool,
-    ) -> None:
-        measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in fresh.items())
-        state = FreshState((arms[0].code, arms[1].code), measured, exam.mark)
-        self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
+    def _keep_fresh(self, first: Round, *, is_complete: bool) -> bool:
+        measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
+        state = FreshState(first.codes, measured, first.court.exam.mark)
+        return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
-    def _judged(
-        self, stage: Stage, exam: Exam, seeds: Sequence[int], fresh: Mapping[tuple[int, int], Reading]
-    ) -> Verdicts:
+    def _judged(self, stage: Stage, measured: Round) -> Verdicts:
         """Say every score of every fresh seed, and judge the difference of the claim's metric."""
-        for number, seed in enumerate(seeds, start=1):
+        for number, seed in enumerate(measured.seeds, start=1):
             for arm, name in enumerate(ARMS):
-                for metric, value in (fresh[arm, seed].scores or {}).items():
+                for metric, value in (measured.readings[arm, seed].scores or {}).items():
                     stage.metric(f"test_{metric}_{name}", value, number)
-                if (busy_s := fresh[arm, seed].processor_s) is not None:
+                if (busy_s := measured.readings[arm, seed].processor_s) is not None:
                     stage.metric(f"test_processor_seconds_{name}", busy_s, number)
-        claim, data = self.claim, exam.disguised.data
+        return self._verdicts(measured)
+
+    def _verdicts(self, measured: Round) -> Verdicts:
+        claim, exam, seeds = self.claim, measured.court.exam, measured.seeds
+        baseline, intervention = (
+            [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
+        )
+        data = exam.disguised.data
         naive = naive_reading(data.facts, data.visible.train.targets, exam.test())
-        both = Arms([fresh[0, seed] for seed in seeds], [fresh[1, seed] for seed in seeds], naive)
-        metric = self.claim.metric.name
-        pairs = [pair_of(seed, fresh[0, seed], fresh[1, seed], metric) for seed in seeds]
-        means = _means([(fresh[0, seed].scores, fresh[1, seed].scores) for seed in seeds])
-        found = doubted(judge(pairs, claim.direction), claim.metric)
-        return Verdicts(guarded(found, both, claim.metric, claim.direction, claim.task), means)
+        trained = list(zip(seeds, baseline, intervention, strict=True))
+        pairs = [pair_of(seed, one, other, claim.metric.name) for seed, one, other in trained]
+        means = _means([(one.scores, other.scores) for _, one, other in trained])
+        # what is refuted anyhow needs no replication: its size is doubted last
+        found = doubted(judge(pairs, claim.direction), claim.metric, is_replication=True)
+        arms = Arms(baseline, intervention, naive)
+        found = guarded(found, arms, claim.metric, claim.direction, claim.task)
+        if measured.purpose != PURPOSE:
+            found = doubted(found, claim.metric)
+        return Verdicts(found, means)
 
     # --- plots, paper, review ---------------------------------------------------------------
 
@@ -567,7 +659,12 @@ class Experiment:
 
     def _tell(self, verdict: Verdict) -> None:
         self.context.emit(
-            ValidationAutoCompleted(verdict=verdict.verdict, summary=verdict.summary, scores=verdict.scores)
+            ValidationAutoCompleted(
+                verdict=verdict.verdict,
+                summary=verdict.summary,
+                scores=verdict.scores,
+                replication=verdict.replication,
+            )
         )
 
 

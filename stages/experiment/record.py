@@ -24,6 +24,7 @@ from stages.bounds import (
     Whole,
     Word,
 )
+from stages.experiment.replication import Replication
 from stages.experiment.tree import Node, NodeId, StageName
 from stages.experiment.validation import CONFIDENCE, Judgement
 from stages.literature import Work
@@ -98,10 +99,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The judgement on the claim's metric, and the means of every other metric beside it."""
+    """The judgement on the claim's metric, and the means of every other metric beside it.
+
+    `replication` says where it was measured, if that is the second time.
+    """
 
     judgement: Judgement
     means: Mapping[str, tuple[float, float]]  # metric: baseline, intervention
+    replication: Replication | None = None
 
     def scores(self, claim: Claim) -> dict[str, Any]:
         """Return the numbers as the validation event carries them."""
@@ -124,6 +129,7 @@ class Verdicts:
             "means": {
                 name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
             },
+            **({"replication": self.replication.scores()} if self.replication else {}),
         }
 
 

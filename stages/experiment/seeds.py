@@ -16,12 +16,14 @@ def seed_for(run_seed: int, *purpose: str | int) -> int:
     return int.from_bytes(digest[:4], "big") % (1 << SEED_BITS)
 
 
-def fresh_seeds(run_seed: int, count: int, used: Collection[int]) -> tuple[int, ...]:
-    """Return `count` different seeds of the validation, none of which is in `used`."""
+def fresh_seeds(
+    run_seed: int, count: int, used: Collection[int], purpose: str = "validation"
+) -> tuple[int, ...]:
+    """Return `count` different seeds of the validation, or its replication, none of which is in `used`."""
     found: list[int] = []
     number = 0
     while len(found) < count:
-        seed = seed_for(run_seed, "validation", number)
+        seed = seed_for(run_seed, purpose, number)
         number += 1
         if seed not in used and seed not in found:
             found.append(seed)

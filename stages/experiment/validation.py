@@ -136,15 +136,19 @@ def mean_interval(
     return Interval(mean, mean - reach, mean + reach, rows_error, groups)
 
 
-def doubted(judgement: Judgement, metric: Metric) -> Judgement:
+def doubted(judgement: Judgement, metric: Metric, *, is_replication: bool = False) -> Judgement:
     """Return the judgement, a pass turned down where nobody should believe it."""
-    doubt = _doubt(judgement.pairs, metric) if judgement.verdict == "pass" else None
+    doubt = (
+        _doubt(judgement.pairs, metric, is_replication=is_replication)
+        if judgement.verdict == "pass"
+        else None
+    )
     return judgement if doubt is None else replace(judgement, verdict="fail", reason=doubt)
 
 
-def _doubt(pairs: Sequence[Pair], metric: Metric) -> str | None:
+def _doubt(pairs: Sequence[Pair], metric: Metric, *, is_replication: bool) -> str | None:
     """Return whether next to no error is left of what the baseline has, or seeds are no replication."""
-    if metric.perfect is not None:
+    if metric.perfect is not None and not is_replication:
         baseline, intervention = (
             fmean(abs((getattr(pair, arm) or 0.0) - metric.perfect) for pair in pairs)
             for arm in ("baseline", "intervention")

@@ -15,6 +15,7 @@ import msgspec
 from events.catalog import Verdict as Word
 from stages.experiment.paper.words import verdict_line
 from stages.experiment.record import Record
+from stages.experiment.replication import Place
 from stages.experiment.reviews import Review, meta_review
 
 Decider = Literal["measurement", "review"]
@@ -30,13 +31,16 @@ class Verdict:
     summary: str
     decided_by: Decider
     scores: dict[str, Any]
+    replication: Place | None = None
 
 
 def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequence[Review]) -> Verdict:
     """Return the verdict; `untraced` are numbers in the paper that no event says, `traced` counts the others."""
     judgement = record.verdicts.judgement
     meta = meta_review(reviews) if reviews else None
-    said = verdict_line(record.claim, judgement)
+    said, replication = verdict_line(record.claim, judgement), record.verdicts.replication
+    if replication is not None:
+        said = f"{said} {replication.sentence(judgement.verdict, with_name=True)}"
     word: Word = "fail"
     decided_by: Decider = "measurement"
     if judgement.verdict == "fail":
@@ -61,4 +65,4 @@ def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequenc
         "reviews": [msgspec.to_builtins(each) for each in reviews],
         "meta_review": meta,
     }
-    return Verdict(word, summary, decided_by, scores)
+    return Verdict(word, summary, decided_by, scores, replication.place if replication else None)

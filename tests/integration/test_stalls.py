@@ -15,6 +15,7 @@ from control_plane.config import read_settings
 from control_plane.deps import wire
 from control_plane.metrics import REGISTRY
 from control_plane.store import database as store
+from control_plane.watchdog import STALL_S
 from events.clock import SystemClock, SystemIds
 
 STALL = "podfleet_event_loop_stall_seconds"
@@ -27,6 +28,8 @@ def stalls() -> tuple[float, float]:
     return told[0], told[1]
 
 
+# The application ends soon after its start; pymongo leaves a socket open where it is canceled in connecting.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 async def test_the_metrics_name_a_slow_route_of_the_application(
     emptied_url: str, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,8 +50,8 @@ async def test_the_metrics_name_a_slow_route_of_the_application(
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as asking,
     ):
-        assert (await asking.get("/openapi.json")).status_code == 200
-        while stalls()[0] == counted:
-            await asyncio.sleep(0.01)
-    assert stalls()[1] - before_s > 0.4
+        while stalls()[0] == counted:  # on a loaded machine one stall may pass before the watchdog looks
+            assert (await asking.get("/openapi.json")).status_code == 200
+            await asyncio.sleep(0.1)
+    assert stalls()[1] - before_s > STALL_S
     await client.close()

@@ -189,10 +189,10 @@ class Hand:
         self.claims = 0
         self.said: dict[tuple[str, int], int] = {}
 
-    def claim(self, run_id: str) -> Claim:
+    def claim(self, run_id: str, pod: str = "hand/1") -> Claim:
         self.claims += 1
         (wanted,) = self.queue.waiting(["runs"])
-        claim = self.queue.take(wanted, token=f"{self.claims:043}", pod="hand/1")
+        claim = self.queue.take(wanted, token=f"{self.claims:043}", pod=pod)
         assert claim is not None
         assert claim.run_id == run_id
         return claim
@@ -216,15 +216,22 @@ class Hand:
             self.say(claim, StageStarted(stage=stage), kept(claim, stage), StageCompleted(stage=stage))
 
     def fail(self, claim: Claim) -> None:
-        how = End("failed", "BROKEN", "it broke")
-        self.queue.settle(claim, how, self.said[claim.run_id, claim.attempt], jitter=0.0)
+        self.settle(claim, End("failed", "BROKEN", "it broke"))
+
+    def settle(self, claim: Claim, how: End) -> None:
+        self.queue.settle(claim, how, self.said.get((claim.run_id, claim.attempt), 0), jitter=0.0)
+
+    def checkpoints(self, claim: Claim) -> list[dict[str, Any]]:
+        headers = bearer(claim.run_token)
+        path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
+        found: list[dict[str, Any]] = self.fleet.client.post(path, headers=headers).json()["checkpoints"]
+        return found
 
     def offered(self, claim: Claim) -> list[tuple[str, str, int]]:
         """Return which checkpoints the attempt may go on from: name, run and attempt."""
-        headers = bearer(claim.run_token)
-        path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
-        found = self.fleet.client.post(path, headers=headers).json()["checkpoints"]
+        found = self.checkpoints(claim)
         assert all(claim.run_id in each["manifest"]["url"] or each["runId"] != claim.run_id for each in found)
+        assert all(each["pods"] == (["hand"] if each["runId"] == claim.run_id else []) for each in found)
         return [(each["name"], each["runId"], each["attempt"]) for each in found]
 
 

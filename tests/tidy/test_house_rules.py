@@ -37,6 +37,12 @@ HOSTS: Final = re.compile("|".join(re.escape(a + "." + b) for a, b in (
     ("deb.debian", "org"), ("conda.anaconda", "org"), ("docker", "io"), ("ghcr", "io"),
 )))  # fmt: skip
 
+# what Playwright answers at once, of a page that may not be whole yet
+UNWAITED: Final = {
+    *("all", "all_inner_texts", "all_text_contents", "count", "title"),
+    *("is_checked", "is_disabled", "is_editable", "is_enabled", "is_hidden", "is_visible"),
+}
+
 LINES_MAX: Final = 70
 KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
 # loaded by name: the console script, and the child
@@ -130,6 +136,18 @@ def test_every_module_says_what_it_is() -> None:
 def test_every_module_has_a_name_that_is_its_concept() -> None:
     names = {name.rpartition(".")[2] for name in _modules(*PACKAGES, "scripts")}
     assert names & NAMES_WITHOUT_MEANING == set()
+
+
+def test_the_tests_of_pages_wait_for_what_they_expect() -> None:
+    found = [
+        f"{path.name}:{each.lineno}"
+        for path in (ROOT / "tests" / "integration" / "pages").glob("test_*.py")
+        for claim in ast.walk(ast.parse(path.read_text()))
+        if isinstance(claim, ast.Assert)
+        for each in ast.walk(claim)
+        if isinstance(each, ast.Attribute) and each.attr in UNWAITED
+    ]
+    assert found == [], "say it with playwright's expect(), which waits"
 
 
 def _long_functions() -> dict[str, int]:

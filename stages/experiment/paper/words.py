@@ -49,7 +49,14 @@ def outcome(record: Record) -> str:
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
-    """Return what the measurement says, with its numbers by reference."""
+    """Return what the measurement says, with its numbers by reference, and whether it is a replication."""
+    said, replication = _measured_words(record, numbers), record.verdicts.replication
+    if replication is None:
+        return said
+    return f"{said} {replication.sentence(record.verdicts.judgement.verdict, with_name=False)}"
+
+
+def _measured_words(record: Record, numbers: Numbers) -> str:
     judgement = record.verdicts.judgement
     lost = "{seeds.lost} of {seeds.fresh} pairs of trainings gave no result"
     if judgement.interval is None:

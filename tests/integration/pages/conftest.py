@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import pytest
-from playwright.sync_api import Browser, BrowserType, Dialog, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserType, Dialog, Page, ViewportSize, expect, sync_playwright
 
 from control_plane.embedded.mongod import Mongod
 from events.clock import SystemIds
@@ -26,6 +26,8 @@ BROWSER_FLAGS = (
 )  # fmt: skip
 DESK: ViewportSize = {"width": 1280, "height": 720}
 Tabs = Callable[[bool], Page]
+
+expect.set_options(timeout=20_000)  # of milliseconds: a limit for a loaded machine, which nobody waits for
 
 
 @pytest.fixture(scope="package")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 from events.catalog import RunLog, RunStarted
 from tests.integration.conftest import start_control_plane
@@ -37,11 +37,11 @@ def test_rows_come_and_change_by_themselves_and_only_where_they_belong(
     is_live(canceled)
     run_id = fleet.submit("probe", labels={"batch": name, "note": "<b>bold</b>"})
     every.locator(f"#r-{run_id}", has_text="QUEUED").wait_for(timeout=SOON_MS)
-    assert canceled.locator(f"#r-{run_id}").count() == 0
+    expect(canceled.locator(f"#r-{run_id}")).to_have_count(0)
     fleet.client.post(f"/api/runs/{run_id}/cancel")
     every.locator(f"#r-{run_id}", has_text="CANCELED").wait_for(timeout=SOON_MS)
     canceled.locator(f"#r-{run_id}").wait_for(timeout=SOON_MS)
-    assert every.locator("tbody tr").count() == 1
+    expect(every.locator("tbody tr")).to_have_count(1)
     later = fleet.submit("probe", labels={"batch": name})
     every.locator(f"#r-{later}").wait_for(timeout=SOON_MS)
     assert every.locator("tbody tr").first.get_attribute("id") == f"r-{later}", "the newest comes first"
@@ -67,11 +67,11 @@ def test_a_log_is_followed_only_from_its_bottom(
     hand.say(RunLog(level="info", message="line 101"), RunLog(level="error", message="<script>x</script>"))
     page.get_by_text("More has come below").wait_for(timeout=SOON_MS)
     assert page.evaluate("scrollY") == 0
-    assert page.locator("tbody tr", has_text="<script>x</script>").count() == 1
+    expect(page.locator("tbody tr", has_text="<script>x</script>")).to_have_count(1)
     link = page.locator("tbody tr", has_text="line 101").locator("a")
     other = page.context.new_page()
     other.goto(str(link.get_attribute("href")))
-    assert "line 101" in other.locator("tbody tr:target").inner_text()
+    expect(other.locator("tbody tr:target")).to_contain_text("line 101")
     page.goto(f"/runs/{run_id}/events?text=LINE+7&level=info")
     assert [each.split()[1] for each in lines_of(page)] == ["7", *(str(n) for n in range(70, 80))]
     other.close()

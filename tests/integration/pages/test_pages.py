@@ -8,7 +8,7 @@ from typing import Any
 from zlib import compress, crc32
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from events.catalog import NodeCreated, RunStarted, StageStarted
 from tests.integration.files import keep
@@ -56,13 +56,13 @@ def test_every_page_loads_without_a_complaint_and_shows_hostile_text_as_text(
         answer = page.goto(path.format(**made))
         assert answer is not None
         assert answer.status == 200, path
-        assert page.locator("h1").count() == 1
+        expect(page.locator("h1")).to_have_count(1)
         overflow = (
             page.evaluate("document.documentElement.scrollWidth - innerWidth") if page_runs(page) else 0
         )
         assert overflow <= 0, path
     page.goto(f"/hypotheses/{made['hypothesis']}")
-    assert "onerror=alert(1)" in page.locator("h1").inner_text()
+    expect(page.locator("h1")).to_contain_text("onerror=alert(1)")
 
 
 def page_runs(page: Page) -> bool:
@@ -75,7 +75,7 @@ def test_an_unknown_page_says_so_to_people(browser: Browser, fleet: Any) -> None
     answer = page.goto("/runs/nobody")
     assert answer is not None
     assert answer.status == 404
-    assert "Not found" in page.locator("h1").inner_text()
+    expect(page.locator("h1")).to_contain_text("Not found")
     page.close()
 
 
@@ -83,13 +83,13 @@ def test_filters_stand_in_the_address_and_survive_a_reload(page: Page, fleet: An
     fleet.submit("probe", labels={"batch": name})
     fleet.submit("experiment", spec={"idea": "Dropout improves accuracy on iris"}, labels={"batch": name})
     page.goto(f"/runs?label=batch={name}")
-    assert page.locator("tbody tr").count() == 2
+    expect(page.locator("tbody tr")).to_have_count(2)
     page.get_by_role("combobox", name="Kind").select_option("probe")
     page.get_by_role("button", name="Filter").click()
     page.wait_for_url("**kind=probe**")
     page.reload()
-    assert page.get_by_role("combobox", name="Kind").input_value() == "probe"
-    assert page.locator("tbody tr").count() == 1
+    expect(page.get_by_role("combobox", name="Kind")).to_have_value("probe")
+    expect(page.locator("tbody tr")).to_have_count(1)
 
 
 def test_a_run_is_canceled_by_its_button(page: Page, fleet: Any, made: dict[str, str]) -> None:
@@ -97,7 +97,7 @@ def test_a_run_is_canceled_by_its_button(page: Page, fleet: Any, made: dict[str,
     page.get_by_role("button", name="Cancel").click()
     page.wait_for_url(f"**/runs/{made['run']}")
     assert fleet.run(made["run"])["status"] == "CANCELED"
-    assert page.get_by_role("button", name="Run again").is_visible()
+    expect(page.get_by_role("button", name="Run again")).to_be_visible()
 
 
 def test_a_hypothesis_is_proposed_by_the_form(page: Page, fleet: Any) -> None:
@@ -106,12 +106,12 @@ def test_a_hypothesis_is_proposed_by_the_form(page: Page, fleet: Any) -> None:
     page.get_by_label("Idea", exact=True).fill("Dropout improves accuracy on iris")
     page.get_by_role("button", name="Propose").click()
     page.wait_for_url("**/hypotheses/0*")
-    assert page.locator("tbody tr").count() == 1
+    expect(page.locator("tbody tr")).to_have_count(1)
 
 
 def test_a_change_arrives_without_a_reload(scripted: Page, fleet: Any, made: dict[str, str]) -> None:
     scripted.goto(f"/runs/{made['run']}")
-    assert "QUEUED" in scripted.locator(".facts").inner_text()
+    expect(scripted.locator(".facts")).to_contain_text("QUEUED")
     fleet.client.post(f"/api/runs/{made['run']}/cancel")
     scripted.locator(".facts", has_text="CANCELED").wait_for(timeout=15_000)
 
@@ -135,6 +135,6 @@ def test_pictures_of_a_run_stand_with_what_they_show(
         scripted.wait_for_function(
             "(image) => image.complete && image.naturalWidth > 100", arg=picture.element_handle()
         )
-    assert scripted.locator(".gallery img").count() == 3
-    assert scripted.locator("section:has(> h2:text-is('Figures')) img").count() == 1
+    expect(scripted.locator(".gallery img")).to_have_count(3)
+    expect(scripted.locator("section:has(> h2:text-is('Figures')) img")).to_have_count(1)
     assert scripted.locator("table.nodes .gallery img").get_attribute("alt") == "plots/nodes/Stage_1-1.png"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from pymongo import MongoClient
 
 from events.catalog import (
@@ -57,13 +57,13 @@ def test_stages_and_nodes_are_pictures_and_a_node_leads_to_its_row(page: Page, h
         "no step of this stage is finished yet"
         in page.locator("section[aria-label=Now]").inner_text().lower()
     )
-    assert page.locator("svg .bar.b-RUNNING").count() == 1
-    assert page.locator("svg .node").count() == 2
+    expect(page.locator("svg .bar.b-RUNNING")).to_have_count(1)
+    expect(page.locator("svg .node")).to_have_count(2)
     assert page.locator("svg .node.best title").text_content() == "Stage_1/1, good, metric 0.9: the first"
     page.locator("svg.tree a circle").nth(1).click()
     page.locator("tr:target").wait_for(timeout=10_000)
-    assert page.url.endswith("#n-Stage_1/2")
-    assert "<b>the second</b>" in page.locator("tr:target").inner_text()
+    expect(page).to_have_url(re.compile("#n-Stage_1/2$"))
+    expect(page.locator("tr:target")).to_contain_text("<b>the second</b>")
 
 
 def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: Any) -> None:
@@ -79,15 +79,15 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
     run_path = f"/runs/{hand.claim.run_id}"
     page.goto(run_path)
     page.get_by_role("link", name="data.csv").click()
-    assert page.locator("table.cells th").all_inner_texts() == ["name", "score"]
-    assert page.locator("table.cells td").all_inner_texts() == ["<i>x</i>", "0.5"]
+    expect(page.locator("table.cells th")).to_have_text(["name", "score"], use_inner_text=True)
+    expect(page.locator("table.cells td")).to_have_text(["<i>x</i>", "0.5"], use_inner_text=True)
     page.goto(run_path)
     page.get_by_role("link", name="page.html").click()
-    assert "document.title = 'ran'" in page.locator("pre").inner_text()
-    assert page.title() == "page.html · podfleet"
+    expect(page.locator("pre")).to_contain_text("document.title = 'ran'")
+    expect(page).to_have_title("page.html · podfleet")
     page.goto(run_path)
     page.get_by_role("link", name="drawing.svg").click()
-    assert page.get_by_text("not shown in place").is_visible()
+    expect(page.get_by_text("not shown in place")).to_be_visible()
     page.goto(run_path)
     page.locator("#paper summary").click()
     assert re.fullmatch(r"/api/artifacts/.+", page.locator("iframe.paper").get_attribute("src") or "")
@@ -131,7 +131,7 @@ def test_a_stored_key_that_leads_elsewhere_is_told_in_words(
             assert answer.status_code == 422, path
             assert "a key that no storage holds" in answer.text, path
     scripted.goto(f"/runs/{run_id}")
-    assert scripted.get_by_role("link", name="secret.txt").is_visible()
+    expect(scripted.get_by_role("link", name="secret.txt")).to_be_visible()
     hand.settle(End("preempted"))
     resumed = by_hand("runs", f"experiment/cpu/{name}").claim
     path = f"/api/runs/{run_id}/artifacts/checkpoints"

@@ -390,6 +390,15 @@ def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt(
     assert project(FULL, said(fact, 5)) == expected
 
 
+def test_a_verdict_says_where_it_was_replicated_or_that_it_asks_for_that() -> None:
+    fact = c.ValidationAutoCompleted(verdict="fail", summary="too good", replication="asked for")
+    effect = project(FULL, said(fact, 5))
+    assert isinstance(effect, Update)
+    (write,) = effect.writes
+    assert effect.view.validation is not None
+    assert write.fields["replication"] == effect.view.validation["replication"] == "asked for"
+
+
 @pytest.mark.parametrize(
     ("fact", "ideas", "unfinished"),
     [

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.catalog import Fact, Price, RunCompleted, RunLog, RunStarted, RunUsage
+from events.catalog import Fact, Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
 from events.checkpoints import MANIFEST
 from events.claims import Claim, Orders
 from events.clock import instant
@@ -25,6 +25,7 @@ from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
 from pod_worker.attempt import Attempt, Ports
 from pod_worker.child import Exit, Listener
 from pod_worker.ending import Exited, Signalled
+from pod_worker.fetched import Fetched
 from pod_worker.heartbeat import Heartbeat, Pulse
 from pod_worker.lease import grant
 from pod_worker.usage import Rate, usage_of
@@ -181,7 +182,7 @@ class Earlier:
     warnings: list[str] = field(default_factory=list)
     asked: int = 0
 
-    def fetch(self, claim: Claim, folder: Path) -> list[str]:
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
         self.asked += 1
         folder.mkdir(parents=True, exist_ok=True)
         for stage in self.stages:
@@ -189,7 +190,7 @@ class Earlier:
             (folder / stage / MANIFEST).touch()
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
-        return self.warnings
+        return Fetched(self.warnings, {each: ["alpha", ""] for each in self.stages})
 
 
 @dataclass
@@ -685,3 +686,42 @@ def test_a_retry_of_a_part_is_tried_again_where_its_checkpoints_are_only_out_of_
     scene.attempt(kind="experiment", from_stage="Stage_2").run()
     ((how, _),) = scene.store.settled
     assert (how.code, how.retryable) == ("CHECKPOINT_MISSING", True)
+
+
+@pytest.mark.parametrize("is_canceled", [False, True])
+def test_a_pipeline_may_give_its_run_back_unless_somebody_wants_it_ended(
+    scene: Scene, is_canceled: bool
+) -> None:
+    if is_canceled:
+        scene.orders(1, cancel=True)
+        scene.child.is_deaf = True
+    scene.clock.at(15, lambda: scene.child.say(RunPreempted(reason="replication asked for")))
+    scene.clock.at(15, lambda: scene.child.end(Exited(0)))
+    attempt = scene.attempt()
+    attempt.run()
+    ((how, _),) = scene.store.settled
+    assert (how.outcome, attempt.gave_back) == (("canceled", False) if is_canceled else ("preempted", True))
+
+
+def test_a_pod_that_goes_away_gives_back_no_run_of_a_pipelines_own_wish(scene: Scene) -> None:
+    scene.clock.at(5, scene.stop.set)
+    attempt = scene.attempt()
+    attempt.run()
+    assert scene.store.settled[0][0].outcome == "preempted"
+    assert not attempt.gave_back
+
+
+def test_a_child_is_told_the_name_of_its_pod(scene: Scene) -> None:
+    scene.clock.at(1, scene.child.complete)
+    attempt = scene.attempt()
+    attempt.ports = replace(attempt.ports, pod="alpha")
+    attempt.run()
+    assert scene.child.order is not None
+    assert (scene.child.order.pod, scene.child.order.pods_before) == ("alpha", {})
+
+
+def test_a_child_is_told_the_pods_that_the_control_plane_knows_of_its_checkpoints(scene: Scene) -> None:
+    scene.clock.at(1, scene.child.complete)
+    scene.attempt(number=2).run()
+    assert scene.child.order is not None
+    assert scene.child.order.pods_before == {"Stage_1": ["alpha", ""]}

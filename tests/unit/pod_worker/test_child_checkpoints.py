@@ -72,7 +72,12 @@ def test_what_was_kept_can_be_restored_by_the_next(
     (folder / "manifest.json").write_bytes(Path(parent.taken[0].files[-1].path).read_bytes())
     found = child.restored("Stage_1")
     assert found is not None
-    assert (found.attempt, found.state, found.files) == (2, {"best": 0.5}, {})
+    assert (found.attempt, found.state, found.files, found.pods) == (2, {"best": 0.5}, {}, ())
+    child.pods_before = {"Stage_1": ["alpha", ""], "Stage_2": ["beta"]}
+    assert replace(found, pods=("alpha", "")) == child.restored("Stage_1")
+    other = replace(child, run_id="its retry").restored("Stage_1")
+    assert other is not None
+    assert other.pods == (), "who made another run's is not told"
     assert found.from_run is None
     assert child.restored("Stage_2") is None
 

@@ -121,7 +121,10 @@ def test_the_latest_checkpoint_of_each_name_is_fetched_with_its_files(
     house.keep("Stage_1", 2, {"best": 2})
     house.keep("Stage_1", 1, {"best": 1})
     house.keep("plots", 1, {}, a=b"image", b=b"table")
-    assert checkpoints.fetch(CLAIM, tmp_path) == []
+    house.candidates[1]["pods"] = house.candidates[2]["pods"] = ["alpha"]
+    house.candidates[0]["pods"] = ["alpha", "beta"]
+    fetched = checkpoints.fetch(CLAIM, tmp_path)
+    assert (fetched.warnings, fetched.pods) == ([], {"Stage_1": ["alpha", "beta"], "plots": ["alpha"]})
     assert found(tmp_path) == {"Stage_1": (2, {"best": 2}), "plots": (1, {})}
     assert (tmp_path / "plots" / "a").read_bytes() == b"image"
     assert (tmp_path / "plots" / "b").read_bytes() == b"table"
@@ -146,7 +149,7 @@ def test_a_broken_checkpoint_gives_way_to_an_older_one_and_is_named(
             house.objects[latest["files"][0]["name"]] = b"CONTENT"
         case "file unregistered":
             latest["files"].clear()
-    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "Stage_1 of attempt 2 is not used" in warning
     assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
 
@@ -158,7 +161,7 @@ def test_a_checkpoint_of_another_run_is_named_as_that(
         broken = house.keep("Stage_1", 2, {})
         broken["runId"] = run_id
         house.objects.clear()
-        (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+        (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
         assert f"Stage_1 of {words} not used" in warning
         house.candidates.clear()
 
@@ -191,7 +194,7 @@ def test_an_object_that_is_larger_than_it_was_registered_is_read_one_piece_too_f
     house.keep("Stage_1", 2, {"best": 2}, file=b"content")
     house.keep("Stage_1", 1, {"best": 1})
     house.is_endless = True
-    first, second = checkpoints.fetch(CLAIM, tmp_path)
+    first, second = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "holds other bytes than were registered" in first
     assert "holds other bytes than were registered" in second
     assert house.sent <= 2 * (1 + restoring.PIECE_BYTES // PIECE) * PIECE
@@ -202,7 +205,7 @@ def test_an_object_that_is_smaller_than_it_was_registered_is_not_used(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path
 ) -> None:
     house.keep("Stage_1", 1, {"best": 1})["manifest"]["size"] += 1
-    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "holds other bytes than were registered" in warning
 
 
@@ -212,7 +215,7 @@ def test_an_object_is_never_in_memory_as_a_whole(
     house.keep("Stage_1", 1, {}, weights=bytes(32 << 20))
     tracemalloc.start()
     try:
-        assert checkpoints.fetch(CLAIM, tmp_path) == []
+        assert checkpoints.fetch(CLAIM, tmp_path).warnings == []
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -225,7 +228,7 @@ def test_content_that_says_it_is_packed_is_not_unpacked(
 ) -> None:
     house.keep("Stage_1", 1, {"best": 1})
     house.headers = {"Content-Encoding": "gzip"}
-    assert checkpoints.fetch(CLAIM, tmp_path) == []
+    assert checkpoints.fetch(CLAIM, tmp_path).warnings == []
     assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
 
 
@@ -235,7 +238,7 @@ def test_all_checkpoints_together_are_bounded(
     monkeypatch.setattr(restoring, "RESTORED_BYTES_MAX", 1_000)
     house.keep("Stage_1", 1, {"best": 1})
     house.keep("Stage_2", 1, {}, file=bytes(1_000))
-    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "more than 1000 bytes of checkpoints are not taken" in warning
     assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
 
@@ -247,7 +250,7 @@ def test_a_checkpoint_that_claims_all_the_room_takes_none_from_what_is_whole(
     lying = house.keep("A", 2, {}, file=bytes(4_000))
     del house.objects[lying["files"][0]["name"]]
     house.keep("Stage_1", 1, {"best": 1}, file=bytes(4_000))
-    (warning,) = checkpoints.fetch(CLAIM, tmp_path)
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "is not in the storage" in warning
     assert found(tmp_path) == {"Stage_1": (1, {"best": 1})}
 
@@ -259,7 +262,7 @@ def test_what_comes_in_vain_is_bounded_too(
     for attempt in (4, 3, 2):
         altered = house.keep("A", attempt, {}, file=bytes(4_000))
         house.objects[altered["files"][0]["name"]] = b"x" * 4_000
-    warnings = checkpoints.fetch(CLAIM, tmp_path)
+    warnings = checkpoints.fetch(CLAIM, tmp_path).warnings
     assert "other bytes than were registered" in warnings[0]
     assert "more than 9000 bytes are not fetched" in warnings[-1]
     assert found(tmp_path) == {}
@@ -310,7 +313,7 @@ def test_a_manifest_that_lies_gives_way_to_an_older_one_and_writes_nothing_else(
     ]
     house.keep("Stage_1", 1, {"best": 1})
     folder = tmp_path / "work" / "restored"
-    (warning,) = checkpoints.fetch(CLAIM, folder)
+    (warning,) = checkpoints.fetch(CLAIM, folder).warnings
     assert "Stage_1 of attempt 2 is not used" in warning
     assert len(warning) <= restoring.SHOWN_CHARS_MAX
     assert found(folder) == {"Stage_1": (1, {"best": 1})}
@@ -326,7 +329,7 @@ def test_a_checkpoint_whose_name_is_none_is_told_and_not_fetched(
     house.keep_text(name, 1, b"{}")
     house.keep("Stage_1", 1, {"best": 1})
     folder = tmp_path / "work" / "restored"
-    (warning,) = checkpoints.fetch(CLAIM, folder)
+    (warning,) = checkpoints.fetch(CLAIM, folder).warnings
     assert "is no name" in warning
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == [folder / "Stage_1" / "manifest.json"]
 
@@ -339,6 +342,6 @@ def test_what_lies_in_the_folder_already_is_not_followed(
     outside.mkdir()
     (folder / "Stage_1").symlink_to(outside)
     house.keep("Stage_1", 1, {})
-    (warning,) = checkpoints.fetch(CLAIM, folder)
+    (warning,) = checkpoints.fetch(CLAIM, folder).warnings
     assert "is not used" in warning
     assert list(outside.iterdir()) == []

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from events.claims import Claim
 from events.errors import Transient
 from events.matching import Seeker, WaitingClass
@@ -17,7 +19,7 @@ from pod_worker.attempt import Ports
 from pod_worker.ending import Exited, NeverStarted
 from pod_worker.intent import Intent
 from pod_worker.roster import Roster
-from pod_worker.worker import Pod, Worker
+from pod_worker.worker import MAKE_WAY_S, POLL_S, Pod, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)
 WHOLE = Ready(["experiment", "probe"], "cpu")
@@ -26,20 +28,24 @@ BROKEN = NeverStarted(1.0, Exited(1))
 
 @dataclass
 class EmptyQueue:
-    """Has no run, and raises `stop` once it was asked so often."""
+    """Has no run, or those in `runs`, and raises `stop` once it was asked so often."""
 
     stop: threading.Event
     most: int
+    clock: ManualClock
+    runs: list[Claim] = field(default_factory=list)
     asked: list[set[str]] = field(default_factory=list)
+    asked_at_s: list[float] = field(default_factory=list)
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         return None
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         self.asked.append(set(seeker.abilities.kinds))
+        self.asked_at_s.append(self.clock.monotonic_s())
         if len(self.asked) == self.most:
             self.stop.set()
-        return None
+        return self.runs.pop(0) if self.runs else None
 
 
 @dataclass
@@ -69,17 +75,29 @@ class Rests:
         return ()
 
 
-def kinds_asked_for(
-    folder: Path, *lives: Sequence[Ready | NeverStarted], most: int, refused: int = 0
-) -> list[set[str]]:
+def kinds_asked_for(folder: Path, *lives: Sequence[Ready | NeverStarted], **how: Any) -> list[set[str]]:
+    return asked_by_a_worker(folder, *lives, **how).asked
+
+
+def asked_by_a_worker(
+    folder: Path,
+    *lives: Sequence[Ready | NeverStarted],
+    most: int,
+    refused: int = 0,
+    runs: Sequence[Claim] = (),
+    idle_exit_s: float | None = None,
+    clock: ManualClock | None = None,
+) -> EmptyQueue:
     """Let a worker have one process after the other, until it has asked for a run `most` times.
 
     The machine has no room for the first `refused` of them.
-    """
-    clock, stop = ManualClock(), threading.Event()
-    queue = EmptyQueue(stop, most)
+    """  # fmt: skip
+    clock, stop = clock or ManualClock(), threading.Event()
+    queue = EmptyQueue(stop, most, clock, list(runs))
     children = iter([LoadingChild(list(says)) for says in lives])
     roster = Roster(*cast(Any, (None, None, None)), identity={})
+    if isinstance(clock, DrainingClock):
+        clock.roster = roster
     with make_outbox(folder, clock=clock) as outbox:
         ports = Ports(
             queue=cast(Any, queue),
@@ -92,7 +110,7 @@ def kinds_asked_for(
             work=folder,
             stop=stop,
         )
-        pod = Pod(id="pod", mode="experiment", region=None, gpu_gib=0.0)
+        pod = Pod(id="pod", mode="experiment", region=None, gpu_gib=0.0, idle_exit_s=idle_exit_s)
         intent = Intent(folder / "claim.token")
         refusals = iter(range(refused))
 
@@ -102,7 +120,7 @@ def kinds_asked_for(
             return next(children)
 
         Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), Rests(clock)).run()
-    return queue.asked
+    return queue
 
 
 def test_a_kind_that_is_loaded_is_claimed_while_another_is_on_its_way(tmp_path: Path) -> None:
@@ -119,3 +137,47 @@ def test_after_a_load_that_broke_its_process_nothing_is_claimed_before_the_load_
 
 def test_a_machine_without_room_for_a_process_is_asked_again(tmp_path: Path) -> None:
     assert kinds_asked_for(tmp_path, [WHOLE], most=1, refused=3) == [{"probe", "experiment"}]
+
+
+class DrainingClock(ManualClock):
+    """At its third second the fleet orders the pod to take nothing new."""
+
+    roster: Roster | None = None
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        if self.roster is not None and self.monotonic_s() >= 3.0:
+            self.roster.drained = True
+
+
+@dataclass
+class BriefAttempt:
+    """An attempt that ends at once."""
+
+    gave_back: bool
+
+    def run(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("gave_back", "wait_s"), [(True, MAKE_WAY_S), (False, 0.0)])
+def test_a_run_that_its_pipeline_gave_back_is_left_to_other_pods_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gave_back: bool, wait_s: float
+) -> None:
+    monkeypatch.setattr("pod_worker.worker.Attempt", lambda *_: BriefAttempt(gave_back))
+    claim = Claim("runs", "r", 1, "t", "experiment", {}, None)
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=3, idle_exit_s=10.0)
+    first, second, third = queue.asked_at_s
+    assert second - first == wait_s
+    assert third - second < 3, "it makes way once, and a wait to make way is no idleness"
+
+
+def test_a_pod_that_makes_way_hears_that_it_is_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pod_worker.worker.Attempt", lambda *_: BriefAttempt(gave_back=True))
+    claim = Claim("runs", "r", 1, "t", "experiment", {}, None)
+    clock = DrainingClock()
+    queue = asked_by_a_worker(tmp_path, [WHOLE], [WHOLE], runs=[claim], most=9, clock=clock)
+    assert len(queue.asked) == 1
+    assert clock.monotonic_s() < 3.0 + 2 * POLL_S

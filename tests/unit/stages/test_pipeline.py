@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from events.catalog import ENDS, Fact, RunCanceled, RunCompleted, RunFailed, RunStarted, StageStarted, type_of
-from events.errors import Canceled, PipelineError
+from events.catalog import (
+    ENDS,
+    Fact,
+    RunCanceled,
+    RunCompleted,
+    RunFailed,
+    RunPreempted,
+    RunStarted,
+    StageStarted,
+    type_of,
+)
+from events.errors import Canceled, GivenBack, PipelineError
 from events.runs import ProbeSpec
 from stages.context import Context
 from stages.pipeline import TRACEBACK_MAX, Pipeline, classify, run_pipeline
@@ -114,3 +124,8 @@ def test_a_long_traceback_keeps_both_ends() -> None:
 )
 def test_an_exception_has_a_public_code(error: Exception, code: str, retryable: bool) -> None:
     assert classify(error) == (code, retryable)
+
+
+def test_a_pipeline_that_gives_its_run_back_is_no_failure_and_says_why() -> None:
+    *_, end = facts_of(raiser(GivenBack("another pod shall measure")))
+    assert end == RunPreempted(reason="another pod shall measure")

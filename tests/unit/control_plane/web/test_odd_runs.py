@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import bson
 import msgspec
+import pytest
 from bson.codec_options import CodecOptions
 from hypothesis import given
 from hypothesis import strategies as st
@@ -299,3 +300,17 @@ def test_ideas_and_scores_of_any_shape_are_shown(said: dict[str, Any]) -> None:
     named = {"id": "v", "by": "auto", "verdict": "pass", "summary": None}
     for scores in (said, {"reviews": [said, said], "meta_review": {"scores": said}}):
         assert PAGES.piece("validation", {**named, "scores": scores})
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("asked for", "replication asked for"), ("on another pod", "replicated on another pod")],
+)
+def test_a_verdict_that_was_replicated_or_shall_be_says_so(said: str, shown: str) -> None:
+    told = {"id": "v", "by": "auto", "verdict": "fail", "summary": None, "scores": {}}
+    for piece in ("claim", "validation"):
+        expected = shown if piece == "validation" else shown.partition(" on ")[0]
+        text = PAGES.piece(piece, {**told, "replication": said})
+        assert expected in text
+        assert ("pod" in text) == (piece == "validation" and "pod" in shown), "lists do not look at attempts"
+        assert "replicat" not in PAGES.piece(piece, told)

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from stages.experiment.guards import WORSE
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import write_exam
 from stages.experiment.judging.secret import Secret
+from stages.experiment.replication import PURPOSE
 from stages.experiment.trial import Bench
 from stages.experiment.validation import Reading
 from stages.pipeline import run_pipeline
@@ -360,8 +362,11 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
         assert words in told
 
 
-def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run(tmp_path: Path) -> None:
-    seeds, reporter = range(5), RecordingReporter()
+@pytest.mark.parametrize("purpose", ["validation", PURPOSE])
+def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and_in_its_replication(
+    tmp_path: Path, purpose: str
+) -> None:
+    seeds, reporter = tuple(range(5)), RecordingReporter()
     context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
     secret = Secret("of this test")
     hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
@@ -378,8 +383,11 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run(tmp
         for seed in seeds
     }
     run: Any = SimpleNamespace(claim=claim)
-    exam = write_exam(tmp_path, hidden, secret)
-    found = pipeline.Experiment._judged(run, Stage("validation", context), exam, seeds, fresh)
+    run._verdicts = partial(pipeline.Experiment._verdicts, run)
+    court: Any = SimpleNamespace(exam=write_exam(tmp_path, hidden, secret))
+    arms: Any = (None, None)
+    measured = pipeline.Round(court, arms, seeds, purpose, fresh)
+    found = pipeline.Experiment._judged(run, Stage("validation", context), measured)
     assert (found.judgement.verdict, found.judgement.reason) == ("fail", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}
     assert told["test_processor_seconds_baseline"] == told["test_processor_seconds_intervention"] == 1.5

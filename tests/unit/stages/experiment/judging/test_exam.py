@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from stages.experiment.judging.disguise import Disguised, Law, disguised
 from stages.experiment.judging.exam import CANARIES, Canaries, Judges, write_exam
 from stages.experiment.judging.leftovers import Mistake
 from stages.experiment.judging.secret import Secret
-from stages.experiment.validation import TOO_GOOD, Judgement, Pair, doubted, judge
+from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
 
@@ -190,3 +191,13 @@ def test_a_claim_that_is_too_good_is_believed_only_when_it_is_replicated(
     assert found.verdict == "pass"
     doubts: Judgement = doubted(found, measure)
     assert (doubts.verdict, doubts.reason == TOO_GOOD) == (("fail", True) if is_doubted else ("pass", False))
+    assert doubted(found, measure, is_replication=True).verdict == "pass"
+
+
+def test_a_replication_answers_the_doubt_of_what_is_too_good_and_no_other() -> None:
+    pairs = [Pair(seed, 0.6, 1e-6 * seed, answers=(str(seed), "the same")) for seed in range(4)]
+    found = judge(pairs, "decrease")
+    assert doubted(found, METRICS["nll"]).reason == TOO_GOOD
+    assert doubted(found, METRICS["nll"], is_replication=True).reason == SAME
+    caught = judge([replace(pair, is_caught=True) for pair in pairs], "decrease")
+    assert doubted(caught, METRICS["nll"], is_replication=True).reason == CAUGHT

@@ -1,0 +1,50 @@
+"""On which pods a run was, and where a claim of it was replicated: by the record of its attempts, pure.
+
+Law: a verdict counts as replicated on another pod only where an earlier attempt asked for that, and neither
+it nor any before it was on a pod of this name. What the pod says of it can be less than that, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from events.catalog import Replicated
+
+Json = Mapping[str, Any]
+
+ASKED: Final[Replicated] = "asked for"
+ELSEWHERE: Final[Replicated] = "on another pod"
+SAME: Final[Replicated] = "on the same pod"
+UNKNOWN: Final = ""
+
+
+def pods_until(attempts: Sequence[Json], last: int) -> list[str]:
+    """Return the pods of the attempts up to `last`, each name once; one that nobody knows is `UNKNOWN`."""
+    known = {each["attempt"]: each.get("pod") for each in attempts}
+    return list(dict.fromkeys(_name(known.get(number)) for number in range(1, last + 1)))
+
+
+def believed(validations: Sequence[Json], attempts: Sequence[Json]) -> list[dict[str, Any]]:
+    """Return the verdicts on a run, each with the replication that the record of its attempts bears out."""
+    return [
+        {**each, "replication": _place(each["attempt"], attempts)}
+        if each.get("replication") == ELSEWHERE
+        else {**each}
+        for each in validations
+    ]
+
+
+def _place(attempt: int, attempts: Sequence[Json]) -> Replicated:
+    earlier = [each for each in attempts if each["attempt"] < attempt]
+    asked = [
+        each["attempt"] for each in earlier if (each.get("validation") or {}).get("replication") == ASKED
+    ]
+    own = next((_name(each.get("pod")) for each in attempts if each["attempt"] == attempt), UNKNOWN)
+    before = pods_until(attempts, max(asked, default=0))
+    return ELSEWHERE if before and UNKNOWN not in (own, *before) and own not in before else SAME
+
+
+def _name(pod: str | None) -> str:
+    """Return the name of a pod, without the process that speaks for it."""
+    return (pod or UNKNOWN).partition("/")[0]

@@ -1,0 +1,13 @@
+"""What came of fetching the checkpoints of earlier attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Warnings for people, and by the name of a checkpoint the pods of the attempts until it was left."""
+
+    warnings: list[str] = field(default_factory=list)
+    pods: dict[str, list[str]] = field(default_factory=dict)

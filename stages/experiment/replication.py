@@ -1,0 +1,59 @@
+"""A claim that is too good to be believed of one run: who measured it first, and where it is measured again; pure.
+
+Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of its
+own. What an earlier attempt left of its measurement can ask for that, and never takes its place. On which pods
+earlier attempts were the record of the control plane says, and no checkpoint.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from events.catalog import Verdict
+from stages.experiment.judging.secret import Secret
+from stages.experiment.seeds import seed_for
+
+PURPOSE: Final = "replication"  # of seeds
+KEY_BYTES: Final = 32
+
+Place = Literal["on another pod", "on the same pod"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """A second measurement by the pod `pod`; `first` are those that may have had a part in the first one."""
+
+    first: Sequence[str]
+    pod: str
+
+    @property
+    def place(self) -> Place:
+        """Return where it was made; a first pod that nobody knows counts as this one."""
+        is_elsewhere = bool(self.pod and self.first) and not {self.pod, ""} & {*self.first}
+        return "on another pod" if is_elsewhere else "on the same pod"
+
+    def sentence(self, verdict: Verdict, *, with_name: bool) -> str:
+        """Return what came of it; a paper does without the pod's name, which may hold digits."""
+        asides = [self.pod] if with_name and self.pod else []
+        if self.place == "on the same pod":
+            asides.append("and on no other")
+        where = ", ".join([self.place, *asides]) + "," * bool(asides)
+        found = "holds there too" if verdict == "pass" else "is not upheld there"
+        return (
+            f"The first measurement was too good to be believed of one run; it was replicated {where} "
+            f"from other fresh seeds, with rows hidden anew, and {found}."
+        )
+
+    def scores(self) -> dict[str, Any]:
+        """Return it as the validation event carries it."""
+        return {"place": self.place, "pod": self.pod, "first_pods": list(self.first)}
+
+
+def second_secret(fleet: str, run_seed: int) -> Secret:
+    """Return what hides the rows of a replication: of the pod's fleet, else one that nobody has seen before."""
+    if fleet:
+        return Secret.of_fleet(fleet, seed_for(run_seed, PURPOSE))
+    return Secret(secrets.token_hex(KEY_BYTES))

@@ -1,0 +1,58 @@
+"""What a child makes of its order."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from events.checkpoints import MANIFEST, Manifest, encode_manifest
+from events.paths import SafeName
+from events.pipe import Start
+from pod_worker.child_main import _run, serve
+from pod_worker.child_notes import ChildNotes
+from stages.context import Context
+from stages.testing import MemoryCheckpoints, RecordingReporter
+
+
+def test_a_pipeline_learns_its_run_and_its_pod(tmp_path: Path) -> None:
+    seen: list[Context] = []
+
+    def pipeline(context: Context) -> str:
+        seen.append(context)
+        return "done"
+
+    order = Start("r", 3, "probe", {}, str(tmp_path), str(tmp_path / "restored"), pod="alpha")
+    _run(order, {"probe": pipeline}, *cast(Any, (RecordingReporter(), MemoryCheckpoints(), ChildNotes())))
+    (context,) = seen
+    assert (context.run_id, context.attempt, context.pod) == ("r", 3, "alpha")
+
+
+def test_a_pipeline_learns_the_pods_until_a_checkpoint_by_its_order_alone(tmp_path: Path) -> None:
+    (tmp_path / "restored" / "one").mkdir(parents=True)
+    manifest = Manifest(
+        version=1, name=SafeName("one"), run_id="r", attempt=2, state={"pods": ["a liar"]}, files=[]
+    )
+    (tmp_path / "restored" / "one" / MANIFEST).write_bytes(encode_manifest(manifest))
+    seen: list[tuple[str, ...]] = []
+
+    def pipeline(context: Context) -> str:
+        found = context.restored("one")
+        assert found is not None
+        seen.append(found.pods)
+        return "done"
+
+    restored, pods = str(tmp_path / "restored"), {"one": ["alpha", ""]}
+    order = Start("r", 3, "probe", {}, str(tmp_path), restored, pods_before=pods)
+    reporter: Any = RecordingReporter()
+    parts: Any = (SimpleNamespace(say=reporter.say, send=reporter.say, ended=False), Deaf(), io.BytesIO())
+    serve(order, {"probe": pipeline}, *parts)
+    assert seen == [("alpha", "")]
+
+
+class Deaf:
+    """Hears no signal."""
+
+    def listen(self) -> None:
+        pass
