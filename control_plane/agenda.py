@@ -12,7 +12,8 @@ from control_plane.schedule import Missed, Overlap, Timetable, first_slot, read_
 from control_plane.scheduler import LABEL, SLOT_LABEL, submission
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
-from control_plane.submission import QUEUE_LIMIT_S, Submitted, Submitter, check
+from control_plane.store.submissions import Submitted
+from control_plane.submission import QUEUE_LIMIT_S, Submitter, check
 from events.errors import Conflict, NotFound, Rejected, Transient
 
 TRIES_MAX: Final = 50

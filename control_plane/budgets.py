@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from control_plane.byte_limits import EVENT_BYTES_DEFAULT, KEY_EVENT_BYTES_DEFAULT
 from control_plane.projection import attempt_id
 from control_plane.throttle import Throttled
 from events.catalog import ENDS, EventRefused, type_of
@@ -22,11 +23,8 @@ from events.envelope import Event
 TICK_S: Final = 5.0
 KNOWN_S: Final = 5.0
 KNOWN_MAX: Final = 20_000
-EVENT_BYTES_DEFAULT: Final = 1 << 30
-KEY_EVENT_BYTES_DEFAULT: Final = 32 << 30  # an hour: 9 MB/s
 WINDOW_S: Final = 3600
 RESERVE_BYTES: Final = 64 << 20
-OVER_BUDGET: Final = "over_budget"
 OTHERS: Final = "/others"
 RESERVED: Final = ENDS | {type_of(EventRefused)}
 

@@ -7,31 +7,18 @@ Content-Type that is parsed in quadratic time. So of the cookies only ours goes 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-COOKIE: Final = "__Host-podfleet"  # browsers take it only with Secure, for this host and all of its paths
-COOKIE_BYTES_MAX: Final = 64 * 1024  # of all cookies together: other ports of a host have theirs too
-SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,128}", re.ASCII)
+from control_plane.cookies import COOKIE, COOKIE_BYTES_MAX, secret_in
+
 HEADERS_MAX: Final = 200
 VALUE_BYTES_MAX: Final = 8 * 1024
 # What some library parses by more than a search, and nobody honest writes at length.
 SHORT: Final = {b"content-type": 256, b"range": 256, b"if-range": 256, b"if-modified-since": 64}
-
-
-def secret_in(cookies: str) -> str | None:
-    """Return the secret of a session that a Cookie header holds: the first of our name and alphabet."""
-    if len(cookies) > COOKIE_BYTES_MAX:
-        return None
-    for pair in cookies.split(";"):
-        name, _, value = pair.partition("=")
-        if name.strip(" \t") == COOKIE and SECRET.fullmatch(value.strip(" \t")):
-            return value.strip(" \t")
-    return None
 
 
 @dataclass(frozen=True, slots=True)

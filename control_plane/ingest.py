@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 
-from control_plane.budgets import OVER_BUDGET, Budgets, account
+from control_plane.budgets import Budgets, account
+from control_plane.byte_limits import OVER_BUDGET
 from control_plane.direct import DirectEvents
 from control_plane.early import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
 from control_plane.projector import Stretch

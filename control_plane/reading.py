@@ -24,9 +24,9 @@ from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
+from control_plane.store.submissions import Submitted
 from control_plane.store.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.trail import Trail
-from control_plane.submission import Submitted
 from events.checkpoints import PREFIX
 from events.clock import Clock
 from events.errors import NotFound, Rejected

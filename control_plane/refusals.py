@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, get_args
 
 from control_plane.early import LETTER_PREFIX
 from control_plane.evidence import Document, Evidence
 from control_plane.ingest import AHEAD_MAX, CUT
+from control_plane.letters import read, text_of
 from control_plane.projection import artifact_prefix, artifact_problem
 from control_plane.ranges import Ranges
 from control_plane.store.events import Arrival, storable
 from events.catalog import ENDS
-from events.codec import Refusal, RefusalCode, decode_structured
+from events.codec import RefusalCode
 from events.envelope import Event, content_hash, storage_id
 from events.errors import Rejected
 from events.paths import BAD_PATH
@@ -22,20 +22,14 @@ LINE_KEPT_BYTES: Final = 16 * 1024  # a longer line was cut, and cannot be read 
 UNSTORABLE: Final = "unstorable"
 
 
-def asked_for(run_id: str, letters: Iterable[Document]) -> set[str]:
-    """Return the ids of events by which it is judged whether lines were refused rightly."""
-    read = map(_read, letters)
-    return {storage_id(run_id, each.source, each.id) for each in read if isinstance(each, Event)}
-
-
 def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
     """Return why the refusal does not hold; None where it does. Without evidence the run is unknown."""
     if str(letter["_id"]).startswith(ASIDE):
         return _set_aside(evidence, letter)
-    text = _text(letter)
+    text = text_of(letter)
     if text.endswith(CUT) or len(text.encode()) >= LINE_KEPT_BYTES:
         return None
-    outcome = _read(letter)
+    outcome = read(letter)
     if letter["code"] in get_args(RefusalCode):
         if isinstance(outcome, Event) and letter["code"] == UNSTORABLE:
             return "it can be stored" if _can_be_stored(outcome, letter) else None
@@ -43,15 +37,6 @@ def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
     if not isinstance(outcome, Event):
         return "the line cannot even be read"
     return _reason(evidence, letter, outcome)
-
-
-def _text(letter: Document) -> str:
-    return str(letter.get("line", ""))
-
-
-def _read(letter: Document) -> Event | Refusal:
-    """Read the line again, as one event: a body of one event may have line breaks inside."""
-    return decode_structured(_text(letter).encode())
 
 
 def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | None:

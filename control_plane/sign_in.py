@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from control_plane.believed import Believed
-from control_plane.head import secret_in
+from control_plane.cookies import secret_in
 from control_plane.store.sessions import Sessions
 from events.clock import Clock, Ids
 from events.key_text import digest

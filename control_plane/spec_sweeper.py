@@ -6,12 +6,11 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from control_plane.store.submissions import PAGE_MAX, Submissions
+from control_plane.store.submissions import PAGE_MAX, SPEC_GRACE_S, Submissions
 
 log = logging.getLogger(__name__)
 
 TICK_S: Final = 60.0
-SPEC_GRACE_S: Final = 3600.0
 PAGES_MAX: Final = 100
 
 

@@ -14,12 +14,11 @@ import msgspec
 from control_plane.ideas import earlier_ideas, ideas_of
 from control_plane.lineage import Lineage
 from control_plane.run import Run
-from control_plane.spec_sweeper import SPEC_GRACE_S
 from control_plane.store.database import Document
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.reads import RunReads
 from control_plane.store.runs import Runs
-from control_plane.store.submissions import Submissions
+from control_plane.store.submissions import SPEC_GRACE_S, Submissions, Submitted
 from events.clock import Ids
 from events.errors import Conflict, NotFound, Rejected
 from events.journal import Expression, creation
@@ -61,19 +60,6 @@ class Submission:
     from_stage: str | None = None
     idempotency_key: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """The run, and where it is new, what was made: the run as it began, and its specification."""
-
-    run_id: str
-    run: Document | None = None
-    spec: Document = field(default_factory=dict)
-
-    @property
-    def is_new(self) -> bool:
-        return self.run is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

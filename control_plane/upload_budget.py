@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from control_plane.budgets import OVER_BUDGET
+from control_plane.byte_limits import ARTIFACT_BYTES_DEFAULT, OVER_BUDGET
 from control_plane.projection import attempt_id
 from control_plane.store.byte_counts import ByteCounts
 from events.clock import Clock
 from events.errors import Rejected
 from events.settlement import TOKEN_LIFE
 
-ARTIFACT_BYTES_DEFAULT: Final = 64 << 30
 FILES_MAX: Final = 200_000  # also of those without a byte
 # Nobody can have it signed again after that: the token of the attempt is over.
 NOTED: Final = TOKEN_LIFE + timedelta(days=1)

@@ -11,7 +11,7 @@ from control_plane.cli.client import EXIT_WRONG_USE, client, fail
 from control_plane.cli.following import Changed, Follower, Happened, Log, Silence
 from control_plane.cli.naming import RUN, RunName, find
 from control_plane.cli.nouns import noun
-from control_plane.cli.output import AsJson, clean, is_terminal, print_json_line, tell
+from control_plane.cli.output import AsJson, clean, clock_time, is_terminal, print_json_line, tell
 from events.harmless import for_spreadsheet
 
 app = noun("events")
@@ -176,13 +176,3 @@ def _on_terminal(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], No
         terminal.print(text)
 
     return print_one
-
-
-def clock_time(moment: str) -> str:
-    """Return the time of day of a moment on this machine's clock."""
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
-    except ValueError:
-        return clean(moment)

@@ -276,3 +276,11 @@ def _words(value: Any) -> str:
 
 def _ascii(text: str) -> str:
     return text.replace("\x7f", "\\u007f")
+
+
+def clock_time(moment: str) -> str:
+    """Return the time of day of a moment on this machine's clock."""
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return clean(moment)

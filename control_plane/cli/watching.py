@@ -12,7 +12,7 @@ import typer
 
 from control_plane.cli.client import EXIT_FAILED, EXIT_INTERRUPTED, Client
 from control_plane.cli.following import Changed, Follower, Happened, Silence
-from control_plane.cli.output import clean, is_terminal, print_json_line, say, tell
+from control_plane.cli.output import clean, clock_time, is_terminal, print_json_line, say, tell
 
 Json = Mapping[str, Any]
 
@@ -205,7 +205,6 @@ def drawn(run: Json, log: Sequence[Json], now: datetime, *, is_silent: bool) -> 
     from rich.console import Group
     from rich.text import Text
 
-    from control_plane.cli.events import clock_time
     from control_plane.cli.output import STYLES, with_sign
 
     status = run["status"]

@@ -15,7 +15,7 @@ from bson.raw_bson import RawBSONDocument
 
 from control_plane.collecting import Collected, Unjudged
 from control_plane.evidence import Evidence
-from control_plane.refusals import asked_for
+from control_plane.letters import asked_for
 from control_plane.shapes import name as named
 from control_plane.shapes import problem
 from control_plane.store.database import Database, Document, answers

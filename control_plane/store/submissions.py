@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +13,20 @@ from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import QUEUES
 
 PAGE_MAX: Final = 1_000
+SPEC_GRACE_S: Final = 3600.0  # so long a specification waits for its run
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The run, and where it is new, what was made: the run as it began, and its specification."""
+
+    run_id: str
+    run: Document | None = None
+    spec: Document = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        return self.run is not None
 
 
 @dataclass(frozen=True, slots=True)

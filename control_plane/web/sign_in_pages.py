@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from control_plane.api.runs import MayRead
 from control_plane.auth import Forbidden, Keyed, address_of, is_led_here, refuse_foreign_pages
 from control_plane.config import LOOPBACK
-from control_plane.head import COOKIE
+from control_plane.cookies import COOKIE
 from control_plane.headed import HEADED
 from control_plane.key_ring import Unauthorized
 from control_plane.sign_in import SESSION_LIFE

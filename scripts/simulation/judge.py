@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.audit import Auditor, Finding
-from control_plane.budgets import OVER_BUDGET
+from control_plane.byte_limits import OVER_BUDGET
 from control_plane.early import LETTER_PREFIX, UNCLAIMED
 from control_plane.store.audit import AuditReads
 from events.catalog import EventRefused, type_of

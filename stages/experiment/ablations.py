@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from stages.experiment.proposal import UNVARIED
 from stages.experiment.record import Record
-from stages.experiment.tree import Node
+from stages.experiment.tree import UNVARIED, Node
 
 ABLATIONS: Final = "Stage_4"
 

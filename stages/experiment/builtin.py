@@ -13,13 +13,13 @@ from typing import Final, Literal
 
 from stages.experiment.paper.numbers import numbers_of
 from stages.experiment.paper.words import write_words
-from stages.experiment.proposal import UNVARIED, Proposal
+from stages.experiment.proposal import Proposal
 from stages.experiment.prose import Prose
 from stages.experiment.record import Record
 from stages.experiment.reviews import Review
 from stages.experiment.seeds import seed_for
 from stages.experiment.template import program_for
-from stages.experiment.tree import Arm, Node, Tree
+from stages.experiment.tree import UNVARIED, Arm, Node, Tree
 from stages.ports import Notes, Say
 from stages.space.claim import Claim
 from stages.space.interventions import Changes, Intervention, Knob

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from stages.experiment.prose import Prose
 from stages.experiment.record import Record
@@ -16,10 +16,6 @@ from stages.experiment.reviews import Review
 from stages.experiment.tree import Arm, Node, Tree
 from stages.space.claim import Claim
 from stages.space.recipe import Value
-
-UNVARIED: Final = (
-    "nothing else varied"  # the condition of the ablation that takes the intervention away alone
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ from typing import Any, Final
 from events.catalog import Fact, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.runs import Idea
 from stages.experiment.paper.numbers import facts_to_say
-from stages.experiment.proposal import UNVARIED
 from stages.experiment.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
-from stages.experiment.tree import Arm, Node
+from stages.experiment.tree import UNVARIED, Arm, Node
 from stages.experiment.validation import Pair, judge
 from stages.literature import Work
 from stages.space.claim import Claim

@@ -18,6 +18,9 @@ NodeId = Annotated[str, Meta(pattern=r"\AStage_[1-4]/[1-9][0-9]{0,5}\Z")]
 StageName = Annotated[str, Meta(pattern=r"\AStage_[1-4]\Z")]
 Params = Annotated[Mapping[Word, Line | bool | Whole | Number], Meta(max_length=200)]
 
+UNVARIED: Final = (
+    "nothing else varied"  # the condition of the ablation that takes the intervention away alone
+)
 ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
 
 

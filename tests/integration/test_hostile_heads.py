@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from control_plane.head import COOKIE
+from control_plane.cookies import COOKIE
 from events.clock import SystemClock
 
 pytestmark = pytest.mark.common_fleet(key="a-key-of-the-test")

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
+from control_plane.cookies import COOKIE
 from control_plane.embedded.private_file import replace_private
-from control_plane.head import COOKIE
 from control_plane.keys import SCOPES, id_of
 from control_plane.sign_in import LINK_LIFE
 from control_plane.store import database as store

@@ -19,10 +19,10 @@ from stages.budget import Budget
 from stages.experiment.modelled import ModelResearcher, choose
 from stages.experiment.paper.numbers import numbers_of
 from stages.experiment.paper.words import problems_of, write_words
-from stages.experiment.proposal import UNVARIED, NoProposal
+from stages.experiment.proposal import NoProposal
 from stages.experiment.prose import SECTIONS
 from stages.experiment.record import Curve, Record, Setting, StageRecord, Verdicts
-from stages.experiment.tree import Node, Tree
+from stages.experiment.tree import UNVARIED, Node, Tree
 from stages.experiment.validation import Pair, judge
 from stages.literature import Work
 from stages.metered import Metered

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from stages.experiment.proposal import UNVARIED, NoProposal
+from stages.experiment.proposal import NoProposal
+from stages.experiment.tree import UNVARIED
 from stages.space.recipe import Value
 
 CODE_MAX_BYTES: Final = 40_000

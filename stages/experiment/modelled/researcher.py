@@ -18,12 +18,12 @@ from stages.experiment.modelled.answer import Gate, Written, one_line, read_prog
 from stages.experiment.modelled.reviewing import ask_reviews
 from stages.experiment.modelled.trouble import given_up
 from stages.experiment.modelled.writing import ask_words
-from stages.experiment.proposal import UNVARIED, NoProposal, Proposal
+from stages.experiment.proposal import NoProposal, Proposal
 from stages.experiment.prose import Prose
 from stages.experiment.record import Record
 from stages.experiment.reviews import Review
 from stages.experiment.seeds import seed_for
-from stages.experiment.tree import Arm, Node, Tree
+from stages.experiment.tree import UNVARIED, Arm, Node, Tree
 from stages.model import Model, ModelError, Question
 from stages.ports import Notes, Say
 from stages.space.claim import Claim

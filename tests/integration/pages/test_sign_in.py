@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from control_plane.cookies import COOKIE
 from control_plane.embedded.mongod import Mongod
-from control_plane.head import COOKIE
 from control_plane.web.sign_in_pages import own_path
 from tests.integration.conftest import fleet_on
 from tests.servers import S3Server, own_database
