@@ -4,7 +4,7 @@ PYTHON ?= python3
 # one more than there are processors, since many a test waits for another process
 PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 SINCE ?= HEAD
-PACKAGES := control_plane pod_worker events stages
+PACKAGES := podfleet control_plane pod_worker events stages
 BIN := .venv/bin/python -m
 # groups run in the order in which they are collected: the slow ones first (tests/conftest.py)
 PYTEST := $(BIN) pytest -n $(PYTEST_WORKERS) --maxprocesses 5 --dist loadgroup --no-loadscope-reorder --budget

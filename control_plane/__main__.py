@@ -15,17 +15,17 @@ from typing import Final
 
 import uvicorn
 
-from control_plane.app import create_app
-from control_plane.blobs import Blobs
 from control_plane.config import KEY_NEEDED, Settings, environment, read_settings
-from control_plane.connection import connection_class
-from control_plane.deps import Deps, wire
-from control_plane.live import Hub
+from control_plane.files.blobs import Blobs
+from control_plane.live.change_feed import Hub
+from control_plane.server.app import create_app
+from control_plane.server.deps import Deps, wire
+from control_plane.server.http.connection import connection_class
 from control_plane.store import database, schema
-from events.clock import SystemClock, SystemIds
-from events.errors import ConfigError, Transient
-from events.interpreter import objection
-from events.logs import LogOptions, configure_logs
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import ConfigError, Transient
+from events.runtime.interpreter import objection
+from events.runtime.logs import LogOptions, configure_logs
 
 log = logging.getLogger(__name__)
 

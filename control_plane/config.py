@@ -12,8 +12,12 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from control_plane.byte_limits import ARTIFACT_BYTES_DEFAULT, EVENT_BYTES_DEFAULT, KEY_EVENT_BYTES_DEFAULT
-from events.errors import ConfigError
+from control_plane.model.byte_limits import (
+    ARTIFACT_BYTES_DEFAULT,
+    EVENT_BYTES_DEFAULT,
+    KEY_EVENT_BYTES_DEFAULT,
+)
+from events.runtime.errors import ConfigError
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 TRUE: Final = frozenset({"1", "true", "yes", "on"})

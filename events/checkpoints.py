@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from events.paths import BadPath, RunPath, SafeName, from_text
+from events.files.paths import BadPath, RunPath, SafeName, from_text
 
 PREFIX: Final = "checkpoints/"
 MANIFEST: Final = "manifest.json"

@@ -22,7 +22,7 @@ import msgspec
 
 from events.catalog import RESERVED, TYPES, Fact, Unknown
 from events.envelope import SPEC_VERSION, SUBJECT_PREFIX, Event
-from events.errors import Rejected
+from events.runtime.errors import Rejected
 
 LINE_BYTES_MAX: Final = 256 * 1024
 LINES_MAX: Final = 1_000

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from events.catalog import Fact, RunLog
-from events.clock import Clock, Ids, timestamp
-from events.delivery import Barred, Declined, Rejection, Taken
+from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox
+from events.delivery.sender import Barred, Declined, Rejection, Taken
 from events.envelope import wire
-from events.errors import Transient
-from events.outbox import OUTBOX_BYTES_MAX, Outbox
+from events.runtime.clock import Clock, Ids, timestamp
+from events.runtime.errors import Transient
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 RUN_ID: Final = "01K00000000000000000000001"

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from events.access import DATA_DEFAULT as FLEET_DATA
-from events.clock import SystemClock
-from events.errors import ConfigError
-from events.interpreter import objection
-from events.logs import LogOptions, configure_logs
-from pod_worker.child import ChildOptions, allowed
+from events.runtime.access import DATA_DEFAULT as FLEET_DATA
+from events.runtime.clock import SystemClock
+from events.runtime.errors import ConfigError
+from events.runtime.interpreter import objection
+from events.runtime.logs import LogOptions, configure_logs
+from pod_worker.child.fork_server import Nursery
+from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Way
-from pod_worker.nursery import Nursery
-from pod_worker.privileges import hide
+from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Way
+from pod_worker.isolation.privileges import hide
 
 log = logging.getLogger(__name__)
 

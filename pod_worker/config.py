@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from events.abilities import ISOLATIONS
-from events.access import DATA_DEFAULT as FLEET_DATA
-from events.access import URL_DEFAULT, Access, access, running
-from events.errors import ConfigError
-from events.matching import Mode
-from pod_worker.child import secrets_of
+from events.queue.abilities import ISOLATIONS
+from events.queue.matching import Mode
+from events.runtime.access import DATA_DEFAULT as FLEET_DATA
+from events.runtime.access import URL_DEFAULT, Access, access, running
+from events.runtime.errors import ConfigError
+from pod_worker.child.process import secrets_of
 
 POD_ID_NAMES: Final = ("RUNPOD_POD_ID", "PODFLEET_POD_ID", "CONTAINER_ID", "POD_NAME")
 REGION_NAMES: Final = ("RUNPOD_DC_ID", "PODFLEET_REGION")

@@ -16,31 +16,31 @@ from typing import Final
 
 import httpx
 
-from events.clock import Clock, Ids, SystemClock, SystemIds
-from events.delivery import Sender, Telemetry
-from events.errors import Transient
-from events.ingest_client import HttpIngest, control_plane_client
+from events.delivery.ingest_client import HttpIngest, control_plane_client
+from events.delivery.outbox import Outbox
+from events.delivery.sender import Sender, Telemetry
 from events.lifecycle import LEASE_TTL_S
-from events.loops import Threads, run_every, start_thread
-from events.matching import Mode
-from events.outbox import Outbox
-from pod_worker.attempt import Ports
+from events.queue.matching import Mode
+from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
+from events.runtime.errors import Transient
+from events.runtime.loops import Threads, run_every, start_thread
+from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.lease import RENEW_EVERY_S
+from pod_worker.attempt.usage import Rate
+from pod_worker.child.fork_server import Nursery
 from pod_worker.config import Settings
-from pod_worker.confinement import THE_WORKERS
+from pod_worker.files.registry import OutboxRegistry
+from pod_worker.files.restoring import HttpCheckpoints
+from pod_worker.files.storage import HttpStorage
+from pod_worker.files.uploads import Uploader
 from pod_worker.gpu import Gauges, open_driver
-from pod_worker.http_queue import HttpQueue
-from pod_worker.intent import Intent
-from pod_worker.lease import RENEW_EVERY_S
-from pod_worker.mongo_queue import MongoQueue, connect
-from pod_worker.nursery import Nursery
-from pod_worker.queue import Queue
-from pod_worker.registry import OutboxRegistry
-from pod_worker.restoring import HttpCheckpoints
-from pod_worker.roster import REPORT_EVERY_S, Roster
-from pod_worker.storage import HttpStorage
-from pod_worker.uploads import Uploader
-from pod_worker.usage import Rate
-from pod_worker.wakeups import Polls, Wakeups
+from pod_worker.isolation.confinement import THE_WORKERS
+from pod_worker.queue.http import HttpQueue
+from pod_worker.queue.intent import Intent
+from pod_worker.queue.mongo import MongoQueue, connect
+from pod_worker.queue.port import Queue
+from pod_worker.queue.roster import REPORT_EVERY_S, Roster
+from pod_worker.queue.wakeups import Polls, Wakeups
 from pod_worker.worker import Pauses, Pod, WarmProcess, Worker
 
 log = logging.getLogger(__name__)

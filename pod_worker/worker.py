@@ -9,22 +9,22 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from events.abilities import Abilities
-from events.claims import Claim
-from events.clock import Instant, instant
-from events.delivery import Delivery
-from events.errors import LeaseLost, Transient
-from events.key_text import letters
-from events.matching import Mode, Seeker, WaitingClass, classes, collections
+from events.delivery.sender import Delivery
 from events.pipe import Ready
-from events.settlement import End
-from pod_worker.attempt import Attempt, Ports, Process
-from pod_worker.ending import NeverStarted
-from pod_worker.heartbeat import Heartbeat, Pulse
-from pod_worker.intent import Intent
-from pod_worker.lease import RENEW_EVERY_S, grant
-from pod_worker.queue import Queue
-from pod_worker.roster import Roster, source_of
+from events.queue.abilities import Abilities
+from events.queue.claims import Claim
+from events.queue.matching import Mode, Seeker, WaitingClass, classes, collections
+from events.queue.settlement import End
+from events.runtime.clock import Instant, instant
+from events.runtime.errors import LeaseLost, Transient
+from events.text.key_text import letters
+from pod_worker.attempt.attempt import Attempt, Ports, Process
+from pod_worker.attempt.heartbeat import Heartbeat, Pulse
+from pod_worker.attempt.lease import RENEW_EVERY_S, grant
+from pod_worker.child.ending import NeverStarted
+from pod_worker.queue.intent import Intent
+from pod_worker.queue.port import Queue
+from pod_worker.queue.roster import Roster, source_of
 
 log = logging.getLogger(__name__)
 

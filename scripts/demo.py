@@ -18,13 +18,13 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from control_plane.embedded.config import environment
-from control_plane.embedded.interrupts import Interrupts, interrupts
-from control_plane.embedded.ports import is_free
-from control_plane.embedded.stack import DEFAULT_DATA, DEFAULT_PORT, Options, Stack, World
-from events.clock import Clock, SystemClock, SystemIds
-from events.errors import PodfleetError
 from events.lifecycle import FINAL
+from events.runtime.clock import Clock, SystemClock, SystemIds
+from events.runtime.errors import PodfleetError
+from podfleet.embedded.config import environment
+from podfleet.embedded.interrupts import Interrupts, interrupts
+from podfleet.embedded.ports import is_free
+from podfleet.embedded.stack import DEFAULT_DATA, DEFAULT_PORT, Options, Stack, World
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 HYPOTHESES: Final = ROOT / "stages/experiment/hypotheses"

@@ -35,7 +35,6 @@ import httpx
 import psutil
 import zstandard
 
-from control_plane.embedded.stack import Options, Stack, World
 from events.catalog import (
     Fact,
     NodeCodeGenerated,
@@ -45,10 +44,11 @@ from events.catalog import (
     RunStarted,
     StageStarted,
 )
-from events.clock import SystemClock, SystemIds
+from events.delivery.ingest_client import bearer
 from events.envelope import wire
-from events.ingest_client import bearer
-from events.key_text import letters
+from events.runtime.clock import SystemClock, SystemIds
+from events.text.key_text import letters
+from podfleet.embedded.stack import Options, Stack, World
 
 MIB: Final = 1 << 20
 CLOCK: Final = SystemClock()

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from events.clock import Clock, SystemClock
+from events.runtime.clock import Clock, SystemClock
 
 DEFAULT_URL: Final = "http://127.0.0.1:8700"
 DEEP_PAGES: Final = 20

@@ -20,8 +20,8 @@ from typing import Any, Final
 import httpx
 from playwright.sync_api import Browser, sync_playwright
 
-from control_plane.embedded.stack import Options, Stack, World
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded.stack import Options, Stack, World
 
 THEMES: Final = ("light", "dark")
 WIDTHS: Final = (1280, 400)

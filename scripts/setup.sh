@@ -73,9 +73,9 @@ apt_install() {
 # The wheel's mongod needs two libraries that a minimal image may lack.
 need_mongod() {
     if [[ -n ${MONGODB_URL:-} ]]; then return; fi
-    if $VENV/bin/python -m control_plane.embedded >/dev/null 2>&1; then return; fi
+    if $VENV/bin/python -m podfleet.embedded >/dev/null 2>&1; then return; fi
     if can_apt; then apt_install libcurl4 libssl3 || true; fi
-    $VENV/bin/python -m control_plane.embedded >/dev/null ||
+    $VENV/bin/python -m podfleet.embedded >/dev/null ||
         fail "no MongoDB can be started on this machine (see above)." \
             "If a library is missing, on Debian or Ubuntu: apt-get install libcurl4 libssl3"
 }

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeVar
 
 from msgspec import Meta, ValidationError, convert
 
-from events.paths import from_text
+from events.files.paths import from_text
 
 NODES_MAX: Final = 10_000  # of one stage
 SEEDS_MAX: Final = 1_000

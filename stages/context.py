@@ -22,8 +22,8 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
-from events.clock import Clock
 from events.runs import Spec
+from events.runtime.clock import Clock
 from stages.checkpoints import Checkpoints, Restored
 from stages.ports import Notes, Reporter, Tools
 

@@ -7,7 +7,7 @@ import traceback
 from typing import Final, Protocol
 
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted, RunStarted
-from events.errors import Canceled, GivenBack, PipelineError
+from events.runtime.errors import Canceled, GivenBack, PipelineError
 from stages.context import Context
 
 TRACEBACK_MAX: Final = 16_000

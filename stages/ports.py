@@ -9,9 +9,9 @@ from typing import Protocol
 
 from events.catalog import Fact
 from events.pipe import Note
+from stages.isolation.sandbox import Sandbox
 from stages.literature import Literature
-from stages.model import Model
-from stages.sandbox import Sandbox
+from stages.models.model import Model
 
 Say = Callable[[str], None]  # one line for people, into the run's log
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from events.catalog import Fact
-from events.clock import Clock, SystemClock
 from events.pipe import Note
 from events.runs import Spec
+from events.runtime.clock import Clock, SystemClock
 from stages.checkpoints import Checkpoints, Restored
 from stages.context import Context
+from stages.isolation.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox
 from stages.ports import Reporter, Tools
-from stages.sandbox import LOG_TAIL_CHARS, Ended, Isolation, Job, Sandbox
 
 F = TypeVar("F", bound=Fact)
 

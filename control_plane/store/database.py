@@ -24,8 +24,8 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
-from events.errors import ConfigError, Transient
-from events.guarantees import deployment_of, weak_options, weaknesses
+from events.queue.guarantees import deployment_of, weak_options, weaknesses
+from events.runtime.errors import ConfigError, Transient
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import Slice, Wanted, read_page
-from events.journal import expression
 from events.lifecycle import FINAL, Status
+from events.queue.journal import expression
 
 # What of an ideation request is shown with its hypothesis.
 _SHOWN: Final = ("status", "error", "currentStage", "notBefore")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from control_plane.lags import Look
+from control_plane.model.lag import Look
 from control_plane.store.database import Database, Document, answers
 from events.catalog import RunUsage, StatusChanged, type_of
 

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from bson import decode
 
-from control_plane.brief import brief_data, brief_fields
-from control_plane.presentation import SPENT
+from control_plane.model.presentation import SPENT
+from control_plane.model.search_tree import NODE_TYPES, TREE_TYPES
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from control_plane.store.schema import QUEUES
-from control_plane.tree import NODE_TYPES, TREE_TYPES
 from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
 from events.checkpoints import PREFIX
 from events.lifecycle import Status
+from events.text.brief import brief_data, brief_fields
 
 BESIDE_MAX: Final = 1_000
 # Of what one read takes in, however much a pod has said.

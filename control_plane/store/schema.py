@@ -10,9 +10,9 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
-from events.errors import ConfigError
-from events.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.lifecycle import Status
+from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
+from events.runtime.errors import ConfigError
 
 QUEUES: Final = ("runs", "ideation_requests")
 CLAIM_INDEX: Final = "claim"

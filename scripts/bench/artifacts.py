@@ -18,22 +18,22 @@ import httpx
 from minio import Minio
 from urllib3 import PoolManager
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.mongod import find_mongod, prepare_mongod
-from control_plane.embedded.private_file import private_directory
-from control_plane.embedded.s3 import BUCKET, REGION, S3, find_s3, prepare_s3
-from events.abilities import Abilities
-from events.claims import Claim
-from events.clock import SystemIds
-from events.ingest_client import control_plane_client
-from events.key_text import letters
-from events.matching import Seeker
-from events.outbox import Outbox
+from events.delivery.ingest_client import control_plane_client
+from events.delivery.outbox import Outbox
 from events.pipe import Made
-from pod_worker.mongo_queue import MongoQueue, connect
-from pod_worker.registry import OutboxRegistry
-from pod_worker.storage import HttpStorage
-from pod_worker.uploads import Uploader
+from events.queue.abilities import Abilities
+from events.queue.claims import Claim
+from events.queue.matching import Seeker
+from events.runtime.clock import SystemIds
+from events.text.key_text import letters
+from pod_worker.files.registry import OutboxRegistry
+from pod_worker.files.storage import HttpStorage
+from pod_worker.files.uploads import Uploader
+from pod_worker.queue.mongo import MongoQueue, connect
+from podfleet.embedded.credentials import credentials
+from podfleet.embedded.mongod import find_mongod, prepare_mongod
+from podfleet.embedded.private_file import private_directory
+from podfleet.embedded.s3 import BUCKET, REGION, S3, find_s3, prepare_s3
 from scripts.bench.contest import OURS, Absent, Bench, Figures, Goal, Metric, Row, Setting, contest, way
 from scripts.bench.house import fleet
 from scripts.bench.machine import CLOCK

@@ -10,10 +10,10 @@ from typing import Any, Final
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from control_plane.runs.submission import Submission, run_fields
 from control_plane.store import database, schema
-from control_plane.submission import Submission, run_fields
-from events import journal
-from events.clock import SystemIds
+from events.queue import journal
+from events.runtime.clock import SystemIds
 
 Document = dict[str, Any]
 

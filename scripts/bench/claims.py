@@ -16,11 +16,11 @@ from typing import Any, Final
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
-from events.abilities import Abilities
-from events.clock import SystemClock
-from events.key_text import letters
-from events.matching import Seeker
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.abilities import Abilities
+from events.queue.matching import Seeker
+from events.runtime.clock import SystemClock
+from events.text.key_text import letters
+from pod_worker.queue.mongo import MongoQueue, connect
 from scripts.bench import backlog
 from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from scripts.bench.house import mongod

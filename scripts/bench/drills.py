@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from pod_worker import child_main
+from pod_worker.child import main as child_main
 from stages.context import Context, Stage
 
 BURSTS: Final = 100

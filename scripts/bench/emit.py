@@ -13,17 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from events.claims import Claim, Orders
-from events.clock import SystemClock, SystemIds, instant
-from events.delivery import Declined, Sender, Taken, Telemetry
-from events.loops import start_thread
-from events.outbox import Outbox
-from events.settlement import End
-from pod_worker.attempt import Attempt, Ports
-from pod_worker.child import Child, ChildOptions
-from pod_worker.ending import NeverStarted
-from pod_worker.heartbeat import Heartbeat, Pulse
-from pod_worker.lease import grant
+from events.delivery.outbox import Outbox
+from events.delivery.sender import Declined, Sender, Taken, Telemetry
+from events.queue.claims import Claim, Orders
+from events.queue.settlement import End
+from events.runtime.clock import SystemClock, SystemIds, instant
+from events.runtime.loops import start_thread
+from pod_worker.attempt.attempt import Attempt, Ports
+from pod_worker.attempt.heartbeat import Heartbeat, Pulse
+from pod_worker.attempt.lease import grant
+from pod_worker.child.ending import NeverStarted
+from pod_worker.child.process import Child, ChildOptions
 from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from scripts.bench.machine import ROOT
 

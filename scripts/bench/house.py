@@ -12,12 +12,12 @@ from typing import Final
 
 import httpx
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
-from control_plane.embedded.ports import LOOPBACK, choose, kept
-from control_plane.embedded.stack import Options, Programs, Stack, World
-from control_plane.embedded.supervisor import Supervisor
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded.credentials import credentials
+from podfleet.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from podfleet.embedded.ports import LOOPBACK, choose, kept
+from podfleet.embedded.stack import Options, Programs, Stack, World
+from podfleet.embedded.supervisor import Supervisor
 from scripts.bench.machine import pause
 
 START_S: Final = 30.0

@@ -14,12 +14,12 @@ from typing import Any, Final
 import bson
 from pymongo import MongoClient, WriteConcern
 
-from control_plane.embedded.mongod import Mongod
 from control_plane.store import database as store
 from control_plane.store import schema
-from control_plane.store.events import Arrival, storable
+from control_plane.store.log.events import Arrival, storable
 from events.codec import decode_ndjson
 from events.envelope import Event
+from podfleet.embedded.mongod import Mongod
 from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile, way
 from scripts.bench.house import control_planes, mongod
 from scripts.bench.mlflow_batches import log_batches

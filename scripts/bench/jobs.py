@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from control_plane.embedded.part import Part
-from control_plane.embedded.process import Command
+from podfleet.embedded.part import Part
+from podfleet.embedded.process import Command
 from scripts.bench.contest import Absent, Setting
 from scripts.bench.machine import CLOCK, pause
 from scripts.bench.peers import GRACE_S, START_S, Program, environment, part, program, surroundings

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pymongo import MongoClient
 
-from events.clock import SystemClock
+from events.runtime.clock import SystemClock
 from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from scripts.bench.house import fleet
 from scripts.bench.machine import ROOT

@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
-from control_plane.embedded.stack import Stack
-from events.errors import ConfigError
+from events.runtime.errors import ConfigError
+from podfleet.embedded.stack import Stack
 from scripts.bench import readers
 from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile
 from scripts.bench.house import fleet

@@ -13,7 +13,7 @@ from typing import Final
 
 import psutil
 
-from events.clock import SystemClock
+from events.runtime.clock import SystemClock
 
 QUIET: Final = 0.85  # the share of all cores that is idle
 LOOK_S: Final = 0.5

@@ -20,10 +20,10 @@ from typing import Any, Final
 
 import httpx
 
-from control_plane.embedded.part import Part
-from control_plane.embedded.ports import LOOPBACK, answers, choose, kept
-from control_plane.embedded.process import Command
-from control_plane.embedded.supervisor import Supervisor
+from podfleet.embedded.part import Part
+from podfleet.embedded.ports import LOOPBACK, answers, choose, kept
+from podfleet.embedded.process import Command
+from podfleet.embedded.supervisor import Supervisor
 from scripts.bench.contest import Absent, Setting
 from scripts.bench.machine import CLOCK, ROOT
 from scripts.bench.senders import IDS

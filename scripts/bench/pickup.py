@@ -16,8 +16,8 @@ from typing import Any, Final
 import httpx
 from pymongo import MongoClient, WriteConcern
 
-from control_plane.embedded.stack import Programs
 from events.lifecycle import FINAL
+from podfleet.embedded.stack import Programs
 from scripts.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest, percentile, way
 from scripts.bench.house import fleet
 from scripts.bench.jobs import CELERY, TASKIQ, Jobs, jobs

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from pymongo.database import Database
 
-from control_plane.paging import encode
+from control_plane.reads.paging import encode
 from events.lifecycle import Status
 
 Db = Database[dict[str, Any]]

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from events.catalog import Fact, RunLog, RunStarted, StageMetric, StageProgress, StageStarted
-from events.clock import SystemClock, SystemIds, timestamp
 from events.envelope import wire
-from events.key_text import letters
-from events.matching import WaitingClass
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.matching import WaitingClass
+from events.runtime.clock import SystemClock, SystemIds, timestamp
+from events.text.key_text import letters
+from pod_worker.queue.mongo import MongoQueue, connect
 
 PROCESSES: Final = 4
 HEAD_START_S: Final = 0.3

@@ -83,7 +83,7 @@ def _resident_mib(pid: int) -> float:
 
 
 def _help() -> Figures:
-    return _took([sys.executable, "-c", "from control_plane.cli.main import main; main()", "--help"])
+    return _took([sys.executable, "-c", "from podfleet.main import main; main()", "--help"])
 
 
 def _nothing() -> Figures:

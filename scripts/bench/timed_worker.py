@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
-from events.clock import Clock, SystemClock
-from events.logs import LogOptions, configure_logs
 from events.pipe import Kept, Note, Ready, Start
+from events.runtime.clock import Clock, SystemClock
+from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
-from pod_worker.child import ChildOptions, Exit, Heard, Listener
+from pod_worker.child.ending import NeverStarted
+from pod_worker.child.fork_server import Nursery
+from pod_worker.child.process import ChildOptions, Exit, Heard, Listener
 from pod_worker.config import Wishes, read_settings
-from pod_worker.ending import NeverStarted
-from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
 from pod_worker.worker import WarmProcess
 

@@ -14,10 +14,10 @@ from typing import Final
 
 from minio import Minio
 
-from control_plane.blobs import open_blobs
 from control_plane.config import read_storage
-from control_plane.embedded.s3 import BUCKET
-from events.clock import Ids, SystemClock, SystemIds
+from control_plane.files.blobs import open_blobs
+from events.runtime.clock import Ids, SystemClock, SystemIds
+from podfleet.embedded.s3 import BUCKET
 from scripts.chaos import report
 from scripts.chaos.bugs import COMPOSABLE, NO_BUG
 from scripts.chaos.campaign import Settings, Trouble, World, run, short

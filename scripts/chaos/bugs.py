@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from pymongo import WriteConcern
 
-from control_plane.projection import fold
-from control_plane.projector import TRIES_MAX, Projector, Stretch, Turn
-from control_plane.run import Run
+from control_plane.log.projector import TRIES_MAX, Projector, Stretch, Turn
+from control_plane.model.projection import fold
+from control_plane.model.run import Run
 from control_plane.store.database import Database
-from control_plane.store.events import STRETCH_MAX, Events, decode
-from control_plane.store.runs import Advance, Found, Runs
-from events import journal
-from events.claims import Claim
-from events.delivery import Declined, Ingest, Taken
+from control_plane.store.log.events import STRETCH_MAX, Events, decode
+from control_plane.store.queue.runs import Advance, Found, Runs
+from events.delivery.sender import Declined, Ingest, Taken
 from events.envelope import Event
-from events.errors import LeaseLost, Transient
 from events.lifecycle import Failures, Standing, Status
-from events.settlement import End, settle_decision
-from pod_worker.mongo_queue import MongoQueue
+from events.queue import journal
+from events.queue.claims import Claim
+from events.queue.settlement import End, settle_decision
+from events.runtime.errors import LeaseLost, Transient
+from pod_worker.queue.mongo import MongoQueue
 
 
 class UnfencedQueue(MongoQueue):

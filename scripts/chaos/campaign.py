@@ -14,8 +14,8 @@ import httpx
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from events.clock import Clock, Ids
 from events.lifecycle import FINAL
+from events.runtime.clock import Clock, Ids
 from scripts.chaos import ledger
 from scripts.chaos.balancer import MISHAPS
 from scripts.chaos.bugs import NO_BUG

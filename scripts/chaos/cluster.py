@@ -13,8 +13,8 @@ from typing import Any, Final
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from control_plane.embedded.ports import choose
-from events.clock import Clock, Ids
+from events.runtime.clock import Clock, Ids
+from podfleet.embedded.ports import choose
 from scripts.chaos.links import Links
 from scripts.chaos.network import LOOPBACK, Network
 from scripts.chaos.programs import Program

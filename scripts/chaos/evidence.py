@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from control_plane.audit import Finding
-from control_plane.run import Entry
+from control_plane.model.run import Entry
+from control_plane.verify.verifier import Finding
 from scripts.chaos.journal import Line
 from scripts.chaos.ledger import Given
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from control_plane.embedded.mongod import find_mongod
 from events.catalog import RunCompleted
-from events.clock import Clock, Ids
-from events.errors import LeaseLost
+from events.runtime.clock import Clock, Ids
+from events.runtime.errors import LeaseLost
+from podfleet.embedded.mongod import find_mongod
 from scripts.chaos.cluster import MEMBERS, Cluster, prepare_cluster
 from scripts.chaos.network import Network
 from scripts.chaos.races import Race

@@ -15,9 +15,9 @@ from typing import Final, Self
 
 import httpx
 
-from control_plane.embedded.mongod import find_mongod
-from control_plane.embedded.ports import choose
-from events.clock import Clock, Ids
+from events.runtime.clock import Clock, Ids
+from podfleet.embedded.mongod import find_mongod
+from podfleet.embedded.ports import choose
 from scripts.chaos.balancer import Balancer
 from scripts.chaos.cluster import Cluster, NotReady, prepare_cluster
 from scripts.chaos.disk import Disk

@@ -13,11 +13,11 @@ from pymongo import MongoClient, ReadPreference
 from pymongo.database import Database
 from pymongo.read_concern import ReadConcern
 
-from control_plane.audit import Auditor, Finding, Objects
-from control_plane.run import Entry
+from control_plane.model.run import Entry
 from control_plane.store import database
-from control_plane.store.audit import AuditReads
-from control_plane.store.runs import decode_entry
+from control_plane.store.queue.runs import decode_entry
+from control_plane.store.verify.queries import AuditReads
+from control_plane.verify.verifier import Auditor, Finding, Objects
 from scripts.chaos import journal, ledger
 from scripts.chaos.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
 

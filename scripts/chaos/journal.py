@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 
-from events.clock import Clock
+from events.runtime.clock import Clock
 
 Phase = Literal["invoke", "ok", "fail", "unknown", "note"]
 

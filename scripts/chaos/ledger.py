@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from events.clock import Clock, Ids
-from events.errors import ConfigError
-from events.outbox import Outbox
+from events.delivery.outbox import Outbox
+from events.runtime.clock import Clock, Ids
+from events.runtime.errors import ConfigError
 
 TRIGGERS: Final = """
 CREATE TABLE IF NOT EXISTS ledger (

@@ -18,7 +18,7 @@ import pymongo
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from events.clock import Clock
+from events.runtime.clock import Clock
 from scripts.chaos.journal import Journal
 
 TURN_S: Final = 0.25

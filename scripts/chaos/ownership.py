@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pod_worker.lease import MARGIN_FRACTION
+from pod_worker.attempt.lease import MARGIN_FRACTION
 from scripts.chaos.evidence import Term
 from scripts.chaos.journal import Line
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from control_plane.budgets import Budgets
-from control_plane.catch_up import CatchUp
-from control_plane.chronicle import Chronicler
-from control_plane.decisions import Decider
-from control_plane.deps import Deps
-from control_plane.direct import DirectEvents
-from control_plane.early import EarlyLines
-from control_plane.ingest import Ingestor
-from control_plane.projector import Projector
-from control_plane.rescuer import Rescuer
-from control_plane.steps import together
-from control_plane.store.byte_counts import ByteCounts
+from control_plane.log.byte_budgets import Budgets
+from control_plane.log.catch_up import CatchUp
+from control_plane.log.ingest import Ingestor
+from control_plane.log.ingest_store import together
+from control_plane.log.journal_flush import Chronicler
+from control_plane.log.projector import Projector
+from control_plane.log.unclaimed import EarlyLines
+from control_plane.log.unnumbered import DirectEvents
+from control_plane.runs.decisions import Decider
+from control_plane.runs.submission import Submitter
+from control_plane.server.deps import Deps
 from control_plane.store.database import Database
-from control_plane.store.documents import Documents
-from control_plane.store.early import EarlyStore
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.log.byte_counts import ByteCounts
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.queue.runs import Runs
+from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
-from control_plane.store.runs import Runs
-from control_plane.store.submissions import Submissions
-from control_plane.submission import Submitter
-from control_plane.sweeper import Sweeper
-from events.clock import Clock, Ids
+from control_plane.upkeep.rescuer import Rescuer
+from control_plane.upkeep.sweeper import Sweeper
+from events.runtime.clock import Clock, Ids
 from scripts.chaos.bugs import Parts
 from scripts.simulation.replicas import NoFiles
 

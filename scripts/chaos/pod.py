@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from events.clock import SystemClock, SystemIds
-from events.errors import ConfigError
-from events.logs import LogOptions, configure_logs
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import ConfigError
+from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import EXIT_CONFIG, stop_on_signals
-from pod_worker.child import ChildOptions
+from pod_worker.child.fork_server import Nursery
+from pod_worker.child.process import ChildOptions
 from pod_worker.config import Wishes, read_settings
-from pod_worker.mongo_queue import MongoQueue
-from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
-from pod_worker.queue import Queue
+from pod_worker.queue.mongo import MongoQueue
+from pod_worker.queue.port import Queue
 from scripts.chaos import ledger
 from scripts.chaos.bugs import COMPOSABLE, NO_BUG, Parts
 from scripts.chaos.journal import Journal, Phase

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from control_plane.embedded.process import Command, Process, descendants, tail
-from events.clock import Clock
+from events.runtime.clock import Clock
+from podfleet.embedded.process import Command, Process, descendants, tail
 
 LOOK_S: Final = 0.02
 

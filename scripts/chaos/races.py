@@ -22,8 +22,8 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
-from events.delivery import Declined, Ingest, Taken
-from events.errors import LeaseLost, Transient
+from events.delivery.sender import Declined, Ingest, Taken
+from events.runtime.errors import LeaseLost, Transient
 from scripts.chaos.scene import SHORT_S, Crash, CrashOnce, Gate, Hand, Scene, take
 
 STORY: Final[tuple[Fact, ...]] = (

@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from events.claims import Claim, Orders
-from events.errors import LeaseLost, Transient
-from events.matching import Seeker, WaitingClass
 from events.pipe import Kept, Note, Ready, Start
-from events.settlement import End
-from pod_worker.child import Exit, Listener
-from pod_worker.ending import NeverStarted
-from pod_worker.queue import Queue
+from events.queue.claims import Claim, Orders
+from events.queue.matching import Seeker, WaitingClass
+from events.queue.settlement import End
+from events.runtime.errors import LeaseLost, Transient
+from pod_worker.child.ending import NeverStarted
+from pod_worker.child.process import Exit, Listener
+from pod_worker.queue.port import Queue
 from pod_worker.worker import WarmProcess
 from scripts.chaos.journal import Journal, Phase
 

@@ -13,15 +13,15 @@ from typing import Final
 
 import uvicorn
 
-from control_plane.app import create_app
+from control_plane.concurrency.loops import run_every
 from control_plane.config import Settings, read_settings
-from control_plane.deps import Deps, wire
-from control_plane.loops import run_every
+from control_plane.server.app import create_app
+from control_plane.server.deps import Deps, wire
 from control_plane.store import database, schema
-from control_plane.store.claims import Claims
-from events.clock import SystemClock, SystemIds
-from events.errors import Transient
-from events.logs import LogOptions, configure_logs
+from control_plane.store.queue.claims import Claims
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import Transient
+from events.runtime.logs import LogOptions, configure_logs
 from scripts.chaos.bugs import COMPOSABLE, NO_BUG
 from scripts.chaos.network import LOOPBACK
 from scripts.chaos.plane import Patience, build, rewired

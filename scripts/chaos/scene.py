@@ -13,26 +13,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from control_plane.ingest import Sender as Principal
+from control_plane.log.ingest import Sender as Principal
+from control_plane.runs.submission import Submission
 from control_plane.store import database, schema
-from control_plane.store.documents import Documents
-from control_plane.store.runs import Runs
-from control_plane.submission import Submission
-from events.abilities import Abilities
+from control_plane.store.log.documents import Documents
+from control_plane.store.queue.runs import Runs
 from events.catalog import Fact, RunCompleted
-from events.claims import Claim
-from events.clock import Clock, Ids, SystemClock, SystemIds
 from events.codec import decode_ndjson
-from events.delivery import Declined, Ingest, Rejection, Sender, Taken, Telemetry
-from events.errors import LeaseLost, Transient
-from events.key_text import letters, read_run_token
+from events.delivery.outbox import Outbox
+from events.delivery.outgoing import Row, end_of
+from events.delivery.sender import Declined, Ingest, Rejection, Sender, Taken, Telemetry
 from events.lifecycle import FINAL
-from events.matching import Seeker
-from events.outbox import Outbox
-from events.outgoing import Row, end_of
+from events.queue.abilities import Abilities
+from events.queue.claims import Claim
+from events.queue.matching import Seeker
+from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
+from events.runtime.errors import LeaseLost, Transient
 from events.testing import ManualClock
-from pod_worker.mongo_queue import MongoQueue, connect
-from pod_worker.roster import source_of
+from events.text.key_text import letters, read_run_token
+from pod_worker.queue.mongo import MongoQueue, connect
+from pod_worker.queue.roster import source_of
 from scripts.chaos import ledger
 from scripts.chaos.bugs import Parts
 from scripts.chaos.checker import check

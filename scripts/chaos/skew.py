@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from events.clock import Clock
+from events.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.s3 import S3, find_s3, prepare_s3
-from events.clock import Clock, Ids
+from events.runtime.clock import Clock, Ids
+from podfleet.embedded.credentials import credentials
+from podfleet.embedded.s3 import S3, find_s3, prepare_s3
 from scripts.chaos.cluster import NotReady
 from scripts.chaos.programs import Program
 

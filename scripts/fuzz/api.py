@@ -19,8 +19,8 @@ from typing import Final
 
 import httpx
 
-from events.clock import SystemIds
-from events.ingest_client import bearer
+from events.delivery.ingest_client import bearer
+from events.runtime.clock import SystemIds
 
 HERE: Final = Path(__file__).parent
 RULES: Final = HERE / "schemathesis.toml"

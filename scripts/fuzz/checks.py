@@ -11,7 +11,7 @@ from schemathesis import Case, CheckContext, HookContext, Response
 from schemathesis.openapi.checks import IgnoredAuth
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance
 
-from control_plane.claiming import WAIT_MAX_S
+from control_plane.runs.claiming import WAIT_MAX_S
 
 UNREADABLE: Final = frozenset({"bad_json", "not_an_object", "bad_attribute"})
 RULE: Final = "Value error, "  # begins what a check of ours says, beyond what a schema can

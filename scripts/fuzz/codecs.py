@@ -28,10 +28,10 @@ import bson
 import zstandard
 
 with atheris.instrument_imports(include=["control_plane", "events", "cronsim"]):
-    from control_plane import paging
-    from control_plane.bodies import read_body
-    from control_plane.keys import id_of
-    from control_plane.schedule import read_timetable
+    from control_plane.access.keys import id_of
+    from control_plane.reads import paging
+    from control_plane.schedules.schedule import read_timetable
+    from control_plane.server.http.bodies import read_body
     from events.codec import (
         Decoded,
         Refusal,
@@ -40,8 +40,8 @@ with atheris.instrument_imports(include=["control_plane", "events", "cronsim"]):
         decode_ndjson,
         decode_structured,
     )
-    from events.errors import Rejected
-    from events.key_text import read_run_token, run_token, written
+    from events.runtime.errors import Rejected
+    from events.text.key_text import read_run_token, run_token, written
 
 INPUT_S: Final = 5
 MEMORY_MIB: Final = 1024

@@ -18,8 +18,9 @@ from scripts.mutation.score import Score, table
 from scripts.mutation.trial import Copy, Verdict, copied, drawn
 
 MODULES: Final = (
-    "events/lifecycle.py", "events/settlement.py", "pod_worker/settlement.py", "control_plane/projection.py",
-    "events/claims.py", "events/outbox.py", "events/matching.py", "control_plane/replay.py",
+    "events/lifecycle.py", "events/queue/settlement.py", "pod_worker/attempt/settlement.py",
+    "control_plane/model/projection.py", "events/queue/claims.py", "events/delivery/outbox.py",
+    "events/queue/matching.py", "control_plane/verify/replay.py",
 )  # fmt: skip
 MUTANTS: Final = 100
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-FOLDERS: Final = ("control_plane", "pod_worker", "events", "stages", "scripts", "tests")
+FOLDERS: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages", "scripts", "tests")
 ORDER: Final = ("unit", "contract", "simulation", "integration")  # what is quick and near comes first
 
 

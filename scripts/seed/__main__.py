@@ -31,8 +31,8 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from control_plane.store import database, schema
-from events.clock import SystemClock
-from events.errors import PodfleetError
+from events.runtime.clock import SystemClock
+from events.runtime.errors import PodfleetError
 from scripts.seed.fill import begin, fill, missing
 from scripts.seed.plan import Plan
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from control_plane.submission import NewHypothesis, Submission, hypothesis_document
+from control_plane.runs.submission import NewHypothesis, Submission, hypothesis_document
 from events import catalog as c
+from events.queue.settlement import End
 from events.runs import IDEATION
-from events.settlement import End
-from pod_worker.confinement import WORDS
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
-from pod_worker.roster import PodReport, State, report_fields
+from pod_worker.isolation.confinement import WORDS
+from pod_worker.queue.roster import PodReport, State, report_fields
 from scripts.seed import texts
 from scripts.seed.echoes import echo
 from scripts.seed.life import Life, encoded, ulid

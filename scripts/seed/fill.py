@@ -16,8 +16,8 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError
 
-from control_plane.store.events import DUPLICATE_KEY
-from events.errors import ConfigError
+from control_plane.store.log.events import DUPLICATE_KEY
+from events.runtime.errors import ConfigError
 from scripts.seed.chunks import Told, hypotheses, pods, told
 from scripts.seed.life import merged
 from scripts.seed.plan import Plan

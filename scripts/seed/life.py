@@ -17,19 +17,19 @@ from typing import Any, Final
 from bson import encode
 from bson.raw_bson import RawBSONDocument
 
-from control_plane.projection import AttemptView, attempt_id, fold
-from control_plane.projector import run_view
-from control_plane.store.documents import attempt_fields, human_validations, view_fields
-from control_plane.store.events import Arrival, entry_document, storable
-from control_plane.store.runs import decode, decode_entry
-from control_plane.submission import Submission, run_fields, snapshot
+from control_plane.log.projector import run_view
+from control_plane.model.projection import AttemptView, attempt_id, fold
+from control_plane.runs.submission import Submission, run_fields, snapshot
+from control_plane.store.log.documents import attempt_fields, human_validations, view_fields
+from control_plane.store.log.events import Arrival, entry_document, storable
+from control_plane.store.queue.runs import decode, decode_entry
 from events.catalog import Fact, data_of, type_of
-from events.claims import claim_decision
-from events.clock import timestamp
 from events.envelope import Event, content_hash, storage_id
-from events.journal import Decision, creation, expression, update
 from events.lifecycle import Status, advance
-from events.settlement import End, rescue_decision, settle_decision
+from events.queue.claims import claim_decision
+from events.queue.journal import Decision, creation, expression, update
+from events.queue.settlement import End, rescue_decision, settle_decision
+from events.runtime.clock import timestamp
 from scripts.simulation.store.expressions import Scope, evaluate
 
 Document = dict[str, Any]

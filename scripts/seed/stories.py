@@ -7,24 +7,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from control_plane.cancellation import cancel_decision
-from control_plane.decisions import (
-    Review,
-    note_decision,
-    noted,
-    pause_decision,
-    review_decision,
-)
-from control_plane.projection import artifact_prefix
-from control_plane.store.runs import decode
-from control_plane.submission import Submission
-from control_plane.sweeper import promotion, queue_timeout
+from control_plane.model.cancellation import cancel_decision
+from control_plane.model.projection import artifact_prefix
+from control_plane.runs.decisions import Review, note_decision, noted, pause_decision, review_decision
+from control_plane.runs.submission import Submission
+from control_plane.store.queue.runs import decode
+from control_plane.upkeep.sweeper import promotion, queue_timeout
 from events import catalog as c
-from events.journal import Decision
 from events.lifecycle import Status
+from events.queue.journal import Decision
+from events.queue.settlement import End
 from events.runs import STAGES
-from events.settlement import End
-from pod_worker.usage import Rate, usage_of
+from pod_worker.attempt.usage import Rate, usage_of
 from scripts.seed import texts
 from scripts.seed.life import Life, digest
 from scripts.seed.plan import RUNS_A_HYPOTHESIS, Plan

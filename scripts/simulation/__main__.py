@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Final
 
-from events.clock import SystemClock
+from events.runtime.clock import SystemClock
 from scripts.simulation.bugs import BUGS
 from scripts.simulation.history import Outcome, play
 from scripts.simulation.kernel import TRACE_MAX

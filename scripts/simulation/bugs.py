@@ -9,27 +9,27 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from control_plane.ingest import Candidate, Ingestor, Refused, Request, Room
-from control_plane.projection import fold
-from control_plane.projector import Projector, Stretch, Turn
-from control_plane.run import Run
+from control_plane.log.ingest import Candidate, Ingestor, Refused, Request, Room
+from control_plane.log.projector import Projector, Stretch, Turn
+from control_plane.model.projection import fold
+from control_plane.model.run import Run
 from control_plane.store.database import answers
-from control_plane.store.events import Events
-from control_plane.store.events import decode as decode_event
-from control_plane.store.runs import Advance, Found, Runs
-from control_plane.store.runs import decode as decode_run
-from events import journal
-from events.claims import Claim
+from control_plane.store.log.events import Events
+from control_plane.store.log.events import decode as decode_event
+from control_plane.store.queue.runs import Advance, Found, Runs
+from control_plane.store.queue.runs import decode as decode_run
 from events.codec import Decoded
-from events.delivery import Declined, Ingest, Taken
+from events.delivery.outbox import Attempt
+from events.delivery.outgoing import Row
+from events.delivery.sender import Declined, Ingest, Taken
 from events.envelope import Event
-from events.errors import Transient
 from events.lifecycle import Failures, Standing, Status
-from events.outbox import Attempt
-from events.outgoing import Row
-from events.settlement import End, settle_decision
-from pod_worker.intent import Intent
-from pod_worker.mongo_queue import MongoQueue
+from events.queue import journal
+from events.queue.claims import Claim
+from events.queue.settlement import End, settle_decision
+from events.runtime.errors import Transient
+from pod_worker.queue.intent import Intent
+from pod_worker.queue.mongo import MongoQueue
 from scripts.simulation.faults import STRIKES
 from scripts.simulation.ledger import WitnessedOutbox
 from scripts.simulation.product import Product

@@ -23,10 +23,10 @@ from events.catalog import (
     ValidationAutoCompleted,
     ValidationAutoStarted,
 )
-from events.outgoing import said
+from events.delivery.outgoing import said
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
-from pod_worker.child import Exit, Listener
-from pod_worker.ending import Exited, NeverStarted, Signalled
+from pod_worker.child.ending import Exited, NeverStarted, Signalled
+from pod_worker.child.process import Exit, Listener
 from scripts.simulation.kernel import Hub, Node, NodeClock
 from scripts.simulation.ledger import Ledger
 

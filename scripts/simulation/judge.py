@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.audit import Auditor, Finding
-from control_plane.byte_limits import OVER_BUDGET
-from control_plane.early import LETTER_PREFIX, UNCLAIMED
-from control_plane.store.audit import AuditReads
+from control_plane.log.unclaimed import LETTER_PREFIX, UNCLAIMED
+from control_plane.model.byte_limits import OVER_BUDGET
+from control_plane.store.verify.queries import AuditReads
+from control_plane.verify.verifier import Auditor, Finding
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
 from scripts.simulation.ledger import AttemptName, Ledger

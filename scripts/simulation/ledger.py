@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from events.catalog import Fact
-from events.outbox import Attempt, Intention, Outbox
-from events.outgoing import said
+from events.delivery.outbox import Attempt, Intention, Outbox
+from events.delivery.outgoing import said
 from events.pipe import Said
-from events.settlement import End
+from events.queue.settlement import End
 
 AttemptName = tuple[str, int]
 

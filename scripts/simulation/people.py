@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from control_plane.submission import Submission
-from events.errors import Conflict, Transient
+from control_plane.runs.submission import Submission
 from events.lifecycle import Status
+from events.runtime.errors import Conflict, Transient
 from scripts.simulation.kernel import Hub, Node
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.replicas import Balancer

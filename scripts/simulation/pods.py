@@ -9,22 +9,22 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Final, cast
 
-from events.claims import Claim, Orders
-from events.clock import Ids, instant
-from events.delivery import Pace, Sender, Telemetry
-from events.errors import LeaseLost, Transient
-from events.key_text import digest
-from events.loops import run_every
-from events.matching import Seeker, WaitingClass, collections
-from events.settlement import End
-from pod_worker.attempt import Ports
+from events.delivery.sender import Pace, Sender, Telemetry
+from events.queue.claims import Claim, Orders
+from events.queue.matching import Seeker, WaitingClass, collections
+from events.queue.settlement import End
+from events.runtime.clock import Ids, instant
+from events.runtime.errors import LeaseLost, Transient
+from events.runtime.loops import run_every
+from events.text.key_text import digest
+from pod_worker.attempt.attempt import Ports
+from pod_worker.attempt.lease import judge
 from pod_worker.gpu import Capabilities, Gauges
 from pod_worker.gpu import Telemetry as Readings
-from pod_worker.lease import judge
-from pod_worker.mongo_queue import MongoQueue
 from pod_worker.program import FLUSH_S, LEAVE_S
-from pod_worker.roster import REPORT_EVERY_S, Roster
-from pod_worker.wakeups import Polls
+from pod_worker.queue.mongo import MongoQueue
+from pod_worker.queue.roster import REPORT_EVERY_S, Roster
+from pod_worker.queue.wakeups import Polls
 from pod_worker.worker import Pod as Identity
 from pod_worker.worker import Worker
 from scripts.simulation.child import SimulatedChild

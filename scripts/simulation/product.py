@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from control_plane.ingest import Ingestor
-from control_plane.projector import Projector
-from control_plane.store.events import Events
-from control_plane.store.runs import Runs
-from events.delivery import Ingest
-from pod_worker.intent import Intent
-from pod_worker.mongo_queue import MongoQueue
+from control_plane.log.ingest import Ingestor
+from control_plane.log.projector import Projector
+from control_plane.store.log.events import Events
+from control_plane.store.queue.runs import Runs
+from events.delivery.sender import Ingest
+from pod_worker.queue.intent import Intent
+from pod_worker.queue.mongo import MongoQueue
 from scripts.simulation.ledger import WitnessedOutbox
 from scripts.simulation.store.replica_set import ReplicaSet
 

@@ -7,33 +7,33 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Final, TypeVar
 
-from control_plane.budgets import Budgets
-from control_plane.catch_up import CatchUp
-from control_plane.chronicle import Chronicler
-from control_plane.decisions import Decider
-from control_plane.direct import DirectEvents
-from control_plane.early import EarlyLines
-from control_plane.ingest import Answer, Ingestor
-from control_plane.ingest import Sender as Principal
-from control_plane.key_ring import Unauthorized
-from control_plane.projector import Projector
-from control_plane.rescuer import Rescuer
-from control_plane.run_tokens import RunTokens
-from control_plane.steps import alone
-from control_plane.store.byte_counts import ByteCounts
-from control_plane.store.documents import Documents
-from control_plane.store.early import EarlyStore
-from control_plane.store.events import Events
+from control_plane.access.key_ring import Unauthorized
+from control_plane.access.run_tokens import RunTokens
+from control_plane.log.byte_budgets import Budgets
+from control_plane.log.catch_up import CatchUp
+from control_plane.log.ingest import Answer, Ingestor
+from control_plane.log.ingest import Sender as Principal
+from control_plane.log.ingest_store import alone
+from control_plane.log.journal_flush import Chronicler
+from control_plane.log.projector import Projector
+from control_plane.log.unclaimed import EarlyLines
+from control_plane.log.unnumbered import DirectEvents
+from control_plane.runs.decisions import Decider
+from control_plane.runs.submission import Submitter
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.log.byte_counts import ByteCounts
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Events
+from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.queue.runs import Runs
+from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
-from control_plane.store.runs import Runs
-from control_plane.store.submissions import Submissions
-from control_plane.submission import Submitter
-from control_plane.sweeper import Sweeper
-from events.clock import Ids
+from control_plane.upkeep.rescuer import Rescuer
+from control_plane.upkeep.sweeper import Sweeper
 from events.codec import Decoded, decode_ndjson
-from events.delivery import Barred, Declined, Rejection, Taken
-from events.errors import PodfleetError, Transient
+from events.delivery.sender import Barred, Declined, Rejection, Taken
+from events.runtime.clock import Ids
+from events.runtime.errors import PodfleetError, Transient
 from scripts.simulation.kernel import Hub, Node, NodeClock
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.product import Product

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from control_plane.ingest import AHEAD_MAX, Answer
-from control_plane.ingest import Sender as Principal
-from control_plane.key_ring import Unauthorized
-from control_plane.store.events import CONTROL_PLANE_SOURCE
+from control_plane.access.key_ring import Unauthorized
+from control_plane.log.ingest import AHEAD_MAX, Answer
+from control_plane.log.ingest import Sender as Principal
+from control_plane.store.log.events import CONTROL_PLANE_SOURCE
 from events.catalog import (
     ArtifactRegistered,
     EventRefused,
@@ -30,13 +30,13 @@ from events.catalog import (
     StageStarted,
     ValidationAutoStarted,
 )
-from events.clock import Ids, timestamp
 from events.codec import SEQUENCE_MAX, Decoded, decode_ndjson
 from events.envelope import Event, storage_id, wire
-from events.errors import Transient
-from events.key_text import run_token
 from events.lifecycle import FINAL
+from events.runtime.clock import Ids, timestamp
+from events.runtime.errors import Transient
 from events.testing import EPOCH
+from events.text.key_text import run_token
 from scripts.simulation.kernel import Hub, Node
 from scripts.simulation.ledger import AttemptName, Ledger
 from scripts.simulation.replicas import EVENT_BYTES_MAX, Balancer, Parts

@@ -9,11 +9,11 @@ from threading import Event
 from typing import Final
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
-from events.claims import Claim
-from events.errors import Conflict, Transient
-from events.outbox import Outbox
+from events.delivery.outbox import Outbox
 from events.pipe import Checkpoint, Kept, Made
-from pod_worker.fetched import Fetched
+from events.queue.claims import Claim
+from events.runtime.errors import Conflict, Transient
+from pod_worker.files.fetched import Fetched
 from scripts.simulation.kernel import Hub, Node, NodeClock
 from scripts.simulation.ledger import AttemptName, Ledger
 from scripts.simulation.replicas import Balancer

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final, TypeVar
 
-from events.errors import Canceled
+from events.runtime.errors import Canceled
 
 LOOK_EVERY_S: Final = 0.1
 GRACE_S: Final = 5.0  # for a name look-up, which no event loop can break off

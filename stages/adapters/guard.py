@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from stages.reach import Reach
+from stages.isolation.reach import Reach
 
 BEFORE: Final = "connection.connect_tcp.started"
 AFTER: Final = "connection.connect_tcp.complete"

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from events.clock import Clock, Ids
-from events.errors import PipelineError
+from events.runtime.clock import Clock, Ids
+from events.runtime.errors import PipelineError
 from stages.adapters.bounded import run_within
 from stages.adapters.guard import AddressRefused, Guard
+from stages.isolation.reach import Reach
 from stages.literature import Literature, LookUpFailed, Work
-from stages.reach import Reach
-from stages.retrying import retry_after_of
+from stages.models.retrying import retry_after_of
 
 TIME_MAX_S: Final = 10.0  # of one request
 WAIT_MAX_S: Final = 5.0  # before the only second one

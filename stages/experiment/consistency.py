@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from stages.experiment.ledger import ClaimState, FigureState, FreshState, PaperState, SearchState
 from stages.experiment.paper.digits import typed_numbers
-from stages.experiment.paper.numbers import REFERENCE, Numbers
 from stages.experiment.plots.picture import FORMS, TABLE
-from stages.experiment.record import StageRecord
+from stages.experiment.record.ledger import ClaimState, FigureState, FreshState, PaperState, SearchState
+from stages.experiment.record.numbers import REFERENCE, Numbers
+from stages.experiment.record.record import StageRecord
 from stages.experiment.tree import Node
 from stages.space.metrics import Metric
 

@@ -19,11 +19,11 @@ from typing import Annotated, Final, NoReturn
 
 from msgspec import Meta
 
-from events.beneath import copy_beneath
 from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
-from events.errors import GivenBack
-from events.paths import RunPath, SafeName
+from events.files.beneath import copy_beneath
+from events.files.paths import RunPath, SafeName
 from events.runs import STAGES, TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
+from events.runtime.errors import GivenBack
 from stages.bounds import Scores
 from stages.context import Context, Stage
 from stages.experiment.consistency import (
@@ -33,16 +33,20 @@ from stages.experiment.consistency import (
     fresh_problem,
     paper_problem,
 )
-from stages.experiment.crew import Crew, Shift
-from stages.experiment.data import Data, find_data_set, prepare
-from stages.experiment.forest import Forest
-from stages.experiment.guards import Arms, guarded
-from stages.experiment.jackknife import row_groups
+from stages.experiment.data.loading import Data, find_data_set, prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Exam, Judges, write_exam
 from stages.experiment.judging.keeping import secret_of
+from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
-from stages.experiment.ledger import (
+from stages.experiment.paper.press import Paper, name_author, write_paper
+from stages.experiment.paper.recorder import Witness
+from stages.experiment.paper.renderer import Renderer, RenderingFailed, find_renderer
+from stages.experiment.paper.tracing import trace
+from stages.experiment.paper.words import verdict_line
+from stages.experiment.plots.drawing import draw_all, pictures_at_most
+from stages.experiment.plots.picture import Picture
+from stages.experiment.record.ledger import (
     COMPLETE,
     FIGURES_MAX,
     FigureState,
@@ -55,28 +59,24 @@ from stages.experiment.ledger import (
     flat,
     state_of,
 )
-from stages.experiment.paper.numbers import Numbers, facts_to_say, numbers_of
-from stages.experiment.paper.press import Paper, name_author, write_paper
-from stages.experiment.paper.tracing import trace
-from stages.experiment.paper.words import verdict_line
-from stages.experiment.plots.drawing import draw_all, pictures_at_most
-from stages.experiment.plots.picture import Picture
-from stages.experiment.proposal import Proposal, Researcher
-from stages.experiment.prose import Prose
-from stages.experiment.record import Record, Setting, StageRecord, Verdicts, as_results
-from stages.experiment.renderer import Renderer, RenderingFailed, find_renderer
-from stages.experiment.replication import PURPOSE, Replication, second_secret
-from stages.experiment.reviews import ENSEMBLE
-from stages.experiment.search import Search, StagePlan, naive_of
+from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
+from stages.experiment.record.prose import Prose
+from stages.experiment.record.record import Record, Setting, StageRecord, Verdicts, as_results
+from stages.experiment.record.reviews import ENSEMBLE
+from stages.experiment.research.proposal import Proposal, Researcher
+from stages.experiment.research.researcher_factory import Staff, hire, state_of_claim
+from stages.experiment.search.search import Search, StagePlan, naive_of
+from stages.experiment.search.tree_file import Forest
+from stages.experiment.search.worker_pool import Crew, Shift
 from stages.experiment.seeds import fresh_seeds
-from stages.experiment.staff import Staff, hire, state_of_claim
+from stages.experiment.statistics.guards import Arms, guarded
+from stages.experiment.statistics.jackknife import row_groups
+from stages.experiment.statistics.validation import TOO_GOOD, Reading, doubted, judge, pair_of
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trial import Bench, Trials, naive_reading, write_data
-from stages.experiment.validation import TOO_GOOD, Reading, doubted, judge, pair_of
+from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_data
 from stages.experiment.verdict import Verdict, weigh
-from stages.experiment.witness import Witness
+from stages.isolation.sandbox import JobLimits
 from stages.literature import LookUpFailed, Work
-from stages.sandbox import JobLimits
 from stages.space.claim import Claim
 from stages.space.metrics import QUALITY
 from stages.space.understanding import file_named_in

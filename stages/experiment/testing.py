@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from events.catalog import Fact, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.runs import Idea
-from stages.experiment.paper.numbers import facts_to_say
-from stages.experiment.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
+from stages.experiment.record.numbers import facts_to_say
+from stages.experiment.record.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
+from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.tree import UNVARIED, Arm, Node
-from stages.experiment.validation import Pair, judge
 from stages.literature import Work
 from stages.space.claim import Claim
 from stages.space.data_sets import SHIPPED

@@ -13,10 +13,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from events.catalog import Verdict as Word
+from stages.experiment.judging.replication import Place
 from stages.experiment.paper.words import verdict_line
-from stages.experiment.record import Record
-from stages.experiment.replication import Place
-from stages.experiment.reviews import Review, meta_review
+from stages.experiment.record.record import Record
+from stages.experiment.record.reviews import Review, meta_review
 
 Decider = Literal["measurement", "review"]
 

@@ -18,7 +18,7 @@ from stages.ideation.form import cut, printable, public
 from stages.ideation.look_ups import LookUps
 from stages.ideation.novelty import Nearest
 from stages.ideation.rounds import Place
-from stages.model import Question
+from stages.models.model import Question
 from stages.space.limits import known_space
 
 REQUEST_BYTES_MAX: Final = 8_000  # of the idea, and of its context

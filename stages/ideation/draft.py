@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from events.errors import PipelineError
 from events.runs import Idea
+from events.runtime.errors import PipelineError
 from stages.ideation.outlook import doubts, obstacle
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying

@@ -15,11 +15,11 @@ import msgspec
 from events.catalog import IdeationGenerated
 from events.runs import Idea
 from stages.bounds import Line, Ordinal, Unreadable, read_state
-from stages.budget import NOTHING, Spent
 from stages.context import Context
 from stages.ideation.form import bounded, cut, printable, public
 from stages.ideation.look_ups import LOOK_UPS_MAX, WORKS_EACH, WORKS_MAX, LookUps
 from stages.literature import Work
+from stages.models.budget import NOTHING, Spent
 
 CHECKPOINT: Final = "ideation"
 ARTIFACT: Final = "ideas.json"

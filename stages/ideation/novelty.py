@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from events.errors import PipelineError
 from events.runs import Idea, idea_of
+from events.runtime.errors import PipelineError
 from stages.space.understanding import understand
 
 SAME: Final = 0.7  # from this similarity on, two ideas are one

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final, NoReturn
 
 from events.catalog import IdeationFailed, IdeationStarted
-from events.errors import Canceled, PipelineError
 from events.runs import IdeationSpec
-from stages.budget import CODE as BUDGET_EXCEEDED
+from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
 from stages.ideation.built_in import BuiltIn
 from stages.ideation.harvest import Harvest
 from stages.ideation.with_model import WithModel
+from stages.models.budget import CODE as BUDGET_EXCEEDED
 
 STAGE: Final = "ideation"
 NO_IDEA: Final = "NO_IDEA"

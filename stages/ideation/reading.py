@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
-from events.errors import PipelineError
 from events.runs import Idea, IdeationSpec
+from events.runtime.errors import PipelineError
 from stages.ideation.earlier import earlier_ideas
 from stages.ideation.novelty import words
 from stages.ideation.outlook import obstacle

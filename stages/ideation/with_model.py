@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.errors import Canceled, PipelineError
 from events.runs import Idea, IdeationSpec
-from stages.budget import Budget
+from events.runtime.errors import Canceled, PipelineError
 from stages.context import Stage
 from stages.ideation.asking import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate
 from stages.ideation.earlier import earlier_ideas
@@ -20,10 +19,11 @@ from stages.ideation.harvest import Harvest
 from stages.ideation.look_ups import LookUps, without_references
 from stages.ideation.novelty import same_as, similarity
 from stages.ideation.rounds import Place
-from stages.metered import Metered
-from stages.model import Model, ModelError, Trouble
-from stages.prices import Prices
-from stages.structured import ask_for
+from stages.models.budget import Budget
+from stages.models.metered import Metered
+from stages.models.model import Model, ModelError, Trouble
+from stages.models.prices import Prices
+from stages.models.structured import ask_for
 
 FAILURES_MAX: Final = 3  # ideas in a row that a failed call may cost
 BROKEN_OFF: Final = "ideation was broken off while this idea was worked on"

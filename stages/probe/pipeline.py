@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from events.clock import Clock
-from events.errors import PipelineError
 from events.runs import ProbeSpec
+from events.runtime.clock import Clock
+from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
 from stages.registry import imported
 

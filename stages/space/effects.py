@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from events.errors import PipelineError
+from events.runtime.errors import PipelineError
 from stages.space.claim import Direction
 from stages.space.limits import beyond
 from stages.space.mentions import Mention, mentions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from events.errors import PipelineError
+from events.runtime.errors import PipelineError
 from stages.space.data_sets import SHIPPED
 from stages.space.interventions import INTERVENTIONS
 from stages.space.metrics import METRICS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from scripts.chaos.cluster import Cluster
 from scripts.chaos.failover import running_cluster
 

@@ -10,8 +10,8 @@ from random import Random
 import httpx
 import pytest
 
-from control_plane.embedded.ports import choose
-from events.clock import SystemIds
+from events.runtime.clock import SystemIds
+from podfleet.embedded.ports import choose
 from scripts.chaos.balancer import MISHAPS, Balancer, Mishap, read_request
 from scripts.chaos.network import LOOPBACK, Network
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from scripts.chaos import journal, report
 from scripts.chaos.__main__ import examined
 from scripts.chaos.campaign import Trouble, World, run, short

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.audit import Finding
-from control_plane.run import Entry
+from control_plane.model.run import Entry
+from control_plane.verify.verifier import Finding
 from scripts.chaos.checker import check
 from scripts.chaos.checks import artifacts, audit, log, owners, runs
 from scripts.chaos.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from control_plane.run import Entry
+from control_plane.model.run import Entry
 from scripts.chaos import report
 from scripts.chaos.campaign import Trouble, short
 from scripts.chaos.evidence import Evidence, Violation

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from events.catalog import RunCompleted, RunLog
-from events.clock import SystemIds
-from events.outbox import Outbox
-from events.outgoing import end_of
+from events.delivery.outbox import Outbox
+from events.delivery.outgoing import end_of
+from events.runtime.clock import SystemIds
 from events.testing import ManualClock
 from scripts.chaos import journal, ledger
 from scripts.chaos.journal import Journal

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from control_plane.embedded.ports import choose
-from events.clock import SystemIds
+from events.runtime.clock import SystemIds
+from podfleet.embedded.ports import choose
 from scripts.chaos.links import CLIENT, Links, Partition
 from scripts.chaos.network import LOOPBACK, Network
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events import beneath
-from events.beneath import (
+from events.files import beneath
+from events.files.beneath import (
     Opener,
     by_kernel,
     by_walk,
@@ -21,7 +21,7 @@ from events.beneath import (
     read_beneath,
     write_beneath,
 )
-from events.paths import BadPath, RunPath
+from events.files.paths import BadPath, RunPath
 
 READ = os.O_RDONLY | os.O_CLOEXEC
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from events.clock import SystemClock
+from events.runtime.clock import SystemClock
 from events.testing import SeededIds
 from stages.adapters.literature import GraphIndex
-from stages.adapters.models import open_model
-from stages.adapters.retrier import Retrier
+from stages.adapters.models.opening import open_model
+from stages.adapters.models.retrier import Retrier
+from stages.isolation.reach import read_reach
 from stages.literature import LookUpFailed
-from stages.model import ModelError, Question
-from stages.reach import read_reach
+from stages.models.model import ModelError, Question
 from tests.integration.programs.model_server import ModelServer, Reply
 
 QUESTION = Question(purpose="draft", system="Be brief.", text="Say hello.")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from events.clock import SystemClock
-from events.errors import PipelineError
+from events.runtime.clock import SystemClock
+from events.runtime.errors import PipelineError
 from events.testing import ManualClock, SeededIds
 from stages.adapters import literature
 from stages.adapters.literature import GraphIndex, open_literature
+from stages.isolation.reach import read_reach
 from stages.literature import LookUpFailed, Work
-from stages.reach import read_reach
 from tests.integration.programs.model_server import (
     ModelServer,
     Reply,

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from events.catalog import Fact, RunUsage
-from events.clock import Clock, SystemClock
-from events.errors import PipelineError
+from events.runtime.clock import Clock, SystemClock
+from events.runtime.errors import PipelineError
 from events.testing import ManualClock, SeededIds
-from stages.adapters import models
-from stages.adapters.models import open_model
-from stages.adapters.retrier import Retrier
-from stages.budget import Budget
-from stages.metered import Metered
-from stages.model import Answer, Model, ModelError, Question, QuestionCanceled
-from stages.prices import Prices
+from stages.adapters.models import opening
+from stages.adapters.models.opening import open_model
+from stages.adapters.models.retrier import Retrier
+from stages.models.budget import Budget
+from stages.models.metered import Metered
+from stages.models.model import Answer, Model, ModelError, Question, QuestionCanceled
+from stages.models.prices import Prices
 from tests.integration.programs.model_server import (
     REAL_ENDPOINT,
     ModelServer,
@@ -351,10 +351,10 @@ def test_a_question_in_another_thread_ends_when_the_pipeline_stops(
 
 CANCELED = """
 import os, signal
-from events.clock import SystemClock, SystemIds
-from events.errors import Canceled
-from stages.adapters.models import open_model
-from stages.model import Question
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import Canceled
+from stages.adapters.models.opening import open_model
+from stages.models.model import Question
 
 def strike(number, frame):
     raise Canceled("stop")
@@ -420,8 +420,8 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
 
 def test_openai_goes_before_anthropic_and_models_have_defaults() -> None:
     both = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
-    assert opened(both).name == models.PROVIDERS[0].model
-    assert opened({"ANTHROPIC_API_KEY": KEY}).name == models.PROVIDERS[1].model
+    assert opened(both).name == opening.PROVIDERS[0].model
+    assert opened({"ANTHROPIC_API_KEY": KEY}).name == opening.PROVIDERS[1].model
     assert opened({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_MODEL": "claude-x"}).name == "claude-x"
 
 
@@ -466,7 +466,9 @@ def test_a_key_without_its_package_says_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_nothing_heavy_is_imported_before_a_model_is_opened() -> None:
-    script = "import sys, stages.adapters.models; print({'openai', 'anthropic', 'httpx2'} & set(sys.modules))"
+    script = (
+        "import sys, stages.adapters.models.opening as _; print({'openai', 'anthropic'} & set(sys.modules))"
+    )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
 

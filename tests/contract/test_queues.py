@@ -13,21 +13,21 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from events.abilities import Abilities
 from events.catalog import RunCompleted, RunStarted
-from events.claims import Claim
-from events.clock import SystemClock, SystemIds
-from events.delivery import Barred, Taken
+from events.delivery.ingest_client import HttpIngest, control_plane_client
+from events.delivery.sender import Barred, Taken
 from events.envelope import wire
-from events.errors import LeaseLost, Transient
-from events.ingest_client import HttpIngest, control_plane_client
-from events.key_text import digest, letters
-from events.matching import Mode, Seeker, WaitingClass
-from events.settlement import End
+from events.queue.abilities import Abilities
+from events.queue.claims import Claim
+from events.queue.matching import Mode, Seeker, WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import LeaseLost, Transient
+from events.text.key_text import digest, letters
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
-from pod_worker.http_queue import HttpQueue
-from pod_worker.mongo_queue import MongoQueue, connect
-from pod_worker.roster import PodReport, source_of
+from pod_worker.queue.http import HttpQueue
+from pod_worker.queue.mongo import MongoQueue, connect
+from pod_worker.queue.roster import PodReport, source_of
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import own_database
 

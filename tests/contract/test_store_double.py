@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from pymongo import InsertOne, MongoClient, ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, OperationFailure
 
-from control_plane.embedded.mongod import Mongod
 from control_plane.store import database as store
 from control_plane.store import schema
-from events.clock import SystemClock, SystemIds
-from events.journal import Decision, Expression, ServerTime, creation, update
 from events.lifecycle import Cause, Status
+from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded.mongod import Mongod
 from scripts.simulation.store.driver import sync_database
 from scripts.simulation.store.replica_set import ReplicaSet
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from control_plane.cli.main import app
+from podfleet.main import app
 from tests.fork_server import run_program
 
-PROGRAM = ("-c", "import sys; from control_plane.cli.main import main; sys.exit(main())")
+PROGRAM = ("-c", "import sys; from podfleet.main import main; sys.exit(main())")
 PATIENCE_S = 90
 
 

@@ -16,17 +16,17 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from control_plane.embedded.mongod import Mongod
-from control_plane.embedded.ports import choose
 from events.catalog import Fact
-from events.claims import Claim
-from events.clock import SystemClock, SystemIds
+from events.delivery.ingest_client import bearer
 from events.envelope import wire
-from events.ingest_client import bearer
-from events.key_text import letters
-from events.matching import WaitingClass
-from events.settlement import End
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.claims import Claim
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import SystemClock, SystemIds
+from events.text.key_text import letters
+from pod_worker.queue.mongo import MongoQueue, connect
+from podfleet.embedded.mongod import Mongod
+from podfleet.embedded.ports import choose
 from tests.fork_server import Program, execute_program, start_program
 from tests.integration.research import IDEA, SPEC, WHOLE_S, Experiment
 from tests.integration.seeding import seed

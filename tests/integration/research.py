@@ -21,7 +21,7 @@ import pytest
 from pypdf import PdfReader
 from scipy import stats
 
-from events.clock import SystemClock
+from events.runtime.clock import SystemClock
 
 IDEA: Final = "Dropout improves accuracy on iris"
 NODES: Final = {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2}

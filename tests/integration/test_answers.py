@@ -23,9 +23,9 @@ from events.catalog import (
     StageStarted,
     ValidationAutoCompleted,
 )
+from events.delivery.ingest_client import bearer
 from events.envelope import encode
-from events.ingest_client import bearer
-from events.settlement import End
+from events.queue.settlement import End
 from tests.integration.conftest import NDJSON, Fleet
 
 pytestmark = pytest.mark.common_fleet

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from control_plane import paging
-from events.clock import SystemClock
+from control_plane.reads import paging
+from events.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.common_fleet
 JSON = {"content-type": "application/json"}

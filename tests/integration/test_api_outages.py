@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.embedded.ports import choose
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded.ports import choose
 from tests.fork_server import run_program, start_program
 
 NDJSON = {"content-type": "application/x-ndjson"}

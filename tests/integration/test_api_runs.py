@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from events.ingest_client import bearer
-from events.key_text import run_token
+from events.delivery.ingest_client import bearer
+from events.text.key_text import run_token
 from tests.fork_server import run_program
 
 pytestmark = pytest.mark.common_fleet

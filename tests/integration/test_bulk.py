@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from control_plane.config import read_settings
-from control_plane.deps import wire
-from control_plane.reading import RunFilters
+from control_plane.reads.reading import RunFilters
+from control_plane.server.deps import wire
 from control_plane.store import database as store
 from control_plane.store import schema
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -25,7 +25,7 @@ from minio import Minio
 from pymongo import MongoClient
 from pypdf import PdfReader
 
-from control_plane.embedded.mongod import Mongod
+from podfleet.embedded.mongod import Mongod
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import Fleet, fleet_on

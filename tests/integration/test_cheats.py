@@ -10,16 +10,25 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from events.clock import SystemClock
-from stages.adapters.sandbox import LocalSandbox
-from stages.experiment.data import prepare
-from stages.experiment.guards import WORSE, Arms, guarded
+from events.runtime.clock import SystemClock
+from stages.adapters.sandbox.sandbox import LocalSandbox
+from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Judges, write_exam
 from stages.experiment.judging.secret import Secret
-from stages.experiment.trial import Bench, Trials, naive_reading, write_data
-from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Reading, doubted, judge, pair_of
-from stages.sandbox import JobLimits
+from stages.experiment.statistics.guards import WORSE, Arms, guarded
+from stages.experiment.statistics.validation import (
+    CAUGHT,
+    SAME,
+    TOO_GOOD,
+    Judgement,
+    Reading,
+    doubted,
+    judge,
+    pair_of,
+)
+from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_data
+from stages.isolation.sandbox import JobLimits
 from stages.space.claim import Direction
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS

@@ -21,15 +21,15 @@ import psutil
 import pytest
 
 from events.catalog import ENDS
-from events.clock import SystemClock
-from events.errors import Transient
 from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, encode
-from pod_worker.child import Child, ChildOptions, Exit, Heard, allowed, oom_kills, secrets_of
-from pod_worker.child_main import load_what_works
-from pod_worker.ending import Exited, NeverStarted, Signalled, failure_for
-from pod_worker.hearing import Hearing, line_said
-from pod_worker.nursery import PR_SET_CHILD_SUBREAPER
-from pod_worker.nursery import Nursery as WarmNursery
+from events.runtime.clock import SystemClock
+from events.runtime.errors import Transient
+from pod_worker.child.ending import Exited, NeverStarted, Signalled, failure_for
+from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER
+from pod_worker.child.fork_server import Nursery as WarmNursery
+from pod_worker.child.main import load_what_works
+from pod_worker.child.pipe_reader import Hearing, line_said
+from pod_worker.child.process import Child, ChildOptions, Exit, Heard, allowed, oom_kills, secrets_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0  # of every wait for something that must happen
@@ -94,10 +94,10 @@ child_main.leave(child_main.main(sys.argv[1:], load))
 POD = """
 import sys, threading
 import psutil
-from events.clock import SystemClock
+from events.runtime.clock import SystemClock
 from events.pipe import Start
-from pod_worker.child import Child, ChildOptions
-from pod_worker.nursery import Nursery
+from pod_worker.child.process import Child, ChildOptions
+from pod_worker.child.fork_server import Nursery
 
 root, drill, workspace, thread, state = sys.argv[1:]
 environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": root}
@@ -494,7 +494,7 @@ class TestStart:
         events, events_of_child = os.pipe()
         orders_of_child, orders = os.pipe()
         child = subprocess.Popen(
-            [sys.executable, "-m", "pod_worker.child_main", "--kinds", "probe",
+            [sys.executable, "-m", "pod_worker.child.main", "--kinds", "probe",
              f"--events-fd={events_of_child}", f"--orders-fd={orders_of_child}"],
             pass_fds=(events_of_child, orders_of_child), env=ENVIRON, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -749,7 +749,7 @@ class TestHearing:
     @either_way
     def test_a_failure_without_a_code_is_told_all_the_same(self, nursery: Nursery) -> None:
         pipeline = """
-            from events.errors import PipelineError
+            from events.runtime.errors import PipelineError
             def run(context):
                 raise PipelineError("", "no code", retryable=True)
         """

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from events.abilities import Abilities
-from events.clock import SystemIds
-from events.key_text import letters
-from events.matching import Seeker, WaitingClass
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.abilities import Abilities
+from events.queue.matching import Seeker, WaitingClass
+from events.runtime.clock import SystemIds
+from events.text.key_text import letters
+from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.test_sweeper import control_plane, populate
 
 CLASSES = 5

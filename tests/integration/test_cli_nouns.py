@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from events.catalog import RunCompleted, RunStarted
-from events.ingest_client import bearer
-from events.settlement import End
+from events.delivery.ingest_client import bearer
+from events.queue.settlement import End
 from tests.integration.command_line import podfleet, within
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from events.clock import SystemClock
 from events.pipe import Made, Ready, Said, Start
-from pod_worker import confinement, mounts
-from pod_worker.attempt import RESTORED
-from pod_worker.child import Child, ChildOptions, Heard
-from pod_worker.confinement import Confinement
-from pod_worker.nursery import PR_SET_CHILD_SUBREAPER, Nursery
-from pod_worker.room import FIRST_USER, USERS, Room
+from events.runtime.clock import SystemClock
+from pod_worker.attempt.attempt import RESTORED
+from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, Nursery
+from pod_worker.child.process import Child, ChildOptions, Heard
+from pod_worker.isolation import confinement, mounts
+from pod_worker.isolation.confinement import Confinement
+from pod_worker.isolation.room import FIRST_USER, USERS, Room
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from control_plane.connection import Connection, Limits, connection_class
+from control_plane.server.http.connection import Connection, Limits, connection_class
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = 32 << 20  # more than the kernel buffers

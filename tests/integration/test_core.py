@@ -15,41 +15,41 @@ from bson.datetime_ms import DatetimeMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from control_plane.audit import Auditor
-from control_plane.budgets import Budgets
-from control_plane.cancellation import cancel_decision
-from control_plane.catch_up import CatchUp
-from control_plane.chronicle import Chronicler
-from control_plane.claiming import Claimer
-from control_plane.direct import DirectEvents
-from control_plane.doorbell import Doorbell
-from control_plane.early import EarlyLines
-from control_plane.ingest import Answer, Ingestor, Sender
-from control_plane.projector import Projector
-from control_plane.rescuer import Rescuer
-from control_plane.steps import together
+from control_plane.concurrency.rate_limit import Throttle, Throttled
+from control_plane.live.notifier import Doorbell
+from control_plane.log.byte_budgets import Budgets
+from control_plane.log.catch_up import CatchUp
+from control_plane.log.ingest import Answer, Ingestor, Sender
+from control_plane.log.ingest_store import together
+from control_plane.log.journal_flush import Chronicler
+from control_plane.log.projector import Projector
+from control_plane.log.unclaimed import EarlyLines
+from control_plane.log.unnumbered import DirectEvents
+from control_plane.model.cancellation import cancel_decision
+from control_plane.runs.claiming import Claimer
 from control_plane.store import database as store
 from control_plane.store import schema
-from control_plane.store.audit import AuditReads
-from control_plane.store.byte_counts import ByteCounts
-from control_plane.store.claims import Claims
-from control_plane.store.documents import Documents
-from control_plane.store.early import EarlyStore
-from control_plane.store.events import Arrival, Events, storable
-from control_plane.store.runs import Runs
-from control_plane.sweeper import Sweeper
-from control_plane.throttle import Throttle, Throttled
+from control_plane.store.log.byte_counts import ByteCounts
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Arrival, Events, storable
+from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.runs import Runs
+from control_plane.store.verify.queries import AuditReads
+from control_plane.upkeep.rescuer import Rescuer
+from control_plane.upkeep.sweeper import Sweeper
+from control_plane.verify.verifier import Auditor
 from events import catalog as c
-from events.claims import Claim
-from events.clock import SystemClock, SystemIds
 from events.codec import decode_ndjson
 from events.envelope import wire
-from events.errors import LeaseLost
-from events.journal import creation
-from events.matching import WaitingClass
-from events.settlement import End
+from events.queue.claims import Claim
+from events.queue.journal import creation
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import LeaseLost
 from events.testing import ManualClock
-from pod_worker.mongo_queue import MongoQueue, connect
+from pod_worker.queue.mongo import MongoQueue, connect
 from tests.servers import empty
 
 T = TypeVar("T")

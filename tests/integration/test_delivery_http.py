@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import pytest
 
-from events.clock import SystemClock
-from events.delivery import BARRED_S, Delivery, Sender, Telemetry
-from events.errors import Transient
-from events.ingest_client import HttpIngest, control_plane_client
-from events.outbox import Outbox
+from events.delivery.ingest_client import HttpIngest, control_plane_client
+from events.delivery.outbox import Outbox
+from events.delivery.sender import BARRED_S, Delivery, Sender, Telemetry
+from events.runtime.clock import SystemClock
+from events.runtime.errors import Transient
 from events.testing import (
     RUN_ID,
     FakeIngest,

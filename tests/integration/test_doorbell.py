@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from control_plane import claiming
-from control_plane.doorbell import Bell
+from control_plane.live.notifier import Bell
+from control_plane.runs import claiming
 from control_plane.store.changes import Change
-from events.abilities import Abilities
-from events.claims import Claim
-from events.clock import SystemClock, SystemIds
-from events.key_text import RunToken, letters
-from events.matching import Seeker, WaitingClass
-from events.settlement import End
-from pod_worker.wakeups import Wakeups
+from events.queue.abilities import Abilities
+from events.queue.claims import Claim
+from events.queue.matching import Seeker, WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import SystemClock, SystemIds
+from events.text.key_text import RunToken, letters
+from pod_worker.queue.wakeups import Wakeups
 from tests.integration.conftest import Fleet
 from tests.integration.test_sweeper import control_plane, submit
 

@@ -20,12 +20,12 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.mongod import Mongod, find_mongod, prepare_mongod
-from control_plane.embedded.ports import kept
-from control_plane.embedded.supervisor import StartFailed, Supervisor
-from events.clock import SystemClock, SystemIds
-from events.errors import ConfigError
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import ConfigError
+from podfleet.embedded.credentials import credentials
+from podfleet.embedded.mongod import Mongod, find_mongod, prepare_mongod
+from podfleet.embedded.ports import kept
+from podfleet.embedded.supervisor import StartFailed, Supervisor
 
 Until = Callable[..., None]
 

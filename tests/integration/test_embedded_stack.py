@@ -18,9 +18,9 @@ import httpx
 import pytest
 from pymongo import MongoClient
 
-from control_plane.embedded.process import Member, descendants, started
-from control_plane.embedded.stack import Options
-from events.access import FILE, running
+from events.runtime.access import FILE, running
+from podfleet.embedded.process import Member, descendants, started
+from podfleet.embedded.stack import Options
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
 

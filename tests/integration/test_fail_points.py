@@ -16,24 +16,24 @@ from typing import Any, Final
 import pytest
 from pymongo import MongoClient
 
-from control_plane.audit import Auditor
 from control_plane.config import read_settings
-from control_plane.deps import Deps, wire
-from control_plane.embedded.mongod import Mongod
-from control_plane.ingest import Sender
-from control_plane.rescuer import Rescuer
+from control_plane.log.ingest import Sender
+from control_plane.runs.submission import Submission
+from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
-from control_plane.store.audit import AuditReads
-from control_plane.submission import Submission
+from control_plane.store.verify.queries import AuditReads
+from control_plane.upkeep.rescuer import Rescuer
+from control_plane.verify.verifier import Auditor
 from events import catalog as c
-from events.claims import Claim
-from events.clock import SystemClock, SystemIds
 from events.codec import decode_ndjson
 from events.envelope import wire as line_of
-from events.errors import Transient
-from events.matching import WaitingClass
-from events.settlement import End
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.claims import Claim
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import Transient
+from pod_worker.queue.mongo import MongoQueue, connect
+from podfleet.embedded.mongod import Mongod
 
 CONTROL_PLANE: Final = "podfleet-control-plane"
 WORKER: Final = "podfleet-worker"
@@ -282,7 +282,7 @@ CASES: Final = [
 async def test_what_is_tried_again_takes_effect_once(
     mongod: Mongod, emptied_url: str, monkeypatch: pytest.MonkeyPatch, act: str, name: str
 ) -> None:
-    monkeypatch.setattr("pod_worker.mongo_queue.CALL_S", 1.0)  # within it the driver tries again by itself
+    monkeypatch.setattr("pod_worker.queue.mongo.CALL_S", 1.0)  # within it the driver tries again by itself
     wanted = ACTS[act]
     async with fleet(emptied_url) as scene:
         for step in wanted.before:

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pod_worker.privileges import KEPT
+from pod_worker.isolation.privileges import KEPT
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 

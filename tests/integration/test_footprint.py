@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stages.adapters.control_group import ControlGroup
-from stages.adapters.footprint import (
+from stages.adapters.sandbox.control_group import ControlGroup
+from stages.adapters.sandbox.footprint import (
     DEPTH_MAX,
     SMALLEST_BYTES,
     descendants,

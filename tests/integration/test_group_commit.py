@@ -11,7 +11,7 @@ from pymongo import monitoring
 
 from events import catalog as c
 from events.codec import decode_ndjson
-from events.errors import Transient
+from events.runtime.errors import Transient
 from tests.integration.test_core import POD, Core, in_core, line, whole_log
 
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from control_plane.cookies import COOKIE
-from events.clock import SystemClock
+from control_plane.access.cookies import COOKIE
+from events.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.common_fleet(key="a-key-of-the-test")
 FORM = "application/x-www-form-urlencoded"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from control_plane.audit import Auditor, Finding
 from control_plane.store import database as store
-from control_plane.store.audit import AuditReads
+from control_plane.store.verify.queries import AuditReads
+from control_plane.verify.verifier import Auditor, Finding
 from events import catalog as c
-from events.settlement import End
+from events.queue.settlement import End
 
 pytestmark = pytest.mark.common_fleet
 Json = dict[str, Any]

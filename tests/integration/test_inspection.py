@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from control_plane.blobs import Blobs, open_blobs
 from control_plane.config import read_storage
-from control_plane.inspection import Inspector
+from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inspection import Inspector
 from control_plane.store import database as store
-from control_plane.store.inspections import Inspections, Looked, Version
+from control_plane.store.log.inspections import Inspections, Looked, Version
 from control_plane.store.reads import RunReads
 from events.catalog import ArtifactRegistered
-from events.claims import Claim
-from events.errors import Transient
-from events.settlement import End
+from events.queue.claims import Claim
+from events.queue.settlement import End
+from events.runtime.errors import Transient
 from tests.integration.command_line import podfleet
 from tests.integration.files import keep
 

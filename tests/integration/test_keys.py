@@ -14,14 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.cookies import COOKIE
-from control_plane.embedded.private_file import replace_private
-from control_plane.keys import SCOPES, id_of
-from control_plane.sign_in import LINK_LIFE
+from control_plane.access.cookies import COOKIE
+from control_plane.access.keys import SCOPES, id_of
+from control_plane.access.sessions import LINK_LIFE
 from control_plane.store import database as store
 from control_plane.store.sessions import Sessions
-from events.access import FILE, Access, noted
-from events.clock import SystemClock
+from events.runtime.access import FILE, Access, noted
+from events.runtime.clock import SystemClock
+from podfleet.embedded.private_file import replace_private
 from tests.fork_server import run_program, start_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import start_control_plane

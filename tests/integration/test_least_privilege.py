@@ -13,7 +13,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 from pymongo.uri_parser import parse_uri
 
-from events.clock import SystemIds
+from events.runtime.clock import SystemIds
 
 DENIED: Final = 13
 Db = Database[dict[str, Any]]

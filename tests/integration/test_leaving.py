@@ -12,10 +12,10 @@ import psutil
 import pytest
 from pymongo.database import Database
 
-from control_plane.rescuer import Rescuer
 from control_plane.store import database as store
-from control_plane.store.runs import Runs
-from events.clock import SystemClock, SystemIds
+from control_plane.store.queue.runs import Runs
+from control_plane.upkeep.rescuer import Rescuer
+from events.runtime.clock import SystemClock, SystemIds
 from pod_worker.program import LEAVE_S
 from tests.fork_server import Program
 from tests.integration.conftest import QUICK_WORKER

@@ -13,8 +13,8 @@ import pytest
 
 from events.catalog import ArtifactRegistered, RunStarted
 from events.checkpoints import file_artifact, manifest_artifact
-from events.ingest_client import bearer
-from events.settlement import End
+from events.delivery.ingest_client import bearer
+from events.queue.settlement import End
 from tests.integration.conftest import Fleet, HandDriven
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(120)]

@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from events.clock import SystemClock, SystemIds
-from events.errors import PipelineError
 from events.runs import Idea
-from stages.adapters.openai_model import OpenAiModel
-from stages.adapters.retrier import Retrier
-from stages.budget import Budget
-from stages.experiment.modelled import ModelResearcher, choose
-from stages.experiment.paper.numbers import numbers_of
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import PipelineError
+from stages.adapters.models.openai import OpenAiModel
+from stages.adapters.models.retrier import Retrier
 from stages.experiment.paper.words import problems_of, write_words
-from stages.experiment.proposal import NoProposal
-from stages.experiment.prose import SECTIONS
-from stages.experiment.record import Curve, Record, Setting, StageRecord, Verdicts
+from stages.experiment.record.numbers import numbers_of
+from stages.experiment.record.prose import SECTIONS
+from stages.experiment.record.record import Curve, Record, Setting, StageRecord, Verdicts
+from stages.experiment.research.modelled import ModelResearcher, choose
+from stages.experiment.research.proposal import NoProposal
+from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.tree import UNVARIED, Node, Tree
-from stages.experiment.validation import Pair, judge
+from stages.isolation.reach import read_reach
 from stages.literature import Work
-from stages.metered import Metered
-from stages.model import Model
-from stages.prices import Prices
-from stages.reach import read_reach
+from stages.models.budget import Budget
+from stages.models.metered import Metered
+from stages.models.model import Model
+from stages.models.prices import Prices
 from stages.space.claim import Claim
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS

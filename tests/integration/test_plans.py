@@ -12,12 +12,12 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from control_plane.app import create_app
 from control_plane.config import read_settings
-from control_plane.deps import wire
+from control_plane.server.app import create_app
+from control_plane.server.deps import wire
 from control_plane.store import database as store
 from control_plane.store import pages
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from events.testing import ManualClock
 from scripts.bench.questions import known, questions
 

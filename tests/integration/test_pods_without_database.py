@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from events.catalog import RunLog
-from events.clock import SystemIds
-from events.ingest_client import bearer
-from events.key_text import letters, run_token
+from events.delivery.ingest_client import bearer
+from events.runtime.clock import SystemIds
 from events.testing import make_line
+from events.text.key_text import letters, run_token
 from tests.integration.conftest import LOG, NDJSON, Fleet, start_control_plane
 from tests.servers import S3Server
 

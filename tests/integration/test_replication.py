@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from events.catalog import RunCompleted, RunPreempted, ValidationAutoCompleted
-from events.settlement import End
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.settlement import End
+from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.conftest import Fleet
 from tests.integration.programs.model_server import Asked, ModelServer, Reply
 from tests.integration.programs.scholar import choice, fenced, good, said, step_of

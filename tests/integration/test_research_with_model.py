@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from tests.fork_server import Program
 from tests.integration.conftest import Fleet
 from tests.integration.programs.model_server import (

@@ -10,11 +10,11 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from control_plane.projection import artifact_prefix
-from control_plane.store.events import decode
+from control_plane.model.projection import artifact_prefix
+from control_plane.store.log.events import decode
 from events import catalog as c
 from events.envelope import content_hash
-from events.settlement import End
+from events.queue.settlement import End
 from events.testing import make_line
 from tests.fork_server import run_program
 from tests.integration.conftest import NDJSON, bearer
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.common_fleet
 # What a hand changed stays: nothing is gained by looking again.
 HASTY: Final = (
     "-c",
-    "import sys; from control_plane.cli import verify; verify.PATIENCE_S = 0.0;"
-    "from control_plane.cli.main import main; sys.exit(main())",
+    "import sys; from podfleet.commands import verify; verify.PATIENCE_S = 0.0;"
+    "from podfleet.main import main; sys.exit(main())",
 )
 
 

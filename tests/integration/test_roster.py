@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pymongo import UpdateOne
 
-from events.reports import SAMPLES_MAX, sample
+from events.queue.roster import SAMPLES_MAX, sample
 from pod_worker.gpu import Capabilities, Telemetry
-from pod_worker.mongo_queue import MongoQueue, connect
-from pod_worker.roster import PodReport
+from pod_worker.queue.mongo import MongoQueue, connect
+from pod_worker.queue.roster import PodReport
 
 REPORT = PodReport(
     id="p/1", pod="p", mode="hybrid", region=None, kinds=("probe",), state="idle", run_id=None, attempt=None,

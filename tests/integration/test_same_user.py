@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stages.adapters.kernel import landlock_abi
+from stages.adapters.sandbox.kernel import landlock_abi
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests/integration/programs/nobodys_worker.py"

@@ -21,15 +21,15 @@ import numpy as np
 import psutil
 import pytest
 
-from events.clock import SystemClock
-from events.errors import Canceled, PipelineError
-from stages.adapters.sandbox import LocalSandbox
-from stages.experiment.data import Data, Facts, Part, Sealed, Visible
+from events.runtime.clock import SystemClock
+from events.runtime.errors import Canceled, PipelineError
+from stages.adapters.sandbox.sandbox import LocalSandbox
+from stages.experiment.data.loading import Data, Facts, Part, Sealed, Visible
 from stages.experiment.judging.disguise import Disguised
 from stages.experiment.judging.exam import write_exam
 from stages.experiment.judging.secret import Secret
-from stages.experiment.trial import Bench, write_data
-from stages.isolation import (
+from stages.experiment.trials.trial import Bench, write_data
+from stages.isolation.levels import (
     BUBBLEWRAP,
     BUBBLEWRAP_WITHOUT_PROC,
     CANDIDATES,
@@ -38,7 +38,7 @@ from stages.isolation import (
     LIMITS,
     Candidate,
 )
-from stages.sandbox import Ended, Job, JobLimits
+from stages.isolation.sandbox import Ended, Job, JobLimits
 from tests.integration.programs.hostile import (
     BOMBS,
     ENDINGS,
@@ -504,10 +504,10 @@ time.sleep(60)
 PIPELINE = """
 import sys
 from pathlib import Path
-from events.clock import SystemClock
-from stages.adapters.sandbox import LocalSandbox, found_machine
-from stages.isolation import CANDIDATES, Trial
-from stages.sandbox import Job
+from events.runtime.clock import SystemClock
+from stages.adapters.sandbox.sandbox import LocalSandbox, found_machine
+from stages.isolation.levels import CANDIDATES, Trial
+from stages.isolation.sandbox import Job
 
 candidate = next(each for each in CANDIDATES if each.name == sys.argv[1])
 probed = Trial(candidate)  # by the test, which saves a second

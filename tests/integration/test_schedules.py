@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from control_plane.agenda import Agenda, WantedRun, WantedSchedule
 from control_plane.config import read_settings
-from control_plane.deps import Deps, wire
-from control_plane.schedule import run_id
-from control_plane.scheduler import BATCH_MAX, Scheduler
-from control_plane.spec_sweeper import SpecSweeper
+from control_plane.runs.submission import Submission, Submitter
+from control_plane.schedules.schedule import run_id
+from control_plane.schedules.scheduler import BATCH_MAX, Scheduler
+from control_plane.schedules.service import Agenda, WantedRun, WantedSchedule
+from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
 from control_plane.store import schema
+from control_plane.store.queue.submissions import Submissions
 from control_plane.store.schedules import Schedules
-from control_plane.store.submissions import Submissions
-from control_plane.submission import Submission, Submitter
-from events.clock import SystemClock, SystemIds
-from events.errors import Rejected
+from control_plane.upkeep.spec_sweeper import SpecSweeper
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import Rejected
 from events.testing import ManualClock
 
 REPLICAS = 8

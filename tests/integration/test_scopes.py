@@ -10,12 +10,12 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from control_plane.app import create_app
+from control_plane.access.keys import ALL, Scope
 from control_plane.config import read_settings
-from control_plane.deps import wire
-from control_plane.keys import ALL, Scope
+from control_plane.server.app import create_app
+from control_plane.server.deps import wire
 from control_plane.store import database
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from tests.unit.control_plane.test_principals import routes_of
 
 ROOT_KEY = "a-key-of-the-test"

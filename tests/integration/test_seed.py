@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_plane.audit import Auditor, Finding
 from control_plane.store import database as store
 from control_plane.store import schema
-from control_plane.store.audit import AuditReads
+from control_plane.store.verify.queries import AuditReads
+from control_plane.verify.verifier import Auditor, Finding
 from events.lifecycle import Status
 from tests.integration.seeding import EVENTS, LINES, RUNS, seed
 

@@ -14,11 +14,11 @@ import httpx
 import pytest
 from minio import Minio
 
-from control_plane.blobs import Blobs, open_blobs
 from control_plane.config import read_storage
-from control_plane.multipart import Cutting, Multipart
-from control_plane.signing import NEW_ONLY, Content, Knows, checksum, with_headers
-from events.clock import SystemIds
+from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.multipart import Cutting, Multipart
+from control_plane.files.signing import NEW_ONLY, Content, Knows, checksum, with_headers
+from events.runtime.clock import SystemIds
 
 CONTENT = b"hello"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.api import description
-from control_plane.app import create_app
 from control_plane.config import read_settings
-from control_plane.deps import wire
-from control_plane.metrics import REGISTRY
+from control_plane.server.api.contract import openapi
+from control_plane.server.app import create_app
+from control_plane.server.deps import wire
+from control_plane.server.http.watchdog import STALL_S
+from control_plane.server.metrics import REGISTRY
 from control_plane.store import database as store
-from control_plane.watchdog import STALL_S
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 
 STALL = "podfleet_event_loop_stall_seconds"
 SLOW = {"route": "GET /openapi.json"}
@@ -42,7 +42,7 @@ async def test_the_metrics_name_a_slow_route_of_the_application(
         threading.Event().wait(0.6)
         return {}
 
-    monkeypatch.setattr(description, "described", holding)
+    monkeypatch.setattr(openapi, "described", holding)
     counted, before_s = stalls()
     transport = httpx.ASGITransport(app)
     async with (

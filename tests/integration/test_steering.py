@@ -11,11 +11,11 @@ import pytest
 
 from events.catalog import ArtifactRegistered, Fact, RunLog, StageCompleted, StageStarted
 from events.checkpoints import manifest_artifact
-from events.claims import Claim
-from events.ingest_client import bearer
-from events.settlement import End
+from events.delivery.ingest_client import bearer
+from events.queue.claims import Claim
+from events.queue.settlement import End
 from events.testing import make_line
-from pod_worker.mongo_queue import MongoQueue, connect
+from pod_worker.queue.mongo import MongoQueue, connect
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.test_fleet import child_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from control_plane.app import create_app
+from control_plane.server.app import create_app
 from tests.integration.test_sweeper import control_plane
 
 

@@ -11,21 +11,22 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
-from control_plane import sweeper
-from control_plane.audit import Auditor
 from control_plane.config import read_settings
-from control_plane.deps import Deps, wire
+from control_plane.runs.submission import Submission
+from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
-from control_plane.store import runs, schema
-from control_plane.store.audit import AuditReads
-from control_plane.store.runs import BATCH_MAX
+from control_plane.store import schema
+from control_plane.store.queue import runs
+from control_plane.store.queue.runs import BATCH_MAX
 from control_plane.store.schedules import Schedules
-from control_plane.submission import Submission
-from events.clock import SystemClock, SystemIds
-from events.matching import WaitingClass
-from events.settlement import End, end_decision, rescue_decision
+from control_plane.store.verify.queries import AuditReads
+from control_plane.upkeep import sweeper
+from control_plane.verify.verifier import Auditor
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End, end_decision, rescue_decision
+from events.runtime.clock import SystemClock, SystemIds
 from events.testing import CROCKFORD
-from pod_worker.mongo_queue import MongoQueue, connect
+from pod_worker.queue.mongo import MongoQueue, connect
 
 Document = dict[str, Any]
 NAMES = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from control_plane.store import database as store
-from control_plane.store import tallies
-from control_plane.store.tallies import Tallies, Tally
+from control_plane.store.queue import tallies
+from control_plane.store.queue.tallies import Tallies, Tally
 from events.lifecycle import FINAL, Status
 
 

@@ -20,18 +20,18 @@ import pytest
 from minio import Minio
 from minio.error import S3Error
 
-from control_plane.multipart import Cutting, Multipart
-from control_plane.signing import PutSigner
-from control_plane.upload_sweeper import UploadSweeper
+from control_plane.files.multipart import Cutting, Multipart
+from control_plane.files.signing import PutSigner
+from control_plane.files.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
-from events.claims import Claim
-from events.clock import SystemClock, SystemIds
-from events.errors import LeaseLost
-from events.ingest_client import control_plane_client
+from events.delivery.ingest_client import control_plane_client
 from events.pipe import Made
-from pod_worker.parts import FROM_BYTES, PART_BYTES
-from pod_worker.storage import HttpStorage, Reply
-from pod_worker.uploads import Uploader
+from events.queue.claims import Claim
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import LeaseLost
+from pod_worker.files.parts import FROM_BYTES, PART_BYTES
+from pod_worker.files.storage import HttpStorage, Reply
+from pod_worker.files.uploads import Uploader
 
 KEY = "pf_test_key"
 LARGE = 160 << 20  # many parts, and more than a worker may hold of them

@@ -22,14 +22,14 @@ from minio import Minio
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from control_plane.audit import REBUILD, UNREADABLE, Auditor, Finding
-from control_plane.blobs import open_blobs
 from control_plane.config import read_storage
-from control_plane.embedded.mongod import Mongod
+from control_plane.files.blobs import open_blobs
 from control_plane.store import database as store
-from control_plane.store.audit import AuditReads
+from control_plane.store.verify.queries import AuditReads
+from control_plane.verify.verifier import REBUILD, UNREADABLE, Auditor, Finding
 from events.catalog import RunLog
 from events.envelope import wire
+from podfleet.embedded.mongod import Mongod
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
 from tests.integration.conftest import Fleet, fleet_on
@@ -43,7 +43,7 @@ Json = dict[str, Any]
 IMPATIENT: Final = (
     "-c",
     "import sys; from control_plane.store import database; database.SERVER_SELECTION_S = 0.3;"
-    "from control_plane.cli.main import main; sys.exit(main())",
+    "from podfleet.main import main; sys.exit(main())",
 )
 LONG_AGO: Final = timedelta(hours=1)
 ZERO: Final = "0" * 64
@@ -586,8 +586,8 @@ def test_what_cannot_be_read_hides_nothing_else(frozen: Ward, look: Look) -> Non
 def test_an_id_that_is_no_text_is_named_and_ends_no_walk(
     frozen: Ward, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("control_plane.store.audit.PAGE", 1)
-    monkeypatch.setattr("control_plane.store.audit.SCANNED_MAX", 1)
+    monkeypatch.setattr("control_plane.store.verify.queries.PAGE", 1)
+    monkeypatch.setattr("control_plane.store.verify.queries.SCANNED_MAX", 1)
     planted = [
         (name, RawBSONDocument(encode({"_id": f"{end}ZZZ", **more}).replace(b"ZZZ", b"\xff\xfe\xfd")))
         for name, more in (("runs", {}), ("stages", {"runId": "ZZZ", "attempt": 1, "name": "s"}))

@@ -15,12 +15,12 @@ import bson
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from control_plane import collecting
-from control_plane.store.events import Arrival, storable
+from control_plane.store.log.events import Arrival, storable
+from control_plane.store.verify import collecting
 from events.catalog import Fact, RunLog, StageStarted
-from events.clock import SystemClock
 from events.codec import decode_ndjson
 from events.envelope import Event
+from events.runtime.clock import SystemClock
 from events.testing import make_line
 from tests.integration.test_core import Core, in_core
 
@@ -31,7 +31,7 @@ PEAK_MIB_MAX = 300
 # The command line, with the most memory that it ever had as its last word.
 MEASURED = (
     "-c",
-    "import atexit, pathlib, sys; from control_plane.cli.main import main;"
+    "import atexit, pathlib, sys; from podfleet.main import main;"
     "status = pathlib.Path('/proc/self/status');"
     "atexit.register(lambda: print(status.read_text(), file=sys.stderr)); sys.exit(main())",
 )

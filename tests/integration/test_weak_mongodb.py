@@ -11,10 +11,10 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from control_plane.embedded.credentials import MONGO_USER
-from control_plane.embedded.mongod import Mongod, find_mongod
-from control_plane.embedded.ports import answers, choose
-from events.clock import SystemIds
+from events.runtime.clock import SystemIds
+from podfleet.embedded.credentials import MONGO_USER
+from podfleet.embedded.mongod import Mongod, find_mongod
+from podfleet.embedded.ports import answers, choose
 from tests.fork_server import run_program
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

@@ -22,29 +22,29 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from control_plane.audit import Auditor
-from control_plane.chronicle import Chronicler
-from control_plane.decisions import Decider
-from control_plane.rescuer import Rescuer
+from control_plane.log.journal_flush import Chronicler
+from control_plane.runs.decisions import Decider
+from control_plane.runs.submission import Submission, Submitter
 from control_plane.store import database as store
-from control_plane.store.audit import AuditReads
-from control_plane.store.documents import Documents
-from control_plane.store.events import Events
 from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Events
+from control_plane.store.queue.runs import Runs
+from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
-from control_plane.store.runs import Runs
-from control_plane.store.submissions import Submissions
-from control_plane.submission import Submission, Submitter
-from control_plane.sweeper import Sweeper
-from events.claims import Claim
-from events.clock import instant
-from events.errors import Conflict, LeaseLost
-from events.key_text import digest
+from control_plane.store.verify.queries import AuditReads
+from control_plane.upkeep.rescuer import Rescuer
+from control_plane.upkeep.sweeper import Sweeper
+from control_plane.verify.verifier import Auditor
 from events.lifecycle import FINAL, TRANSITIONS, Cause, Failures, Status
-from events.settlement import End
+from events.queue.claims import Claim
+from events.queue.settlement import End
+from events.runtime.clock import instant
+from events.runtime.errors import Conflict, LeaseLost
 from events.testing import EPOCH, ManualClock, SeededIds
-from pod_worker.lease import Lease, grant, judge, lose
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.text.key_text import digest
+from pod_worker.attempt.lease import Lease, grant, judge, lose
+from pod_worker.queue.mongo import MongoQueue, connect
 from scripts.simulation.bugs import UnfencedQueue
 from scripts.simulation.replicas import NoFiles
 from scripts.simulation.store.driver import async_database, sync_database

@@ -18,7 +18,7 @@ from scripts.locked import LOCK, read_lock
 from scripts.mutation.judges import imported
 
 ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("control_plane", "pod_worker", "events", "stages")
+PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
 FOLDERS: Final = {*PACKAGES, "scripts", "tests", "docs", ".ci"}
 SMALL_FILES: Final = {
     *("README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "Makefile", "pyproject.toml", "constraints.txt"),
@@ -47,10 +47,10 @@ LINES_MAX: Final = 70
 KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
 # loaded by name: the console script, and the child
 ENTRIES: Final = {
-    "control_plane.cli.main",
-    "pod_worker.child_main",
-    "pod_worker.nursery_main",
-    "pod_worker.child_trial",
+    "podfleet.main",
+    "pod_worker.child.main",
+    "pod_worker.child.fork_server_main",
+    "pod_worker.child.confinement_trial",
 }
 GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
 

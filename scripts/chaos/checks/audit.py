@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from control_plane.audit import REBUILD
+from control_plane.verify.verifier import REBUILD
 from scripts.chaos.evidence import Evidence, Violation
 
 REPLAYED: Final = "the replay of the log is equal to what is stored"

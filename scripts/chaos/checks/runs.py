@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from control_plane.run import Entry
+from control_plane.model.run import Entry
 from events.lifecycle import FINAL, HELD, LIVE
 from scripts.chaos.evidence import Evidence, Violation
 

@@ -14,10 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.experiment.data import Data, Part, Sealed, Visible
+from stages.experiment.data.loading import Data, Part, Sealed, Visible
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.smoothing import class_law, value_law
-from stages.experiment.scores import Floats
+from stages.experiment.statistics.scores import Floats
 
 DRAWN: Final = (
     "The data set is public: its rows are blurred and its targets drawn anew, from what the neighbours of each row "

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from stages.experiment.data import Data, Part
+from stages.experiment.data.loading import Data, Part
 from stages.experiment.judging.disguise import Disguised, Law
 from stages.experiment.judging.leftovers import Known
 from stages.experiment.judging.secret import Secret
-from stages.experiment.scores import Floats
+from stages.experiment.statistics.scores import Floats
 
 CANARIES: Final = 40
 CHANCE_MAX: Final = 1e-9  # of an honest program to be taken for one that knows the answers

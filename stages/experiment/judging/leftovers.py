@@ -13,10 +13,10 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from events.beneath import read_beneath
-from events.paths import RunPath
-from stages.experiment.judging.npy import NotAnArray, read_numbers
-from stages.experiment.scores import Floats
+from events.files.beneath import read_beneath
+from events.files.paths import RunPath
+from stages.experiment.data.npy import NotAnArray, read_numbers
+from stages.experiment.statistics.scores import Floats
 from stages.space.metrics import Task
 
 REPORT_BYTES_MAX: Final = 2 << 20

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.experiment.scores import Floats
+from stages.experiment.statistics.scores import Floats
 
 NEIGHBOURS: Final = 32
 POWERS: Final = (1.0, 1.5, 2.0, 3.0)  # of a vote: many features make every neighbour far, and votes too timid

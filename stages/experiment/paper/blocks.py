@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stages.experiment.paper.numbers import Numbers
+from stages.experiment.record.numbers import Numbers
 
 Align = Literal["left", "right", "wide"]
 

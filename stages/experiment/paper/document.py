@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stages.experiment.ablations import ablations_of
 from stages.experiment.paper.blocks import (
     Block,
     Document,
@@ -24,11 +23,12 @@ from stages.experiment.paper.blocks import (
     Row,
     Table,
 )
-from stages.experiment.paper.numbers import Numbers, choices, stage_key
 from stages.experiment.paper.words import outcome, verdict_words
 from stages.experiment.plots.picture import Picture
-from stages.experiment.prose import Prose
-from stages.experiment.record import Record, StageRecord
+from stages.experiment.record.ablations import ablations_of
+from stages.experiment.record.numbers import Numbers, choices, stage_key
+from stages.experiment.record.prose import Prose
+from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
 from stages.space.metrics import METRICS
 

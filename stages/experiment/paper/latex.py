@@ -22,7 +22,7 @@ from stages.experiment.paper.blocks import (
     Row,
     Table,
 )
-from stages.experiment.paper.numbers import REFERENCE, Numbers
+from stages.experiment.record.numbers import REFERENCE, Numbers
 
 CITATION: Final = "work."  # `{work.0}` cites the first work of the record
 RAGGED: Final = r">{\raggedright\arraybackslash}"  # before each cell of a wide column

@@ -11,12 +11,12 @@ from typing import Final
 from stages.experiment.paper.blocks import plain_text
 from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.latex import latex_of
-from stages.experiment.paper.numbers import Numbers
+from stages.experiment.paper.renderer import Renderer
 from stages.experiment.paper.words import problems_of, write_words
 from stages.experiment.plots.picture import Picture
-from stages.experiment.prose import Prose
-from stages.experiment.record import Record
-from stages.experiment.renderer import Renderer
+from stages.experiment.record.numbers import Numbers
+from stages.experiment.record.prose import Prose
+from stages.experiment.record.record import Record
 
 PAGES_MAX: Final = 10  # the appendix counts
 TEXT_MAX: Final = 60_000  # characters for reviewers

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from stages.experiment.paper.digits import typed_numbers
-from stages.experiment.paper.numbers import REFERENCE, TITLE_MAX, Numbers, measure_of, metric_text, stage_key
-from stages.experiment.prose import SECTIONS, Prose
-from stages.experiment.record import Record, StageRecord
-from stages.experiment.validation import CAUGHT, CONFIDENCE, Judgement
+from stages.experiment.record.numbers import REFERENCE, TITLE_MAX, Numbers, measure_of, metric_text, stage_key
+from stages.experiment.record.prose import SECTIONS, Prose
+from stages.experiment.record.record import Record, StageRecord
+from stages.experiment.statistics.validation import CAUGHT, CONFIDENCE, Judgement
 from stages.space.claim import Claim
 
 AUTHOR: Final = "podfleet’s built-in author"

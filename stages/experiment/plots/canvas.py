@@ -20,10 +20,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from events.beneath import place_beneath, write_beneath
-from events.harmless import for_spreadsheet
-from events.paths import RunPath
-from stages.experiment.glyphs import LABELS, has_glyph
+from events.files.beneath import place_beneath, write_beneath
+from events.files.paths import RunPath
+from events.text.harmless import for_spreadsheet
+from stages.experiment.plots.glyphs import LABELS, has_glyph
 from stages.experiment.plots.picture import FORMS, TABLE, Picture
 
 DPI: Final = 144

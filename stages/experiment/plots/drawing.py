@@ -19,7 +19,7 @@ from stages.experiment.plots.overview import (
 from stages.experiment.plots.picture import Picture
 from stages.experiment.plots.search_tree import draw_tree
 from stages.experiment.plots.stages import draw_finalists, draw_stage
-from stages.experiment.record import Record
+from stages.experiment.record.record import Record
 
 OVERVIEWS = (draw_comparison, draw_learning_curves, draw_nodes, draw_finalists, draw_tree, draw_ablation)
 

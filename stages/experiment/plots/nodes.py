@@ -10,8 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from stages.experiment.glyphs import LAST_RESORT
-from stages.experiment.paper.numbers import metric_text
 from stages.experiment.plots.canvas import (
     BASELINE,
     BUGGY,
@@ -23,8 +21,10 @@ from stages.experiment.plots.canvas import (
     label_of,
     log_where_positive,
 )
+from stages.experiment.plots.glyphs import LAST_RESORT
 from stages.experiment.plots.picture import Picture
-from stages.experiment.record import Curve, Record, StageRecord
+from stages.experiment.record.numbers import metric_text
+from stages.experiment.record.record import Curve, Record, StageRecord
 from stages.experiment.tree import Node
 from stages.space.metrics import METRICS
 

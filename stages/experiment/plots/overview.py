@@ -10,8 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from stages.experiment.ablations import ablations_of
-from stages.experiment.paper.numbers import measure_of
 from stages.experiment.plots.canvas import (
     BASELINE,
     BUGGY,
@@ -25,7 +23,9 @@ from stages.experiment.plots.canvas import (
     log_where_positive,
 )
 from stages.experiment.plots.picture import Picture
-from stages.experiment.record import Record
+from stages.experiment.record.ablations import ablations_of
+from stages.experiment.record.numbers import measure_of
+from stages.experiment.record.record import Record
 from stages.experiment.tree import Node
 
 CONDITIONS_MAX: Final = 20  # more would not fit on a page

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from stages.experiment.plots.canvas import BUGGY, QUIET, STAGE_COLOURS, Row, kept, short_id
 from stages.experiment.plots.picture import Picture
-from stages.experiment.record import Record, StageRecord
+from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
 
 WIDTH_IN: Final = 7.2

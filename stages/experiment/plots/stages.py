@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from stages.experiment.paper.numbers import stage_key
 from stages.experiment.plots.canvas import (
     BUGGY,
     QUIET,
@@ -22,7 +21,8 @@ from stages.experiment.plots.canvas import (
     short_id,
 )
 from stages.experiment.plots.picture import Picture
-from stages.experiment.record import Finalist, Record, StageRecord
+from stages.experiment.record.numbers import stage_key
+from stages.experiment.record.record import Finalist, Record, StageRecord
 
 HEADER: Final = ("stage", "node", "chosen", "seed", "value", "mean", "standard_error")
 NODES_MAX: Final = 40  # rows of a stage's own figure

@@ -15,8 +15,8 @@ from functools import cache
 import pytest
 from playwright.sync_api import Browser, BrowserType, Dialog, Page, ViewportSize, expect, sync_playwright
 
-from control_plane.embedded.mongod import Mongod
-from events.clock import SystemIds
+from events.runtime.clock import SystemIds
+from podfleet.embedded.mongod import Mongod
 from tests.integration.conftest import Fleet, fleet_on
 from tests.servers import S3Server, own_database
 

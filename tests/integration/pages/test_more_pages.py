@@ -12,11 +12,11 @@ from playwright.sync_api import Page, expect
 from pymongo import MongoClient
 
 from events.catalog import RunStarted, StageMetric, StageStarted
-from events.clock import SystemIds
-from events.key_text import letters
-from events.matching import WaitingClass
-from events.settlement import End
-from pod_worker.mongo_queue import MongoQueue, connect
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import SystemIds
+from events.text.key_text import letters
+from pod_worker.queue.mongo import MongoQueue, connect
 from tests.integration.conftest import Fleet, HandDriven
 
 pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]

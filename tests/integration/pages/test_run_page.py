@@ -18,8 +18,8 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
-from events.ingest_client import bearer
-from events.settlement import End
+from events.delivery.ingest_client import bearer
+from events.queue.settlement import End
 from tests.integration.conftest import Fleet
 from tests.integration.files import keep
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from control_plane.cookies import COOKIE
-from control_plane.embedded.mongod import Mongod
-from control_plane.web.sign_in_pages import own_path
+from control_plane.access.cookies import COOKIE
+from control_plane.server.web.pages.sign_in import own_path
+from podfleet.embedded.mongod import Mongod
 from tests.integration.conftest import fleet_on
 from tests.servers import S3Server, own_database
 

@@ -16,14 +16,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from events.beneath import read_beneath
-from events.clock import SystemClock
-from events.paths import SafeName
-from pod_worker import child_main, nursery_main
-from stages.adapters import kernel, sandbox
+from events.files.beneath import read_beneath
+from events.files.paths import SafeName
+from events.runtime.clock import SystemClock
+from pod_worker.child import fork_server_main, main
+from stages.adapters.sandbox import kernel, sandbox
 from stages.context import Context
-from stages.isolation import BUBBLEWRAP, LANDLOCK
-from stages.sandbox import Job
+from stages.isolation.levels import BUBBLEWRAP, LANDLOCK
+from stages.isolation.sandbox import Job
 
 LIMIT_S = 20.0
 TO_ALL = "sh -c 'umount -l {0}; mount -o remount,rw {0}; cat {0}/outbox.db && touch {0}/mine'"
@@ -138,5 +138,5 @@ def run(context: Context) -> None:
 
 
 if __name__ == "__main__":
-    program = nursery_main if any("--socket" in each for each in sys.argv) else child_main
-    child_main.leave(program.main(sys.argv[1:], lambda kinds: {"probe": run}))
+    program = fork_server_main if any("--socket" in each for each in sys.argv) else main
+    main.leave(program.main(sys.argv[1:], lambda kinds: {"probe": run}))

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from control_plane.embedded.process import LEASH
+from podfleet.embedded.process import LEASH
 
 way = os.environ.get("FAKE_WORKER")
 if way == "broken":

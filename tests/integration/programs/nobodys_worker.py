@@ -17,13 +17,13 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from events.clock import SystemClock
 from events.pipe import Made, Ready, Said, Start
-from pod_worker.child import ChildOptions
-from pod_worker.confinement import Confinement, Way
-from pod_worker.mounts import show
-from pod_worker.nursery import Nursery
-from pod_worker.privileges import hide
+from events.runtime.clock import SystemClock
+from pod_worker.child.fork_server import Nursery
+from pod_worker.child.process import ChildOptions
+from pod_worker.isolation.confinement import Confinement, Way
+from pod_worker.isolation.mounts import show
+from pod_worker.isolation.privileges import hide
 
 NOBODY = 65_533
 LIMIT_S = 60.0

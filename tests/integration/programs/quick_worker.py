@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from events.lifecycle import LEASE_TTL_S
-from events.logs import LogOptions, configure_logs
+from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
-from pod_worker.child import ChildOptions
+from pod_worker.child.fork_server import Nursery
+from pod_worker.child.process import ChildOptions
 from pod_worker.config import Wishes, read_settings
-from pod_worker.nursery import Nursery
 from pod_worker.program import World, serve
 
 

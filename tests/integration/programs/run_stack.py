@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from control_plane.embedded.stack import Options, Programs, Stack, World, up
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
+from podfleet.embedded.stack import Options, Programs, Stack, World, up
 
 
 def say(line: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from control_plane.run import Entry
+from control_plane.model.run import Entry
 from events import catalog as c
 from events.envelope import Event
 from events.lifecycle import Cause, Status

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from control_plane.auth import Forbidden, Keyed, Keyless
-from control_plane.key_ring import KeyRing, Unauthorized
-from control_plane.keys import ALL
-from control_plane.run_tokens import RunTokens
-from control_plane.sign_in import SignIn
+from control_plane.access.auth import Forbidden, Keyed, Keyless
+from control_plane.access.key_ring import KeyRing, Unauthorized
+from control_plane.access.keys import ALL
+from control_plane.access.run_tokens import RunTokens
+from control_plane.access.sessions import SignIn
+from control_plane.concurrency.rate_limit import Throttle, Throttled
 from control_plane.store import database
 from control_plane.store.keys import Keys
-from control_plane.store.runs import Runs
+from control_plane.store.queue.runs import Runs
 from control_plane.store.sessions import Sessions
-from control_plane.throttle import Throttle, Throttled
-from events.clock import SystemClock, SystemIds
-from events.key_text import written
+from events.runtime.clock import SystemClock, SystemIds
+from events.text.key_text import written
 
 URL = "mongodb://127.0.0.1:1/unit"
 NEAR = "127.0.0.1"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from control_plane.auth import is_still_admitted
-from control_plane.believed import BELIEVED_S, NAMES_MAX, Believed
-from control_plane.key_ring import Unauthorized
-from events.errors import Transient
+from control_plane.access.auth import is_still_admitted
+from control_plane.access.key_ring import Unauthorized
+from control_plane.concurrency.cache import BELIEVED_S, NAMES_MAX, Believed
+from events.runtime.errors import Transient
 from events.testing import ManualClock
 
 

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from control_plane.blobs import open_blobs
 from control_plane.config import read_storage
-from events.errors import PodfleetError, Rejected, Transient
+from control_plane.files.blobs import open_blobs
+from events.runtime.errors import PodfleetError, Rejected, Transient
 
 NOWHERE = {
     "MINIO_ENDPOINT": "127.0.0.1:1",

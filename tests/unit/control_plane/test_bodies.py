@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.bodies import (
+from control_plane.server.http.bodies import (
     ACCEPTED_ENCODINGS,
     CHUNK_BYTES,
     DECODED_BYTES_MAX,
@@ -27,7 +27,7 @@ from control_plane.bodies import (
     read_body,
 )
 from events.codec import TooLarge
-from events.errors import Rejected
+from events.runtime.errors import Rejected
 
 GIB = 1024**3
 ZEROS = bytes(1024**2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from control_plane.api.models import NewHypothesisBody, NewRun
+from control_plane.server.api.contract.bodies import NewHypothesisBody, NewRun
 
 
 def read(**fields: Any) -> NewRun:

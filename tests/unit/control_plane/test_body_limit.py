@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from control_plane.body_limit import BODY_BYTES_MAX, BodyLimit
+from control_plane.server.http.body_limit import BODY_BYTES_MAX, BodyLimit
 
 MIB = 1 << 20
 

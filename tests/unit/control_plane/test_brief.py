@@ -9,7 +9,7 @@ from bson import Int64, ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.brief import FIELDS_MAX, brief, brief_data, brief_list
+from events.text.brief import FIELDS_MAX, brief, brief_data, brief_list
 
 MANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=300),

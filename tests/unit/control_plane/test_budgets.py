@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from control_plane import budgets
-from control_plane.budgets import Budgets
-from control_plane.throttle import Throttled
+from control_plane.concurrency.rate_limit import Throttled
+from control_plane.log import byte_budgets
+from control_plane.log.byte_budgets import Budgets
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
@@ -32,7 +32,7 @@ class Counts:
 
 
 def account(attempt: int) -> str:
-    return budgets.account(RUN_ID, attempt, by_holder=True)
+    return byte_budgets.account(RUN_ID, attempt, by_holder=True)
 
 
 def event(attempt: int) -> Event:
@@ -44,7 +44,7 @@ def event(attempt: int) -> Event:
 async def test_attempts_that_others_name_make_it_forget_the_oldest_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(budgets, "KNOWN_MAX", 3)
+    monkeypatch.setattr(byte_budgets, "KNOWN_MAX", 3)
     counts = Counts()
     counts.stored[f"{RUN_ID}/a1"] = 100
     held = Budgets(counts, ManualClock(), 100)

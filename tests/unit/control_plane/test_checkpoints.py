@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.checkpoints import candidates, finished
+from control_plane.model.checkpoints import candidates, finished
 from events.checkpoints import file_artifact, manifest_artifact
 from events.runs import STAGES, stages_before
 

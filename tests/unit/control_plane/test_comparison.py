@@ -10,12 +10,12 @@ from typing import Any, Final
 import bson
 import pytest
 
-from control_plane.comparison import differences
-from control_plane.evidence import Evidence
-from control_plane.projection import AttemptView, Fold, artifact_id
-from control_plane.replay import Replayed, replay
-from control_plane.run import Entry
-from control_plane.store.events import Arrival, entry_document, storable
+from control_plane.model.projection import AttemptView, Fold, artifact_id
+from control_plane.model.run import Entry
+from control_plane.store.log.events import Arrival, entry_document, storable
+from control_plane.store.verify.evidence import Evidence
+from control_plane.verify.comparison import differences
+from control_plane.verify.replay import Replayed, replay
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.blobs import open_blobs
 from control_plane.config import BUDGETS, environment, read_settings
+from control_plane.files.blobs import open_blobs
 from control_plane.store import database
-from events.errors import ConfigError
+from events.runtime.errors import ConfigError
 
 GOOD = {
     "MONGODB_URL": "mongodb://user:word@host/db", "MINIO_ENDPOINT": "127.0.0.1:9000",

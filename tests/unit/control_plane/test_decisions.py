@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from control_plane.decisions import (
+from control_plane.model.run import Run, Seal, Settled
+from control_plane.runs.decisions import (
     NOTE_CHARS_MAX,
     NOTES_MAX,
     TRIES_MAX,
@@ -23,14 +24,13 @@ from control_plane.decisions import (
     review_decision,
     revise_decision,
 )
-from control_plane.run import Run, Seal, Settled
-from control_plane.store.documents import Documents
-from control_plane.store.events import Events
-from control_plane.store.runs import Runs, decode
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Events
+from control_plane.store.queue.runs import Runs, decode
 from events.chain import NOTHING, Roots
-from events.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
-from events.journal import Decision, Expression, ServerTime, creation, update
 from events.lifecycle import AT_REST, HELD, LIVE, Cause, Failures, Illegal, Status
+from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.testing import EPOCH, RUN_ID, ManualClock, SeededIds
 from scripts.simulation.store.driver import async_database, sync_database
 from scripts.simulation.store.replica_set import Call, Calm, ReplicaSet

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 
-from control_plane import doorbell
-from control_plane.doorbell import Bell, Doorbell
+from control_plane.live import notifier
+from control_plane.live.notifier import Bell, Doorbell
 from control_plane.store.changes import Change
-from events.abilities import Abilities
-from events.matching import Mode, Named, Seeker
+from events.queue.abilities import Abilities
+from events.queue.matching import Mode, Named, Seeker
 
 
 def pod(name: str, *kinds: str, mode: Mode = "experiment", region: str | None = None) -> Seeker:
@@ -57,7 +57,7 @@ def test_a_run_of_which_the_log_tells_no_class_rings_for_the_whole_queue() -> No
 
 def test_beyond_its_places_nobody_waits() -> None:
     door = Doorbell()
-    door._bells.update({Bell(pod(str(number))): None for number in range(doorbell.WAITING_MAX)})
+    door._bells.update({Bell(pod(str(number))): None for number in range(notifier.WAITING_MAX)})
     with door.waiting(pod("late")) as bell:
         assert bell is None
 
@@ -90,9 +90,9 @@ def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_
         def waits(key_id: str | None) -> bool:
             return stack.enter_context(door.waiting(pod("a"), key_id)) is not None
 
-        assert all(waits("stolen") for _ in range(doorbell.WAITING_OF_ONE_MAX))
+        assert all(waits("stolen") for _ in range(notifier.WAITING_OF_ONE_MAX))
         assert not waits("stolen")
         assert waits("honest")
-        assert all(waits(None) for _ in range(doorbell.WAITING_MAX - doorbell.WAITING_OF_ONE_MAX - 1))
+        assert all(waits(None) for _ in range(notifier.WAITING_MAX - notifier.WAITING_OF_ONE_MAX - 1))
         assert not waits("late")
     assert door == Doorbell()

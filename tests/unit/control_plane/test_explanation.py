@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from control_plane.explanation import Line, LivePod, explain, why_class_waits
-from events.abilities import Abilities
+from control_plane.model.explanation import Line, LivePod, explain, why_class_waits
 from events.lifecycle import FINAL, Status
+from events.queue.abilities import Abilities
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NEXT = Line(0, 0, 10_000)

@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI, Form, Request
 from starlette.testclient import TestClient
 
-from control_plane.cookies import COOKIE, COOKIE_BYTES_MAX, secret_in
-from control_plane.head import HEADERS_MAX, VALUE_BYTES_MAX, BoundedHead
+from control_plane.access.cookies import COOKIE, COOKIE_BYTES_MAX, secret_in
+from control_plane.server.http.head_limits import HEADERS_MAX, VALUE_BYTES_MAX, BoundedHead
 
 ROOM = COOKIE_BYTES_MAX - 100
 # How much longer than an ordinary request a hostile one may take: 16 s were 5,000 times as long.

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.ideas import ideas_of
-from events.errors import Conflict, Rejected
+from control_plane.reads.ideas import ideas_of
+from events.runtime.errors import Conflict, Rejected
 
 FOUND = [{"Short Hypothesis": "a"}, {"Short Hypothesis": "b"}]
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from control_plane.intake import BURST, EVERY_S, LARGE_MAX, OPEN_MAX, OPEN_OF_ONE_MAX, Intake
-from control_plane.throttle import NAMES_MAX, Throttle, Throttled
-from events.errors import Transient
+from control_plane.concurrency.rate_limit import NAMES_MAX, Throttle, Throttled
+from control_plane.log.admission import BURST, EVERY_S, LARGE_MAX, OPEN_MAX, OPEN_OF_ONE_MAX, Intake
+from events.runtime.errors import Transient
 from events.testing import ManualClock
 
 

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.evidence import Evidence
-from control_plane.invariants import (
+from control_plane.model.run import Entry
+from control_plane.store.log.events import Arrival, entry_document, storable
+from control_plane.store.verify.evidence import Evidence
+from control_plane.verify.invariants import (
     GAP_GRACE,
     INVARIANTS,
     JOURNAL_GRACE,
@@ -21,9 +23,7 @@ from control_plane.invariants import (
     Case,
     log_incomplete,
 )
-from control_plane.replay import Replayed, replay
-from control_plane.run import Entry
-from control_plane.store.events import Arrival, entry_document, storable
+from control_plane.verify.replay import Replayed, replay
 from events.catalog import Fact, RunCompleted, RunLog, RunStarted
 from events.codec import decode_ndjson
 from events.envelope import Event

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from control_plane.joined import Joined
+from control_plane.concurrency.singleflight import Joined
 
 
 class Counter:

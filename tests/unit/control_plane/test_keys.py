@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.keys import ALL, SCOPES, Key, Kind, granted, id_of
-from events.clock import SystemIds
-from events.errors import Rejected
-from events.key_text import LETTERS, digest, letters, run_token, written
+from control_plane.access.keys import ALL, SCOPES, Key, Kind, granted, id_of
+from events.runtime.clock import SystemIds
+from events.runtime.errors import Rejected
+from events.text.key_text import LETTERS, digest, letters, run_token, written
 
 KINDS = get_args(Kind)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from control_plane import live
-from control_plane.api import stream
-from control_plane.api.stream import told
-from control_plane.live import READERS_MAX, Hub, News, topics
-from control_plane.reporter import KNOWN_MAX, PART_MAX, Report, Reporter
+from control_plane.live import change_feed
+from control_plane.live.change_feed import READERS_MAX, Hub, News, topics
+from control_plane.live.reporter import KNOWN_MAX, PART_MAX, Report, Reporter
+from control_plane.live.watcher import LogWatcher
+from control_plane.server.api import stream
+from control_plane.server.api.stream import told
 from control_plane.store.changes import Change, Changes, Step
 from control_plane.store.reads import RunReads
-from control_plane.watcher import LogWatcher
-from events.errors import Transient
+from events.runtime.errors import Transient
 
 ALL = frozenset({"runs"})
 PAUSE_S, IDLE_S = 0.0, 60.0
@@ -85,7 +85,7 @@ def test_a_reader_that_comes_back_hears_what_it_missed_once() -> None:
 def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "KEPT_MAX", 10)
+    monkeypatch.setattr(change_feed, "KEPT_MAX", 10)
 
     async def story(hub: Hub) -> None:
         slow = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
@@ -96,7 +96,7 @@ def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
         assert (await next_news(slow)).is_reset, "the ring went past it"
         late = hub.follow(ALL, token(5), pause_s=PAUSE_S, idle_s=IDLE_S)
         assert (await next_news(late)).is_reset
-        for foreign in ("", "zzzz", "82FFFFFFFF00000001", token(39 + live.AHEAD_MAX_S + 1)):
+        for foreign in ("", "zzzz", "82FFFFFFFF00000001", token(39 + change_feed.AHEAD_MAX_S + 1)):
             lost = hub.follow(ALL, foreign, pause_s=PAUSE_S, idle_s=IDLE_S)
             assert (await next_news(lost)).is_reset, foreign
         ahead = hub.follow(ALL, token(41), pause_s=PAUSE_S, idle_s=IDLE_S)
@@ -163,7 +163,7 @@ def test_a_change_that_comes_alone_is_told_without_waiting_for_more(monkeypatch:
         hub.publish(step(1))
         assert (await first).token == token(1)
 
-    monkeypatch.setattr(live, "GATHER_S", 60.0)
+    monkeypatch.setattr(change_feed, "GATHER_S", 60.0)
     played(story)
 
 

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from control_plane.lags import Lags, Look, lags
-from control_plane.numbers import Accounts
+from control_plane.model.lag import Lags, Look, lags
+from control_plane.reads.numbers import Accounts
+from control_plane.server.web.drawing.bars import WIDTH, bars
 from control_plane.store.numbers import Spent
-from control_plane.web.bars import WIDTH, bars
 
 NOW = datetime(2026, 3, 1, 15, 30, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from pymongo.errors import (
 )
 
 from control_plane.store.database import answers
-from events.errors import NotFound, Transient
+from events.runtime.errors import NotFound, Transient
 
 
 @answers()

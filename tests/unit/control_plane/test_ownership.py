@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.ownership import OWNERS, strangers
+from control_plane.model.ownership import OWNERS, strangers
 
 DATA = Path(__file__).parents[3] / "docs" / "data.md"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from control_plane.pace import STEPS_MAX, pace
+from control_plane.reads.eta import STEPS_MAX, pace
 
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane import paging
-from events.errors import Rejected
+from control_plane.reads import paging
+from events.runtime.errors import Rejected
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.presentation import SPENT, plain, shown, stage, usage
+from control_plane.model.presentation import SPENT, plain, shown, stage, usage
 
 MOMENT = datetime(2026, 11, 21, 10, 0, 0, 123_000, UTC)
 

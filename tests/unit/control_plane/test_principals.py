@@ -12,12 +12,12 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Mount
 
-from control_plane.app import create_app
-from control_plane.auth import require
+from control_plane.access.auth import require
 from control_plane.config import Settings, read_settings
-from control_plane.deps import wire
+from control_plane.server.app import create_app
+from control_plane.server.deps import wire
 from control_plane.store import database
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 
 OPEN = {"/healthz", "/readyz", "/signin", "/signin/once", "/signout", "/static"}
 URL = "mongodb://127.0.0.1:1/unit"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.projection import (
+from control_plane.model.projection import (
     ARTIFACTS,
     MESSAGE_MAX,
     SHOWN_ONLY,
@@ -31,11 +31,11 @@ from control_plane.projection import (
     project,
     stage_id,
 )
-from control_plane.run import CurrentStage
+from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
 from events.lifecycle import Cause
-from events.settlement import End
+from events.queue.settlement import End
 from tests.unit.control_plane import histories
 from tests.unit.control_plane.histories import SHA256, log_of, moment_at
 

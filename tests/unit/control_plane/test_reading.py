@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from control_plane import paging
-from control_plane.reading import LARGE_READS_MAX, Reading
+from control_plane.reads import paging
+from control_plane.reads.reading import LARGE_READS_MAX, Reading
 from control_plane.store.pages import Slice
-from events.errors import NotFound
+from events.runtime.errors import NotFound
 from events.testing import RUN_ID, ManualClock
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.evidence import Quiet
-from control_plane.projection import EFFECTIVE, AttemptView, Fold, Update, fold, project
-from control_plane.ranges import Ranges
-from control_plane.replay import Replayed, replay
-from control_plane.run import CurrentStage, Entry
+from control_plane.model.projection import EFFECTIVE, AttemptView, Fold, Update, fold, project
+from control_plane.model.ranges import Ranges
+from control_plane.model.run import CurrentStage, Entry
+from control_plane.store.verify.evidence import Quiet
+from control_plane.verify.replay import Replayed, replay
 from events import catalog as c
 from events.envelope import Event
 from events.lifecycle import Cause, Status, advance

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.rescue import Watch, gone, observe
-from control_plane.run import HeldLease
+from control_plane.model.run import HeldLease
+from control_plane.upkeep.rescue import Watch, gone, observe
 
 TTL_S = 60.0
 GAP_MAX_S = 15.0

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from control_plane.schedule import (
+from control_plane.schedules.schedule import (
     CRON_CHARS_MAX,
     LATE_AFTER,
     MISSED_MAX,
@@ -22,7 +22,7 @@ from control_plane.schedule import (
     read_timetable,
     run_id,
 )
-from events.errors import Rejected
+from events.runtime.errors import Rejected
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kathmandu")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bson
 from hypothesis import given
 
-from control_plane.store.events import Arrival, decode, storable
+from control_plane.store.log.events import Arrival, decode, storable
 from events.catalog import Fact
-from events.clock import SystemClock
 from events.codec import decode_structured
 from events.envelope import Event, wire
+from events.runtime.clock import SystemClock
 from tests.unit.events.test_codec_properties import facts, moments, traces
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from control_plane.together import CALLS_MAX, WEIGHT_MAX, Together
-from events.errors import Transient
+from control_plane.concurrency.batching import CALLS_MAX, WEIGHT_MAX, Together
+from events.runtime.errors import Transient
 
 
 @dataclass

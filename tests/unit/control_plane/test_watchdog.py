@@ -8,8 +8,8 @@ import threading
 import httpx
 from fastapi import FastAPI
 
-from control_plane.watchdog import Watchdog, Watched
-from events.clock import SystemClock
+from control_plane.server.http.watchdog import Watchdog, Watched
+from events.runtime.clock import SystemClock
 
 
 def test_a_step_that_holds_the_loop_is_told_with_its_route() -> None:

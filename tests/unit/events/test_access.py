@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from events.access import FILE, KEY, URL, URL_DEFAULT, Access, access, noted, running
-from events.errors import ConfigError
+from events.runtime.access import FILE, KEY, URL, URL_DEFAULT, Access, access, noted, running
+from events.runtime.errors import ConfigError
 
 NEAR = Access("http://127.0.0.1:9999", "near")
 ELSEWHERE = "http://elsewhere.example"

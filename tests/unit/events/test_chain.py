@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from events.catalog import EventRefused, RunCompleted
 from events.chain import NO_LINES, Roots
 from events.codec import decode_structured
-from events.delivery import Sender, Telemetry
+from events.delivery.outbox import Outbox
+from events.delivery.outgoing import Row, end_of, refusal_of, with_line
+from events.delivery.sender import Sender, Telemetry
 from events.envelope import Event, content_hash, encode, line_hash
-from events.outbox import Outbox
-from events.outgoing import Row, end_of, refusal_of, with_line
 from events.pipe import Said
 from events.testing import RUN_ID, FakeIngest, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 

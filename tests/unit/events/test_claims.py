@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.claims import (
+from events.lifecycle import Cause, Failures, Standing, Status
+from events.pipe import Note
+from events.queue.claims import (
     CLAIM_ORDER,
     CLASSES_MAX,
     HEADS,
@@ -30,13 +32,11 @@ from events.claims import (
     taking,
     waiting_in,
 )
-from events.journal import Decision, Expression, ServerTime, creation, update
-from events.key_text import digest, letters, read_run_token
-from events.lifecycle import Cause, Failures, Standing, Status
-from events.matching import WaitingClass
-from events.pipe import Note
-from events.settlement import End, settle_decision
+from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End, settle_decision
 from events.testing import EPOCH, RUN_ID, SeededIds
+from events.text.key_text import digest, letters, read_run_token
 from events.trace import traceparent_of
 from scripts.simulation.store.driver import sync_database
 from scripts.simulation.store.matching import matches

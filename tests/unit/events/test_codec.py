@@ -23,7 +23,7 @@ from events.codec import (
     moment,
 )
 from events.envelope import Event, wire
-from events.errors import Rejected
+from events.runtime.errors import Rejected
 
 
 def make_line(number: int = 1, message: str = "hello") -> bytes:

@@ -34,7 +34,7 @@ from events.codec import (
     decode_structured,
 )
 from events.envelope import Event, encode, wire
-from events.errors import Rejected
+from events.runtime.errors import Rejected
 
 characters = st.characters(codec="utf-8")
 texts = st.text(characters, max_size=30)

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import RunCompleted, RunHeartbeat, StageProgress
-from events.delivery import (
+from events.delivery.ingest_client import RETRY_AFTER_MAX_S, read_answer, retry_after_s
+from events.delivery.outbox import Outbox
+from events.delivery.sender import (
     BACK_OFF_MAX_S,
     BARRED_S,
     TELEMETRY_AGE_MAX_S,
@@ -24,11 +26,8 @@ from events.delivery import (
     Sender,
     Telemetry,
 )
-from events.errors import Transient
-from events.ingest_client import RETRY_AFTER_MAX_S, read_answer, retry_after_s
-from events.key_text import run_token
-from events.outbox import Outbox
-from events.settlement import End
+from events.queue.settlement import End
+from events.runtime.errors import Transient
 from events.testing import (
     EPOCH,
     RUN_ID,
@@ -41,6 +40,7 @@ from events.testing import (
     make_logs,
     make_outbox,
 )
+from events.text.key_text import run_token
 
 TOKEN = "token-1"
 MISFITS = ["a", "b", "fine", "fine", "fine"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.interpreter import objection
+from events.runtime.interpreter import objection
 
 
 @pytest.mark.parametrize("version", [(3, 11, 10), (3, 11, 14), (3, 12, 6), (3, 13, 0), (3, 14, 1)])

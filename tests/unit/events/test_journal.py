@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from events.journal import Decision, creation, update
 from events.lifecycle import AT_REST, Cause, Status
+from events.queue.journal import Decision, creation, update
 from events.testing import EPOCH
 from scripts.simulation.store.driver import sync_database
 from scripts.simulation.store.replica_set import ReplicaSet

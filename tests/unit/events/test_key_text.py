@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.clock import SystemIds
-from events.key_text import LETTERS, letters, read, read_run_token, run_token, written
+from events.runtime.clock import SystemIds
+from events.text.key_text import LETTERS, letters, read, read_run_token, run_token, written
 
 ULIDS = st.text("0123456789ABCDEFGHJKMNPQRSTVWXYZ", min_size=26, max_size=26)
 SECRETS = st.text(LETTERS, min_size=43, max_size=43)

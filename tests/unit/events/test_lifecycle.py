@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.journal import Expression
 from events.lifecycle import (
     AT_REST,
     BACK_OFF_FIRST_S,
@@ -37,7 +36,8 @@ from events.lifecycle import (
     next_status,
     rescue,
 )
-from events.settlement import End, end_decision, rescue_decision, settle_decision
+from events.queue.journal import Expression
+from events.queue.settlement import End, end_decision, rescue_decision, settle_decision
 
 # The whole table once more, by hand and by the names that are stored: a row that changes is a new promise.
 MOVES: Final = {

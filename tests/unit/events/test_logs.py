@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from events.logs import LogOptions, configure_logs
-from events.mask import MASK
+from events.runtime.logs import LogOptions, configure_logs
+from events.text.mask import MASK
 
 SECRET = "s3cr3t/p+ss"
 log = logging.getLogger("pod_worker.test")

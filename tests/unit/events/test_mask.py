@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.mask import MASK, Mask
+from events.text.mask import MASK, Mask
 
 SECRET = "s3cr3t/p+ss"
 

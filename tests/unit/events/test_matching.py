@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.abilities import Abilities
-from events.matching import (
+from events.queue.abilities import Abilities
+from events.queue.matching import (
     MODES,
     Mode,
     Named,

@@ -22,7 +22,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-import events.outbox
 from events.catalog import (
     EventRefused,
     NodeCreated,
@@ -33,21 +32,22 @@ from events.catalog import (
     RunStarted,
 )
 from events.codec import LINE_BYTES_MAX, decode_structured
+from events.delivery import outbox as outbox_module
+from events.delivery.outbox import DUE_EVENTS, Outbox
+from events.delivery.outgoing import Row, end_of
 from events.envelope import Event, line_hash
-from events.errors import ConfigError, Conflict, Rejected, Transient
-from events.outbox import DUE_EVENTS, Outbox
-from events.outgoing import Row, end_of
 from events.pipe import Said
-from events.settlement import End
+from events.queue.settlement import End
+from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
 from events.testing import RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
 
 OTHER = "01K00000000000000000000002"
 APPENDER = """
 import sys
 from pathlib import Path
-from events.clock import SystemClock, SystemIds
+from events.runtime.clock import SystemClock, SystemIds
 from events.catalog import RunLog
-from events.outbox import Outbox
+from events.delivery.outbox import Outbox
 outbox = Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
 outbox.open_attempt("run", 1, token="t", source="s", collection="runs")
 while True:
@@ -59,9 +59,9 @@ while True:
 NO_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from events.clock import SystemClock, SystemIds
-from events.errors import ConfigError
-from events.outbox import Outbox
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import ConfigError
+from events.delivery.outbox import Outbox
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -74,10 +74,10 @@ TIGHT_DISK = """
 import resource, sys
 from pathlib import Path
 from events.catalog import RunFailed, RunLog
-from events.clock import SystemClock, SystemIds
-from events.errors import Transient
-from events.outbox import Outbox
-from events.outgoing import end_of
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import Transient
+from events.delivery.outbox import Outbox
+from events.delivery.outgoing import end_of
 outbox = Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
 outbox.open_attempt("run", 1, token="t", source="s", collection="runs")
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
@@ -409,7 +409,7 @@ def test_what_is_known_about_an_attempt_finds_room_on_a_full_disk(
         if not is_there:
             reserve.unlink()  # somebody looked for room
         tried: list[bool] = []
-        commit = events.outbox.commit
+        commit = outbox_module.commit
 
         def full_at_first(db: sqlite3.Connection, step: Callable[[sqlite3.Connection], Any]) -> Any:
             tried.append(reserve.exists())
@@ -417,7 +417,7 @@ def test_what_is_known_about_an_attempt_finds_room_on_a_full_disk(
                 raise Transient("DISK_FULL", "the disk takes no more")
             return commit(db, step)
 
-        monkeypatch.setattr(events.outbox, "commit", full_at_first)
+        monkeypatch.setattr(outbox_module, "commit", full_at_first)
         write(outbox)
         assert tried == [is_there, False]
 

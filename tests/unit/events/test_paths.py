@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.paths import BadPath, RunPath, SafeName, from_text
+from events.files.paths import BadPath, RunPath, SafeName, from_text
 
 LEGAL = (
     "checkpoints/plots/state.json", "checkpoints/Stage_1/manifest.json", "checkpoints/plots/12/nodes.png",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from events.errors import Rejected
 from events.runs import read_requirements, read_spec
+from events.runtime.errors import Rejected
 
 
 def test_an_unknown_field_is_refused_with_the_fields_that_there_are() -> None:

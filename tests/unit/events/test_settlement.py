@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.journal import Decision, Expression, ServerTime, creation, update
 from events.lifecycle import (
     BACK_OFF_MAX_S,
     END_CAUSES,
@@ -28,7 +27,8 @@ from events.lifecycle import (
     end,
     rescue,
 )
-from events.settlement import (
+from events.queue.journal import Decision, Expression, ServerTime, creation, update
+from events.queue.settlement import (
     ENDING,
     RELEASED,
     TOKEN_LIFE,

@@ -14,21 +14,21 @@ import pytest
 
 from events.catalog import Fact, Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
 from events.checkpoints import MANIFEST
-from events.claims import Claim, Orders
-from events.clock import instant
-from events.errors import LeaseLost, Transient
-from events.outbox import Outbox
-from events.outgoing import said
+from events.delivery.outbox import Outbox
+from events.delivery.outgoing import said
 from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
-from events.settlement import End
+from events.queue.claims import Claim, Orders
+from events.queue.settlement import End
+from events.runtime.clock import instant
+from events.runtime.errors import LeaseLost, Transient
 from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
-from pod_worker.attempt import Attempt, Ports
-from pod_worker.child import Exit, Listener
-from pod_worker.ending import Exited, Signalled
-from pod_worker.fetched import Fetched
-from pod_worker.heartbeat import Heartbeat, Pulse
-from pod_worker.lease import grant
-from pod_worker.usage import Rate, usage_of
+from pod_worker.attempt.attempt import Attempt, Ports
+from pod_worker.attempt.heartbeat import Heartbeat, Pulse
+from pod_worker.attempt.lease import grant
+from pod_worker.attempt.usage import Rate, usage_of
+from pod_worker.child.ending import Exited, Signalled
+from pod_worker.child.process import Exit, Listener
+from pod_worker.files.fetched import Fetched
 
 TTL_S = 60.0
 NOTES = tuple(Note(number, f"note {number}", "user:somebody") for number in range(1, 5))

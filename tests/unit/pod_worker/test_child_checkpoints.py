@@ -11,7 +11,7 @@ import pytest
 from events.checkpoints import decode_manifest
 from events.pipe import Checkpoint, Kept, encode
 from events.testing import ManualClock
-from pod_worker.child_checkpoints import SAFE_WAIT_S, ChildCheckpoints
+from pod_worker.child.checkpoints import SAFE_WAIT_S, ChildCheckpoints
 
 
 class Parent:

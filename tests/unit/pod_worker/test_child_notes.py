@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from events.pipe import Note, Start, decode_parent, encode
-from pod_worker.child_notes import ChildNotes
+from pod_worker.child.notes import ChildNotes
 
 
 def test_each_note_is_there_once_in_the_order_in_which_it_came() -> None:

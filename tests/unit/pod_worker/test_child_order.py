@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from events.checkpoints import MANIFEST, Manifest, encode_manifest
-from events.paths import SafeName
+from events.files.paths import SafeName
 from events.pipe import Start
-from pod_worker.child_main import _run, serve
-from pod_worker.child_notes import ChildNotes
+from pod_worker.child.main import _run, serve
+from pod_worker.child.notes import ChildNotes
 from stages.context import Context
 from stages.testing import MemoryCheckpoints, RecordingReporter
 

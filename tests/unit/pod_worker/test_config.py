@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from events.errors import ConfigError
-from pod_worker.child import allowed
+from events.runtime.errors import ConfigError
+from pod_worker.child.process import allowed
 from pod_worker.config import DATA_DEFAULT, DATA_OF_ROOT, Settings, Wishes, read_settings
 
 ENVIRON = {"MONGODB_URL": "mongodb://127.0.0.1/podfleet"}

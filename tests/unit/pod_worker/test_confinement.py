@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pod_worker.confinement import OUTBOX_LOCK, SOURCE, SYSTEM, Confinement
+from pod_worker.isolation.confinement import OUTBOX_LOCK, SOURCE, SYSTEM, Confinement
 
 
 def made(home: Path, environ: dict[str, str] | None = None) -> Confinement:
@@ -51,7 +51,7 @@ def test_it_is_the_same_on_a_command_line(tmp_path: Path) -> None:
 def test_a_second_worker_in_a_folder_takes_nothing_from_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pod_worker.confinement.TRIAL", ("false",))
+    monkeypatch.setattr("pod_worker.isolation.confinement.TRIAL", ("false",))
     confinement = made(tmp_path)
     confinement.work.mkdir(parents=True)
     left = confinement.room()

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from events.pipe import LINE_MAX_BYTES, Said, encode
-from pod_worker.ending import (
+from pod_worker.child.ending import (
     LAST_WORDS_MAX,
     End,
     Exited,

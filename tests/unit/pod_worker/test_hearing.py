@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from events.catalog import RunCompleted
-from events.outgoing import said
+from events.delivery.outgoing import said
 from events.pipe import Checkpoint, FromChild, Made, Ready, encode
-from pod_worker import hearing
-from pod_worker.hearing import FEW_BYTES, Hearing, line_said
+from pod_worker.child import pipe_reader
+from pod_worker.child.pipe_reader import FEW_BYTES, Hearing, line_said
 
 FIRST, SECOND = (line_said(text, "info") for text in ("first", "second"))
 MADE = Made("file", "file", "text/plain")
@@ -43,7 +43,7 @@ class Speaker:
 
 @pytest.fixture
 def speaker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Speaker]:
-    monkeypatch.setattr(hearing, "REST_S", 10 * SOON_S)  # longer than any test waits
+    monkeypatch.setattr(pipe_reader, "REST_S", 10 * SOON_S)  # longer than any test waits
     pipes = {name: os.pipe() for name in ("events", "stdout", "stderr", "death")}
     for name, (reader, _) in pipes.items():
         os.set_blocking(reader, name == "death")
@@ -71,7 +71,7 @@ def test_after_a_word_it_rests_unless_the_child_dies(speaker: Speaker) -> None:
 
 
 def test_a_rest_is_over_soon(speaker: Speaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "REST_S", 0.01)
+    monkeypatch.setattr(pipe_reader, "REST_S", 0.01)
     for word in (FIRST, SECOND):
         speaker.say(word)
         assert speaker.heard() == word

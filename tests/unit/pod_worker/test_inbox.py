@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from events.catalog import RunLog
-from events.outgoing import said
+from events.delivery.outgoing import said
 from events.testing import ManualClock
-from pod_worker.inbox import HEARD_MAX, Inbox
+from pod_worker.attempt.inbox import HEARD_MAX, Inbox
 
 WORD = said(RunLog(message="a word"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pod_worker.nursery import bury_the_forgotten
+from pod_worker.child.fork_server import bury_the_forgotten
 
 
 def test_a_thread_that_ends_while_its_children_are_looked_for_is_passed_over(

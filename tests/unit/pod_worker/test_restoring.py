@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from events.checkpoints import CheckpointFile, Manifest, decode_manifest, encode_manifest
-from events.claims import Claim
-from events.errors import LeaseLost, Transient
+from events.queue.claims import Claim
+from events.runtime.errors import LeaseLost, Transient
 from events.testing import RUN_ID
-from pod_worker import restoring
-from pod_worker.restoring import HttpCheckpoints
+from pod_worker.files import restoring
+from pod_worker.files.restoring import HttpCheckpoints
 
 PIECE = 64 * 1024
 CLAIM = Claim("runs", RUN_ID, 3, "the-token", "experiment", {}, None)

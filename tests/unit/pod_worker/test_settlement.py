@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
-from pod_worker.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
-from pod_worker.settlement import Evidence, Order, final_fact, obeyed, without_files
+from pod_worker.attempt.settlement import Evidence, Order, final_fact, obeyed, without_files
+from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 COMPLETED = RunCompleted(summary="all done")
 FAILED = RunFailed(

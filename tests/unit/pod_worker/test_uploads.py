@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
-from events.claims import Claim
-from events.errors import Conflict, LeaseLost, Rejected, Transient
 from events.pipe import Checkpoint, Kept, Made
+from events.queue.claims import Claim
+from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient
 from events.testing import RUN_ID, ManualClock, SeededIds
-from pod_worker import uploads
-from pod_worker.storage import Reply
-from pod_worker.uploads import (
+from pod_worker.files import uploads
+from pod_worker.files.storage import Reply
+from pod_worker.files.uploads import (
     FILE_BYTES_MAX,
     HAUL_BYTES_MAX,
     HAUL_MAX,

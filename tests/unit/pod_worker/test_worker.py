@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from events.claims import Claim
-from events.errors import Transient
-from events.matching import Seeker, WaitingClass
 from events.pipe import Ready
+from events.queue.claims import Claim
+from events.queue.matching import Seeker, WaitingClass
+from events.runtime.errors import Transient
 from events.testing import ManualClock, SeededIds, make_outbox
-from pod_worker.attempt import Ports
-from pod_worker.ending import Exited, NeverStarted
-from pod_worker.intent import Intent
-from pod_worker.roster import Roster
+from pod_worker.attempt.attempt import Ports
+from pod_worker.child.ending import Exited, NeverStarted
+from pod_worker.queue.intent import Intent
+from pod_worker.queue.roster import Roster
 from pod_worker.worker import MAKE_WAY_S, POLL_S, Pod, Worker
 
 PROBE = Ready(["probe"], "cpu", is_loading=True)

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 from ulid import ULID
 
-from control_plane.submission import Submission, run_fields
-from events.claims import claim_decision
-from events.journal import creation, update
+from control_plane.runs.submission import Submission, run_fields
+from events.queue.claims import claim_decision
+from events.queue.journal import creation, update
 from scripts.seed.life import Life, changed
 from scripts.seed.plan import CHUNK, Plan
 from scripts.seed.stories import Story

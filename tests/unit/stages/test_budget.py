@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from events.catalog import Fact, Price, RunLog, RunUsage
-from events.errors import Canceled, PipelineError
+from events.runtime.errors import Canceled, PipelineError
 from events.testing import ManualClock
-from stages.budget import Budget, Spent
-from stages.metered import Metered
-from stages.model import Answer, ModelError, Question, QuestionCanceled, Usage
-from stages.prices import Prices
+from stages.models.budget import Budget, Spent
+from stages.models.metered import Metered
+from stages.models.model import Answer, ModelError, Question, QuestionCanceled, Usage
+from stages.models.prices import Prices
 
 PRICE = Price(input_usd_per_mtok=1.0, output_usd_per_mtok=10.0)
 QUESTION = Question(purpose="draft", system="s" * 40, text="t" * 60)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from events.catalog import Fact, RunLog, StageCompleted, StageMetric, StageProgress, StageStarted
-from events.errors import Canceled
 from events.runs import ProbeSpec
+from events.runtime.errors import Canceled
 from stages.context import Context
 from stages.testing import make_context
 

@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from stages.isolation import (
+from stages.isolation.levels import (
     BUBBLEWRAP,
     BUBBLEWRAP_WITHOUT_PROC,
     CANDIDATES,
@@ -34,7 +34,7 @@ from stages.isolation import (
     plan,
     refusal,
 )
-from stages.sandbox import LOG_TAIL_CHARS, METADATA, POLICIES, Job, JobLimits, Policy
+from stages.isolation.sandbox import LOG_TAIL_CHARS, METADATA, POLICIES, Job, JobLimits, Policy
 
 MACHINE = Machine(
     architecture="x86_64",

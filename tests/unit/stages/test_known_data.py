@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sklearn.datasets
 
-from events.errors import PipelineError
-from stages.adapters import known_data as module
-from stages.adapters.known_data import around, known_data
+from events.runtime.errors import PipelineError
+from stages.adapters.sandbox import known_data as module
+from stages.adapters.sandbox.known_data import around, known_data
 
 FILES = (
     "sk/datasets/data/__init__.py", "sk/datasets/data/wine.csv", "sk/datasets/data/digits.csv.gz",

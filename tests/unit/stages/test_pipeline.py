@@ -18,8 +18,8 @@ from events.catalog import (
     StageStarted,
     type_of,
 )
-from events.errors import Canceled, GivenBack, PipelineError
 from events.runs import ProbeSpec
+from events.runtime.errors import Canceled, GivenBack, PipelineError
 from stages.context import Context
 from stages.pipeline import TRACEBACK_MAX, Pipeline, classify, run_pipeline
 from stages.testing import make_context

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from events.catalog import Price
-from events.errors import PipelineError
-from stages.adapters.models import PROVIDERS
-from stages.model import Usage
-from stages.prices import Prices, cost_usd
+from events.runtime.errors import PipelineError
+from stages.adapters.models.opening import PROVIDERS
+from stages.models.model import Usage
+from stages.models.prices import Prices, cost_usd
 
 PRICE = Price(input_usd_per_mtok=2.0, output_usd_per_mtok=10.0)
 

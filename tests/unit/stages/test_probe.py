@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import Fact, RunFailed, RunLog, StageMetric, StageProgress
-from events.errors import PipelineError
 from events.runs import KINDS, ExperimentSpec, ProbeSpec, Spec
+from events.runtime.errors import PipelineError
 from stages.context import Context
 from stages.pipeline import failure_of
 from stages.probe.pipeline import ENDINGS, run, write_artifact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stages.reach import SETTING, read_reach
+from stages.isolation.reach import SETTING, read_reach
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.model import Trouble
-from stages.retrying import (
+from stages.models.model import Trouble
+from stages.models.retrying import (
     BACK_OFF_MAX_S,
     CROWD_MAX_S,
     RETRY_AFTER_MAX_S,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.model import Answer, ModelError, Question, Usage
-from stages.structured import (
+from stages.models.model import Answer, ModelError, Question, Usage
+from stages.models.structured import (
     ANSWER_CHARS_MAX,
     CODE_CHARS_MAX,
     TOKENS_MAX,
@@ -220,7 +220,7 @@ def test_nul_and_lone_surrogates_do_not_reach_the_program() -> None:
 )
 def test_no_program_ends_the_process_that_reads_it(bomb: str) -> None:
     script = (
-        "import sys; from stages.structured import find_code, Wrong;"
+        "import sys; from stages.models.structured import find_code, Wrong;"
         "found = find_code('```python\\n' + sys.stdin.read() + '\\n```'); print(type(found).__name__)"
     )
     ended = subprocess.run(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.system_calls import (
+from stages.isolation.system_calls import (
     ALLOW,
     ALWAYS,
     ANSWERS,
@@ -228,7 +228,7 @@ def test_the_value_of_a_condition_is_seen_at_each_place() -> None:
 CHILD = """
 import ctypes, os, socket, sys
 sys.path.append(sys.argv[1])
-from stages.adapters.kernel import filter_calls, gain_no_privileges
+from stages.adapters.sandbox.kernel import filter_calls, gain_no_privileges
 gain_no_privileges()
 filter_calls(bytes.fromhex(sys.argv[2]))
 

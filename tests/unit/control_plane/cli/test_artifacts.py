@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.cli.artifacts import Unkept, inside, wanted
+from podfleet.commands.artifacts import Unkept, inside, wanted
 
 
 @pytest.mark.parametrize(

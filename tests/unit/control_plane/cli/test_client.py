@@ -6,7 +6,7 @@ import httpx
 import pytest
 import typer
 
-from control_plane.cli.client import EXIT_FAILED, EXIT_UNREACHABLE, Client
+from podfleet.client import EXIT_FAILED, EXIT_UNREACHABLE, Client
 
 
 def answering(status: int, body: object) -> Client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_plane.cli.comparing import differing
+from podfleet.comparing import differing
 
 
 def run(identity: str, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.cli.config import KNOWN, settings
+from podfleet.config import KNOWN, settings
 
 
 @pytest.mark.parametrize(

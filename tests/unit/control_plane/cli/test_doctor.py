@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.cli.doctor import isolation
+from podfleet.commands.doctor import isolation
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.cli.naming import HYPOTHESIS, RUN, Unknown, meant
+from podfleet.naming import HYPOTHESIS, RUN, Unknown, meant
 
 KNOWN = [{"id": f"01ABC{letter}", "status": "QUEUED", "title": f"\x1b[31mrun {letter}"} for letter in "DEF"]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.cli import output
-from control_plane.cli.output import Column, clean, clean_lines, field, print_items
+from podfleet import output
+from podfleet.output import Column, clean, clean_lines, field, print_items
 
 COLUMNS = (
     Column("ID", field("id"), is_whole=True),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.cli.parameters import Unreadable, put, read_file, value_of
+from podfleet.parameters import Unreadable, put, read_file, value_of
 
 
 @pytest.mark.parametrize(

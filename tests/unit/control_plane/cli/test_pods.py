@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.cli.pods import Unknown, meant
+from podfleet.commands.pods import Unknown, meant
 
 
 def pod(identity: str, state: str = "idle") -> dict[str, Any]:

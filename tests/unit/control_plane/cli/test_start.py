@@ -9,8 +9,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from control_plane.cli.main import app
-from control_plane.cli.nouns import NOUNS
+from podfleet.main import app
+from podfleet.nouns import NOUNS
 from tests.fork_server import run_program
 
 HEAVY = (
@@ -28,7 +28,7 @@ HEAVY = (
 PROGRAM = """
 import json, sys
 sys.argv = ["podfleet", "--help"]
-from control_plane.cli.main import main
+from podfleet.main import main
 try:
     main()
 except SystemExit as end:
@@ -64,7 +64,7 @@ def test_a_noun_or_verb_that_is_not_there_is_answered_with_its_like() -> None:
 
 
 def test_what_no_command_foresees_ends_it_in_words(tmp_path: Path) -> None:
-    program = ("-c", "from control_plane.cli.main import main; main()")
+    program = ("-c", "from podfleet.main import main; main()")
     settings = {"PYTHONPATH": str(Path.cwd()), "CONTROL_PLANE_URL": "http://me:a-password@[::1"}
 
     def redirected(to: str, *words: str) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.cli.watching import Plain
+from podfleet.watching import Plain
 
 ID = "01M81Z3NV9AKN2911RT1R6AQ6Y"
 QUEUED = "2026-11-22T08:00:00.000Z"

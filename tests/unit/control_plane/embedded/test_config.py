@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.embedded.config import environment
+from podfleet.embedded.config import environment
 
 
 def test_the_real_environment_wins_over_the_file_and_empty_lines_count_as_unset(

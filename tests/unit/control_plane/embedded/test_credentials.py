@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.embedded.credentials import credentials
-from control_plane.embedded.private_file import replace_private
-from events.clock import SystemIds
-from events.errors import ConfigError
+from events.runtime.clock import SystemIds
+from events.runtime.errors import ConfigError
+from podfleet.embedded.credentials import credentials
+from podfleet.embedded.private_file import replace_private
 
 
 def _mode(path: Path) -> int:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.embedded import mongod as module
-from control_plane.embedded.mongod import find_mongod
-from control_plane.embedded.s3 import find_s3
-from events.errors import ConfigError
+from events.runtime.errors import ConfigError
+from podfleet.embedded import mongod as module
+from podfleet.embedded.mongod import find_mongod
+from podfleet.embedded.s3 import find_s3
 
 
 def _program(directory: Path, name: str, output: str, *, status: int = 0) -> Path:

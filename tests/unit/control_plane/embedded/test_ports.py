@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.embedded import ports
-from events.clock import SystemIds
-from events.errors import ConfigError
+from events.runtime.clock import SystemIds
+from events.runtime.errors import ConfigError
+from podfleet.embedded import ports
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.embedded.data_lock import held
-from control_plane.embedded.interrupts import interrupts
-from control_plane.embedded.stack import Options
-from control_plane.embedded.supervisor import FIRST_PAUSE_S, PAUSE_S_MAX, pause_s
-from events.errors import ConfigError
+from events.runtime.errors import ConfigError
+from podfleet.embedded.data_lock import held
+from podfleet.embedded.interrupts import interrupts
+from podfleet.embedded.stack import Options
+from podfleet.embedded.supervisor import FIRST_PAUSE_S, PAUSE_S_MAX, pause_s
 
 
 @given(st.integers(min_value=1, max_value=100_000))

@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from control_plane.web.addresses import shorter
-from control_plane.web.columns import USUAL
+from control_plane.server.web.forms.addresses import shorter
+from control_plane.server.web.forms.columns import USUAL
 
 USUALLY = "&".join(f"columns={name}" for name in USUAL)
 

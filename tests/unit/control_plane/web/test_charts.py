@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.web.charts import (
+from control_plane.server.web.drawing.charts import (
     Axis,
     Band,
     Chart,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.web.columns import COLUMNS, USUAL, chosen
-from events.errors import Rejected
+from control_plane.server.web.forms.columns import COLUMNS, USUAL, chosen
+from events.runtime.errors import Rejected
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from control_plane.web.figures import figures, papers
+from control_plane.server.web.drawing.figures import figures, papers
 
 NODES = [{"id": "Stage_1/1"}, {"id": "Stage_1/12"}, {"id": "Stage_2/1"}]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from control_plane.api.runs import LogFilters
-from control_plane.web import formatting
-from control_plane.web.live import TOPICS_MAX
-from control_plane.web.site import Pages, topics_of
+from control_plane.server.api.runs import LogFilters
+from control_plane.server.web.live import TOPICS_MAX
+from control_plane.server.web.site import Pages, topics_of
 from events.lifecycle import Status
+from events.text import formatting
 
 
 @pytest.mark.parametrize(

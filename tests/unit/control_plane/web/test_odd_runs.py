@@ -17,21 +17,21 @@ from bson.codec_options import CodecOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.api.runs import LogFilters
-from control_plane.projection import AttemptView, attempt_id, fold
-from control_plane.reading import Reading
-from control_plane.store.documents import view_fields
-from control_plane.store.events import Arrival, storable
+from control_plane.model.projection import AttemptView, attempt_id, fold
+from control_plane.model.search_tree import TREE_TYPES
+from control_plane.reads.reading import Reading
+from control_plane.server.api.runs import LogFilters
+from control_plane.server.web.pages.compare import ComparePages, Wanted
+from control_plane.server.web.site import Pages, Site
+from control_plane.store.log.documents import view_fields
+from control_plane.store.log.events import Arrival, storable
 from control_plane.store.pages import Slice
 from control_plane.store.reads import Part
-from control_plane.tree import TREE_TYPES
-from control_plane.web import formatting
-from control_plane.web.compare_pages import ComparePages, Wanted
-from control_plane.web.site import Pages, Site
 from events.catalog import RESERVED, TYPES, Fact, StageMetric, StageProgress, type_of
 from events.codec import decode_structured
 from events.envelope import Event, encode
 from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock
+from events.text import formatting
 
 PAGES: Final = Pages("http://storage")
 OPTIONS: Final = CodecOptions(tz_aware=True, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from control_plane.web.schedule_form import ScheduleForm
+from control_plane.server.web.forms.schedule import ScheduleForm
 
 STORED = {
     "id": "nightly",

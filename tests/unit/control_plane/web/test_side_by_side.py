@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.web.side_by_side import (
+from control_plane.server.web.side_by_side import (
     METRICS_MAX,
     Metric,
     Row,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.web.site import Pages, Templates
+from control_plane.server.web.site import Pages, Templates
 
 PAGES = Pages("")
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.web.timeline import BAR_MIN, LEFT, RIGHT, timeline
+from control_plane.server.web.drawing.timeline import BAR_MIN, LEFT, RIGHT, timeline
 
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from control_plane.web.viewer import COLUMNS_MAX, ROWS_MAX, kind_of, view
+from control_plane.server.web.viewer import COLUMNS_MAX, ROWS_MAX, kind_of, view
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from events.runs import Idea
-from stages.experiment.builtin import BuiltIn
-from stages.experiment.proposal import Proposal
+from stages.experiment.research.built_in import BuiltIn
+from stages.experiment.research.proposal import Proposal
 from stages.experiment.tree import Node, Tree
 from stages.space.recipe import Value
 from stages.space.understanding import understand

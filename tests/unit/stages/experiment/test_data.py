@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.errors import PipelineError
-from stages.experiment.data import Data, Part, find_data_set, prepare
-from stages.experiment.splits import NEEDED, SHARES, split
+from events.runtime.errors import PipelineError
+from stages.experiment.data.loading import Data, Part, find_data_set, prepare
+from stages.experiment.data.splits import NEEDED, SHARES, split
 from stages.space.data_sets import SHIPPED, DataSet
 
 ROWS = 100

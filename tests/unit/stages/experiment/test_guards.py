@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from stages.experiment.guards import IDLE, NAIVE, UNKNOWN, WORSE, Arms, guarded
-from stages.experiment.validation import Judgement, Reading, judge, pair_of
+from stages.experiment.statistics.guards import IDLE, NAIVE, UNKNOWN, WORSE, Arms, guarded
+from stages.experiment.statistics.validation import Judgement, Reading, judge, pair_of
 from stages.space.claim import Direction
 from stages.space.metrics import METRICS, QUALITY, Task
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.experiment.jackknife import GROUPS_MAX, row_groups, standard_error
+from stages.experiment.statistics.jackknife import GROUPS_MAX, row_groups, standard_error
 
 
 @pytest.mark.parametrize("rows", [2, 3, 45, 50, 51, 99, 540, 10_001])

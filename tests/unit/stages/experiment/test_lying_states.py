@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.paths import BadPath, RunPath, SafeName
+from events.files.paths import BadPath, RunPath, SafeName
 from stages.bounds import Unreadable, read_state
-from stages.budget import Spent
 from stages.experiment.consistency import (
     OTHER_ROWS,
     begun_problem,
@@ -26,7 +25,9 @@ from stages.experiment.consistency import (
     paper_problem,
 )
 from stages.experiment.judging.secret import Secret
-from stages.experiment.ledger import (
+from stages.experiment.pipeline import _taken_over
+from stages.experiment.plots.search_tree import layout
+from stages.experiment.record.ledger import (
     FigureState,
     FreshState,
     Measured,
@@ -37,13 +38,12 @@ from stages.experiment.ledger import (
     flat,
     state_of,
 )
-from stages.experiment.paper.numbers import Numbers, facts_to_say, numbers_of
-from stages.experiment.pipeline import _taken_over
-from stages.experiment.plots.search_tree import layout
-from stages.experiment.record import Record, as_results
-from stages.experiment.staff import claim_of, state_of_claim
+from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
+from stages.experiment.record.record import Record, as_results
+from stages.experiment.research.researcher_factory import claim_of, state_of_claim
+from stages.experiment.statistics.validation import Reading
 from stages.experiment.testing import make_record
-from stages.experiment.validation import Reading
+from stages.models.budget import Spent
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
 

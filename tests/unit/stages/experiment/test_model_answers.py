@@ -12,18 +12,25 @@ from hypothesis import strategies as st
 
 from events.pipe import Note
 from events.runs import Idea
-from stages.experiment.modelled import prompt
-from stages.experiment.modelled.answer import CODE_MAX_BYTES, Flaw, Gate, Written, read_program, substance
-from stages.experiment.proposal import UNVARIED, NoProposal
+from stages.experiment.research.modelled import prompt
+from stages.experiment.research.modelled.answer import (
+    CODE_MAX_BYTES,
+    Flaw,
+    Gate,
+    Written,
+    read_program,
+    substance,
+)
+from stages.experiment.research.proposal import UNVARIED, NoProposal
 from stages.experiment.tree import Node, Tree
+from stages.isolation.sandbox import Job, JobLimits
+from stages.models.structured import find_code
 from stages.ports import Tools
-from stages.sandbox import Job, JobLimits
 from stages.space.claim import Claim
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
-from stages.structured import find_code
 
-RUNNER = Path(__file__).resolve().parents[4] / "stages/experiment/runner.py"
+RUNNER = Path(__file__).resolve().parents[4] / "stages/experiment/trials/runner.py"
 WHOLE = 'PLAN = "Try it."\nPARAMS = {"lr": 0.1}\n\ndef run(task):\n    return PARAMS["lr"]\n'
 
 

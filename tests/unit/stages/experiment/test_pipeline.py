@@ -22,17 +22,17 @@ from events import catalog as c
 from events.runs import STAGES, read_spec
 from stages.context import Stage
 from stages.experiment import pipeline
-from stages.experiment.data import Sealed, prepare
-from stages.experiment.guards import WORSE
+from stages.experiment.data.loading import Sealed, prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import write_exam
+from stages.experiment.judging.replication import PURPOSE
 from stages.experiment.judging.secret import Secret
-from stages.experiment.replication import PURPOSE
-from stages.experiment.trial import Bench
-from stages.experiment.validation import Reading
+from stages.experiment.statistics.guards import WORSE
+from stages.experiment.statistics.validation import Reading
+from stages.experiment.trials.trial import Bench
+from stages.isolation.sandbox import Ended, Isolation, Job
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
-from stages.sandbox import Ended, Isolation, Job
 from stages.space.claim import Claim
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS

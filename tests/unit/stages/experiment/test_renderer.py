@@ -10,9 +10,9 @@ import pypandoc
 import pypdf
 import pytest
 
-from events.errors import PipelineError
-from stages.experiment import renderer as module
-from stages.experiment.renderer import (
+from events.runtime.errors import PipelineError
+from stages.experiment.paper import renderer as module
+from stages.experiment.paper.renderer import (
     Latexmk,
     PandocTypst,
     Rendered,

@@ -14,12 +14,12 @@ from events import catalog as c
 from events.runs import STAGES, read_spec
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
-from stages.experiment.guards import Arms
-from stages.experiment.jackknife import row_groups
 from stages.experiment.judging.exam import Judges
-from stages.experiment.replication import Replication, second_secret
-from stages.experiment.trial import Bench, Trial, Trials
-from stages.experiment.validation import Judgement
+from stages.experiment.judging.replication import Replication, second_secret
+from stages.experiment.statistics.guards import Arms
+from stages.experiment.statistics.jackknife import row_groups
+from stages.experiment.statistics.validation import Judgement
+from stages.experiment.trials.trial import Bench, Trial, Trials
 from stages.pipeline import run_pipeline
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 

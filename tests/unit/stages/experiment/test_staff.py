@@ -13,9 +13,9 @@ from events.runs import ExperimentSpec, read_spec
 from events.testing import ManualClock
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
-from stages.experiment.ledger import ClaimState, Past, SearchState, state_of
-from stages.experiment.staff import SPENDING, hire
-from stages.model import Answer, ModelError, Question, Usage
+from stages.experiment.record.ledger import ClaimState, Past, SearchState, state_of
+from stages.experiment.research.researcher_factory import SPENDING, hire
+from stages.models.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.space.data_sets import SHIPPED

@@ -22,11 +22,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.errors import PipelineError
-from stages.experiment import tables
-from stages.experiment.columns import Table
-from stages.experiment.data import Data, find_data_set, prepare
-from stages.experiment.tables import read_table
+from events.runtime.errors import PipelineError
+from stages.experiment.data import tables
+from stages.experiment.data.columns import Table
+from stages.experiment.data.loading import Data, find_data_set, prepare
+from stages.experiment.data.tables import read_table
 
 ROWS = 60
 
@@ -387,7 +387,7 @@ def test_what_unpacks_without_end_is_refused_while_it_is_read(
 def test_a_text_column_that_makes_too_many_features_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.experiment.columns.FEATURES_MAX", 5)
+    monkeypatch.setattr("stages.experiment.data.columns.FEATURES_MAX", 5)
     path = make_csv(tmp_path / "t.csv", ("city", [row % 7 or "x" for row in range(ROWS)]), ("kind", kinds()))
     assert "more than 5 features" in refusal(path)
 

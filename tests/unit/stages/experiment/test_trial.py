@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from events.removing import remove_tree
-from stages.experiment.data import prepare
+from events.files.removing import remove_tree
+from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.exam import Judges, write_exam
 from stages.experiment.judging.secret import Secret
 from stages.experiment.seeds import fresh_seeds, seed_for
-from stages.experiment.template import program_for
-from stages.experiment.trial import Bench, Trials, write_data
+from stages.experiment.trials.template import program_for
+from stages.experiment.trials.trial import Bench, Trials, write_data
+from stages.isolation.sandbox import JobLimits
 from stages.ports import Tools
-from stages.sandbox import JobLimits
 from stages.space.data_sets import SHIPPED
 from stages.space.interventions import INTERVENTIONS
 from stages.space.recipe import Recipe

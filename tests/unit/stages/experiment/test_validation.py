@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stages.experiment.validation import (
+from stages.experiment.statistics.validation import (
     CAUGHT,
     SAME,
     Pair,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from stages.experiment.paper.numbers import numbers_of
 from stages.experiment.paper.words import problems_of, verdict_words, write_words
-from stages.experiment.record import Record
-from stages.experiment.reviews import Review
+from stages.experiment.record.numbers import numbers_of
+from stages.experiment.record.record import Record
+from stages.experiment.record.reviews import Review
+from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Pair, doubted, judge
 from stages.experiment.testing import make_record
-from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Pair, doubted, judge
 from stages.experiment.verdict import Verdict, weigh
 
 HOLDS = make_record(effect=0.05)

@@ -16,9 +16,9 @@ from events.catalog import (
     NodeSelectedBest,
     StageMetric,
 )
-from stages.experiment import witness as module
-from stages.experiment.paper.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source
-from stages.experiment.witness import Witness
+from stages.experiment.paper import recorder as module
+from stages.experiment.paper.recorder import Witness
+from stages.experiment.record.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source
 
 METRIC = StageMetric(stage="paper", name="run.seed", value=3.0)
 BORN = NodeCreated(

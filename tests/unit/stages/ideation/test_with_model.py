@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from events import catalog as c
-from events.errors import Canceled
 from events.runs import read_spec
+from events.runtime.errors import Canceled
 from stages.ideation import pipeline
 from stages.ideation.with_model import FAILURES_MAX, HOPELESS, PASSING
 from stages.literature import LookUpFailed, Work
-from stages.model import Answer, ModelError, Question, QuestionCanceled, Trouble, Usage
+from stages.models.model import Answer, ModelError, Question, QuestionCanceled, Trouble, Usage
 from stages.pipeline import run_pipeline
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingReporter, make_context, make_tools
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.errors import PipelineError
 from events.runs import Idea, idea_of
+from events.runtime.errors import PipelineError
 from stages.space.data_sets import SHIPPED
 from stages.space.interventions import INTERVENTIONS
 from stages.space.understanding import Understood, file_named_in, understand

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.experiment.data import Data, prepare
+from stages.experiment.data.loading import Data, prepare
 from stages.experiment.judging.disguise import Disguised, Law, disguised
 from stages.experiment.judging.exam import CANARIES, Canaries, Judges, write_exam
 from stages.experiment.judging.leftovers import Mistake
 from stages.experiment.judging.secret import Secret
-from stages.experiment.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
+from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
 from stages.space.data_sets import SHIPPED
 from stages.space.metrics import METRICS
 

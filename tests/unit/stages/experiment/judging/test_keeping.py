@@ -9,7 +9,7 @@ import pytest
 
 from events.runs import read_spec
 from stages.checkpoints import Restored
-from stages.experiment.data import prepare
+from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.keeping import secret_of
 from stages.experiment.judging.secret import Secret

@@ -12,15 +12,15 @@ import pypdf
 import pytest
 
 from events.catalog import Fact
-from stages.experiment.paper.numbers import Numbers, numbers_of
 from stages.experiment.paper.press import Paper, write_paper
+from stages.experiment.paper.recorder import Witness
+from stages.experiment.paper.renderer import Latexmk, PandocTypst, Renderer
 from stages.experiment.paper.words import write_words
 from stages.experiment.plots.picture import Picture
-from stages.experiment.prose import Prose
-from stages.experiment.record import Record
-from stages.experiment.renderer import Latexmk, PandocTypst, Renderer
+from stages.experiment.record.numbers import Numbers, numbers_of
+from stages.experiment.record.prose import Prose
+from stages.experiment.record.record import Record
 from stages.experiment.testing import facts_of
-from stages.experiment.witness import Witness
 
 Press = Callable[..., Paper]
 Read = Callable[[Path], str]

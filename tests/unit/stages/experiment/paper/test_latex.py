@@ -17,10 +17,10 @@ from stages.experiment.paper import latex
 from stages.experiment.paper.blocks import Document, Listing, Paragraph, Row, Table
 from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.latex import escaped, latex_of, verbatim
-from stages.experiment.paper.numbers import numbers_of
+from stages.experiment.paper.renderer import PandocTypst, for_pandoc
 from stages.experiment.paper.words import write_words
-from stages.experiment.record import Record
-from stages.experiment.renderer import PandocTypst, for_pandoc
+from stages.experiment.record.numbers import numbers_of
+from stages.experiment.record.record import Record
 from stages.experiment.testing import HOSTILE, make_record
 
 SIGNS = "".join(map(chr, range(33, 127))) + (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.experiment.paper.numbers import (
+from stages.experiment.record.numbers import (
     WORD_MAX,
     measure_of,
     metric_text,

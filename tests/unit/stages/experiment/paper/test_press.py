@@ -13,11 +13,11 @@ import pytest
 
 from stages.experiment.paper import press as press_module
 from stages.experiment.paper.document import LEVELS
-from stages.experiment.paper.numbers import Numbers, numbers_of
 from stages.experiment.paper.press import Paper
+from stages.experiment.paper.renderer import PandocTypst, Rendered, Renderer, RenderingFailed
 from stages.experiment.paper.words import AUTHOR, write_words
-from stages.experiment.record import Record
-from stages.experiment.renderer import PandocTypst, Rendered, Renderer, RenderingFailed
+from stages.experiment.record.numbers import Numbers, numbers_of
+from stages.experiment.record.record import Record
 from stages.experiment.testing import HOSTILE, make_record
 
 Press = Callable[..., Paper]

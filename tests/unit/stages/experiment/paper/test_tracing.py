@@ -13,12 +13,12 @@ import pytest
 from events.catalog import NodeCompleted, StageMetric
 from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.latex import latex_of
-from stages.experiment.paper.numbers import VALIDATION, Numbers, numbers_of
+from stages.experiment.paper.recorder import Witness
 from stages.experiment.paper.tracing import trace
 from stages.experiment.paper.words import write_words
-from stages.experiment.record import Record
+from stages.experiment.record.numbers import VALIDATION, Numbers, numbers_of
+from stages.experiment.record.record import Record
 from stages.experiment.testing import HOSTILE, facts_of, make_record
-from stages.experiment.witness import Witness
 
 WitnessOf = Callable[..., Witness]
 RECORD = make_record(works=2)

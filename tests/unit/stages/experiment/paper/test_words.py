@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from stages.experiment.paper.numbers import Numbers, numbers_of
 from stages.experiment.paper.words import problems_of, verdict_line, write_words
-from stages.experiment.prose import SECTIONS, Prose
-from stages.experiment.record import Record, Verdicts
+from stages.experiment.record.numbers import Numbers, numbers_of
+from stages.experiment.record.prose import SECTIONS, Prose
+from stages.experiment.record.record import Record, Verdicts
+from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.testing import HOSTILE, make_record
-from stages.experiment.validation import Pair, judge
 
 RECORDS: dict[str, dict[str, Any]] = {
     "supported": {"effect": 0.02}, "opposite": {"effect": -0.02}, "nothing there": {"effect": 0.0},

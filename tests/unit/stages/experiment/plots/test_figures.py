@@ -15,7 +15,6 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
-from stages.experiment.ablations import ablations_of
 from stages.experiment.plots import canvas, nodes, overview, stages
 from stages.experiment.plots.canvas import kept, label_of, short_id
 from stages.experiment.plots.drawing import draw_all, pictures_at_most
@@ -30,9 +29,10 @@ from stages.experiment.plots.overview import (
 from stages.experiment.plots.picture import Picture
 from stages.experiment.plots.search_tree import draw_tree
 from stages.experiment.plots.stages import NODES_MAX, draw_finalists, draw_stage
-from stages.experiment.record import Record, Verdicts
+from stages.experiment.record.ablations import ablations_of
+from stages.experiment.record.record import Record, Verdicts
+from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.testing import HOSTILE, make_record
-from stages.experiment.validation import Pair, judge
 
 SVG = "{http://www.w3.org/2000/svg}"
 RECORD = make_record(sizes=(1, 3, 2, 3), seeds=4, seed=5, buggy_share=0.5)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stages.experiment.plots.picture import Picture
 from stages.experiment.plots.search_tree import HEIGHT_MAX_IN, WIDTH_IN, draw_tree, layout
-from stages.experiment.record import Record
+from stages.experiment.record.record import Record
 from stages.experiment.testing import make_node, make_record
 
 SVG = "{http://www.w3.org/2000/svg}"

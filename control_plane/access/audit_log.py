@@ -1,0 +1,81 @@
+"""Records who did what to which object: one entry for each request that could change anything.
+
+What pods send (events, files, claims) is in the log of their runs, and not here. The entry is kept before the
+answer leaves; where the store takes none, the program's own log has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from control_plane.access.auth import ADMITTED, SAFE_METHODS, Admitted
+from control_plane.store.audit_log import Trail
+from events.runtime.clock import Clock, Ids
+from events.runtime.errors import Transient
+
+log = logging.getLogger(__name__)
+
+NOT_RECORDED: Final = frozenset({"ingest", "claim"})
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The application with its records."""
+
+    app: ASGIApp
+    trail: Trail
+    clock: Clock
+    ids: Ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
+            await self.app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+
+        async def recorded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await self._record(scope, state.get(ADMITTED), message["status"], message["headers"])
+            await send(message)
+
+        try:
+            await self.app(scope, receive, recorded)
+        except Exception:  # raised again: its answer is made further out
+            await self._record(scope, state.get(ADMITTED), 500, ())
+            raise
+
+    async def _record(self, scope: Scope, asked: Admitted | None, status: int, headers: Any) -> None:
+        if asked is None or asked.scope in NOT_RECORDED:
+            return
+        entry = {
+            "_id": self.ids.ulid(),
+            "at": self.clock.now(),
+            "by": asked.principal.name,
+            "keyId": asked.principal.key_id,
+            "address": (scope.get("client") or (None,))[0],
+            "action": f"{scope['method']} {asked.route.replace(':path', '')}",
+            "object": object_of(asked.parameters),
+            "made": _header(headers, b"location"),
+            "status": status,
+        }
+        try:
+            await self.trail.add(entry)
+        except Transient as error:
+            log.error("audit.not_kept", extra={"entry": entry, "why": error.message})
+
+
+def object_of(parameters: Mapping[str, Any]) -> str | None:
+    """Return the object that a route's parameters name, such as `run/<id>`; None where they name none."""
+    for name, value in parameters.items():
+        if name.endswith("_id"):
+            return f"{name.removesuffix('_id')}/{value}"
+    return None
+
+
+def _header(headers: Any, name: bytes) -> str | None:
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)

@@ -1,0 +1,46 @@
+"""Run tokens: each proves who holds, or held, one attempt of a run, and opens nothing else.
+
+A run keeps the hash of the token of every claim, until seven days after the attempt's end: so long may a pod
+still deliver what was said before. What was read is believed for a moment (`believed.py`).
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from control_plane.access.key_ring import Unauthorized
+from control_plane.concurrency.cache import Believed
+from control_plane.model.run import AttemptToken
+from control_plane.store.queue.runs import Runs
+from events.runtime.clock import Clock
+from events.text.key_text import RUN, RunToken, digest, read_run_token
+
+PREFIX: Final = f"pf_{RUN}_"
+
+
+@dataclass(slots=True)
+class RunTokens:
+    """Tells which attempt a token is for."""
+
+    runs: Runs
+    clock: Clock
+    _known: Believed[AttemptToken | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._known = Believed(self.clock)
+
+    async def read(self, text: str) -> RunToken:
+        """Return what an open token says. Raises `Unauthorized`, whatever is wrong in the same words."""
+        said = read_run_token(text)
+        kept = None if said is None else await self._known.get(digest(text), partial(self._find, said))
+        is_right = said is not None and hmac.compare_digest(digest(said.token), kept.hash if kept else "")
+        if said is None or kept is None or not is_right or not kept.is_open(self.clock.now()):
+            raise Unauthorized("bad_key", "this key is not valid here")
+        return said
+
+    async def _find(self, said: RunToken) -> AttemptToken | None:
+        found = await self.runs.find(said.run_id)
+        return None if found is None else found.run.token_of(said.attempt)

@@ -1,0 +1,40 @@
+"""What was read of the store and is believed for a moment, so that not every request asks for it again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from events.runtime.clock import Clock
+
+T = TypeVar("T")
+
+BELIEVED_S: Final = 2.0
+NAMES_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class Believed(Generic[T]):
+    """The latest names that were asked for, each with what was read in the last `BELIEVED_S`."""
+
+    clock: Clock
+    _read: OrderedDict[str, tuple[float, T]] = field(default_factory=OrderedDict)
+
+    async def get(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what was read of a name, a moment ago or now."""
+        now_s = self.clock.monotonic_s()
+        known = self._read.get(name)
+        if known is not None and now_s - known[0] <= BELIEVED_S:
+            return known[1]
+        found = await read()
+        self._read[name] = (now_s, found)
+        self._read.move_to_end(name)
+        while len(self._read) > NAMES_MAX:
+            self._read.popitem(last=False)
+        return found
+
+    def forget(self, name: str) -> None:
+        """Read a name again when it is asked for next."""
+        self._read.pop(name, None)

@@ -1,0 +1,204 @@
+"""Object storage: signs URLs, and looks at what was put there. Pods and browsers talk to it directly."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+from minio import Minio
+from minio.error import MinioException, S3Error, ServerError
+from urllib3 import PoolManager, Retry, Timeout
+from urllib3.exceptions import HTTPError
+
+from control_plane.config import Storage
+from control_plane.files.signing import URL_LIFE, PutSigner
+from control_plane.model.presentation import IN_PLACE
+from control_plane.store.log.inspections import Looked, Version
+from events.files.paths import PATH_BYTES_MAX
+from events.runtime.errors import ConfigError, Rejected, Transient
+
+T = TypeVar("T")
+PIECE_BYTES: Final = 256 * 1024
+DOWNLOAD: Final = "application/octet-stream"
+MISSING: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
+REFUSED: Final = frozenset({"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+FOR_GOOD: Final = frozenset({400, 405, 411, 412, 413, 414, 416})  # it will answer no better later
+SHOWN_CHARS_MAX: Final = 300
+# The SDK's own are five minutes and five tries, in which a request of ours would hang.
+TIMEOUT: Final = Timeout(connect=3.0, read=10.0)
+CONNECTIONS_MAX: Final = 16
+RETRIES: Final = Retry(total=2, backoff_factor=0.2, status_forcelist=(500, 502, 503, 504))
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """One bucket.
+
+    Every method raises `Transient` when the storage does not answer, and `Rejected` for a key that no
+    storage holds (`bad_key`), or that this one refuses: the keys of registered files are what a pod said.
+    """
+
+    client: Minio
+    bucket: str
+    puts: PutSigner
+    http: PoolManager
+
+    async def prepare(self) -> None:
+        """Make the bucket if it is not there, and learn what its storage holds a PUT to.
+
+        Raises `ConfigError` where our keys are not valid.
+        """
+
+        def make() -> None:
+            try:
+                if not self.client.bucket_exists(self.bucket):
+                    self.client.make_bucket(self.bucket)
+                self.puts.learn(self.http)
+            except S3Error as error:
+                if error.code not in REFUSED:
+                    raise
+                refused = f"MINIO_ACCESS_KEY, MINIO_SECRET_KEY: the storage refuses them ({error.code})"
+                raise ConfigError([refused]) from error
+
+        await storage_call(make)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life."""
+        await storage_call(lambda: self.client.bucket_exists(self.bucket))
+
+    async def get_url(self, key: str, *, name: str, content_type: str = DOWNLOAD) -> str:
+        """Return a URL from which the object can be read, as a download unless browsers show it in place.
+
+        The type that the storage answers with is signed too: whoever put the object there has given it
+        a type of his own, and a page in the place of a paper would run in a frame of ours.
+        """
+        _require_key(key)
+        is_shown = content_type in IN_PLACE
+        kind = "inline" if is_shown else "attachment"
+        disposition = f"{kind}; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}"
+        return await storage_call(
+            lambda: self.client.presigned_get_object(
+                self.bucket,
+                key,
+                expires=URL_LIFE,
+                response_headers={
+                    "response-content-disposition": disposition,
+                    "response-content-type": content_type if is_shown else DOWNLOAD,
+                },
+            )
+        )
+
+    async def digest(self, key: str) -> tuple[int, str] | None:
+        """Return size and SHA-256 of an object, read in pieces; None when there is none."""
+        looked = await self.read(key)
+        return None if looked is None else (looked.version.size, looked.sha256)
+
+    async def read(self, key: str) -> Looked | None:
+        """Read an object whole, in pieces; None when there is none."""
+        _require_key(key)
+
+        def read() -> Looked | None:
+            if self._stat(key) is None:
+                return None
+            response = self.client.get_object(self.bucket, key)
+            size, digest = 0, hashlib.sha256()
+            try:
+                for piece in response.stream(PIECE_BYTES):
+                    size += len(piece)
+                    digest.update(piece)
+                # Of what was read, whatever was put in its place meanwhile.
+                version = _version(size, response.headers)
+            finally:
+                response.close()
+                response.release_conn()
+            return Looked(version, digest.hexdigest())
+
+        return await storage_call(read)
+
+    async def version(self, key: str) -> Version | None:
+        """Return what the storage says of an object, None when there is none."""
+        _require_key(key)
+        return await storage_call(lambda: self._stat(key))
+
+    async def beginning(self, key: str, limit: int) -> bytes | None:
+        """Return at most the first `limit` bytes of an object, None when there is none."""
+        _require_key(key)
+
+        def read() -> bytes | None:
+            version = self._stat(key)
+            if version is None or not version.size:  # of an empty object no range can be asked for
+                return None if version is None else b""
+            response = self.client.get_object(self.bucket, key, length=limit)
+            try:
+                return response.read()
+            finally:
+                response.close()
+                response.release_conn()
+
+        return await storage_call(read)
+
+    def _stat(self, key: str) -> Version | None:
+        try:
+            found = self.client.stat_object(self.bucket, key)
+            return _version(found.size or 0, found.metadata or {})
+        except S3Error as error:
+            if error.code in MISSING:
+                return None
+            raise
+
+
+def _version(size: int, headers: Mapping[str, str]) -> Version:
+    return Version(size, headers.get("etag", ""), headers.get("last-modified", ""))
+
+
+def is_key(key: str) -> bool:
+    """Say whether a storage can hold an object of this key: no part of it leads elsewhere."""
+    is_path = key.isprintable() and not {"", ".", ".."} & set(key.split("/"))
+    return is_path and len(key.encode()) <= PATH_BYTES_MAX
+
+
+def _require_key(key: str) -> None:
+    if not is_key(key):
+        raise Rejected("bad_key", f"the file was registered under a key that no storage holds: {key!r}")
+
+
+def open_blobs(storage: Storage) -> Blobs:
+    """Return the bucket of the settings; nothing is asked yet. Raises `ConfigError`."""
+    http = PoolManager(timeout=TIMEOUT, retries=RETRIES, maxsize=CONNECTIONS_MAX)
+    try:
+        client = Minio(
+            storage.endpoint,
+            access_key=storage.access_key,
+            secret_key=storage.secret_key,
+            secure=storage.is_secure,
+            region=storage.region,  # without it the SDK asks the storage before every signature
+            http_client=http,
+        )
+        client.get_presigned_url("GET", storage.bucket, "any")  # the SDK checks the bucket's name
+    except ValueError as error:
+        raise ConfigError([f"MINIO_ENDPOINT, MINIO_BUCKET: {error}"]) from error
+    return Blobs(client, storage.bucket, PutSigner(client, storage.bucket, storage.secret_key), http)
+
+
+async def storage_call(step: Callable[[], T]) -> T:
+    """Ask the storage beside the event loop.
+
+    Raises `Transient` when it does not answer, `Rejected` where it refuses for good what is asked for.
+    """
+    try:
+        return await asyncio.to_thread(step)
+    except (S3Error, ServerError) as error:
+        status = error.response.status if isinstance(error, S3Error) else error.status_code
+        if status not in FOR_GOOD:
+            raise _unreachable(error) from error
+        raise Rejected("storage_refuses", f"object storage refuses it: {error}"[:SHOWN_CHARS_MAX]) from error
+    except (MinioException, HTTPError, OSError) as error:
+        raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> Transient:
+    return Transient("storage_unreachable", f"object storage does not answer ({type(error).__name__})")

@@ -1,0 +1,119 @@
+"""Whether an object is what was registered, before anybody sees it.
+
+Law: nothing is handed out that was not read whole and found to be what was registered. What was found is
+kept with the version of the object that was read, and the version is asked for again at each hand-out, so
+that an object is read once, and what was put over it afterwards is not shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from control_plane.concurrency.singleflight import Joined
+from control_plane.store.log.inspections import Inspections, Looked, Version
+from control_plane.store.reads import RunReads
+from events.runtime.errors import Conflict, NotFound, PodfleetError, Transient
+
+READS_MAX: Final = 2  # of the few threads that all questions to the storage share
+ASKED_AT_ONCE: Final = 16
+NAMED_MAX: Final = 5
+PAGE: Final = 200
+UNREAD: Final = "object_unread"
+
+Artifact = Mapping[str, Any]
+
+
+class Storage(Protocol):
+    """Where objects are looked at; raises `Transient` when it does not answer."""
+
+    async def version(self, key: str) -> Version | None:
+        """Return what the storage says of an object, None when there is none."""
+        ...
+
+    async def read(self, key: str) -> Looked | None:
+        """Read an object whole; None when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inspector:
+    """Compares objects with what was registered; `wait_s` is how long one who asks waits for it."""
+
+    storage: Storage
+    inspections: Inspections
+    reads: RunReads
+    wait_s: float = 10.0
+    _joined: Joined[Version | Looked | None] = field(default_factory=Joined)
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
+
+    async def require(self, artifact: Artifact) -> None:
+        """Return where the object is what was registered.
+
+        Raises `NotFound`, `Conflict` (`object_unfit`), `Rejected` for a key that no storage holds, and
+        `Transient` (`object_unread`) while the object is still being read.
+        """
+        name, size, key = artifact["name"], artifact["size"], artifact["key"]
+        try:
+            # It is read on where nobody waits any more, so that whoever asks again finds it done.
+            found = await asyncio.wait_for(
+                self._joined.read((key, size), lambda: self._look(key, size)), self.wait_s
+            )
+        except TimeoutError as error:
+            unread = f"{name!r} is still being read, to compare it with its SHA-256; try again in a moment"
+            raise Transient(UNREAD, unread, retry_after_s=self.wait_s) from error
+        match found:
+            case None:
+                raise NotFound("unknown_artifact", f"the object of {name!r} is not in the storage")
+            case Version(size=bytes_):
+                told = f"the storage holds {bytes_} bytes, {size} were registered"
+            case Looked(sha256=sha256) if sha256 == artifact["sha256"]:
+                return
+            case _:
+                told = "its bytes are not those of the SHA-256 that was registered"
+        raise Conflict("object_unfit", f"{name!r} is not shown: {told}")
+
+    async def unfit(self, run_id: str) -> list[str]:
+        """Return what is wrong with a few of a run's files, in words; nothing where all are as registered."""
+        problems: list[str] = []
+        after: Sequence[Any] | None = None
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self.wait_s
+        while True:
+            page = await self.reads.artifacts(run_id, after, PAGE)
+            for start in range(0, len(page.documents), ASKED_AT_ONCE):
+                batch = page.documents[start : start + ASKED_AT_ONCE]
+                found = await asyncio.gather(*(self._problem(each) for each in batch))
+                problems += [problem for problem in found if problem is not None]
+                if len(problems) >= NAMED_MAX:
+                    return problems[:NAMED_MAX]
+                if loop.time() > until_s and (start + ASKED_AT_ONCE < len(page.documents) or page.stopped_at):
+                    return [*problems, "the files of the run are still being read; try again in a moment"]
+            after = page.stopped_at
+            if after is None:
+                return problems
+
+    async def _problem(self, artifact: Artifact) -> str | None:
+        try:
+            await self.require(artifact)
+        except PodfleetError as error:
+            if isinstance(error, Transient) and error.code != UNREAD:
+                raise
+            return error.message
+        return None
+
+    async def _look(self, key: str, size: int) -> Version | Looked | None:
+        """Return the object's version where its size is wrong, else what its bytes are."""
+        version = await self.storage.version(key)
+        if version is None or version.size != size:
+            return version
+        known = await self.inspections.find(key)
+        if known is not None and known.version == version:
+            return known
+        async with self._turns:
+            looked = await self.storage.read(key)
+        if looked is not None:
+            await self.inspections.keep(key, looked)
+        return looked

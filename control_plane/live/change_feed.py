@@ -1,0 +1,206 @@
+"""Fans one stream of changes out to any number of readers, each of which may come back later.
+
+Law: a change is kept once, in a ring, and readers hold a place in it: a slow reader costs
+nothing and loses nothing until the ring has moved past it, and then it is told so. Places are
+tokens of the database's own log, so that a reader may go on at any replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from control_plane.store.changes import Change, Step, moment_s
+from events.runtime.errors import Transient
+
+KEPT_MAX: Final = 20_000
+GATHER_S: Final = 0.02
+READERS_MAX: Final = 2_000
+AHEAD_MAX_S: Final = 180  # more than a process that starts reads back
+QUEUES: Final = frozenset({"runs", "ideation_requests"})
+LOG: Final = "log/"  # and the id of a run
+NOUNS: Final = {"pods": "pod", "hypotheses": "hypothesis", "schedules": "schedule"}
+LISTS: Final = frozenset({"runs", "pods", "hypotheses", "schedules"})  # topics of whole lists
+
+
+def topics(change: Change) -> tuple[str, ...]:
+    """Return what a change belongs to: `log/<run>`, or the list of its kind and the thing itself."""
+    if change.collection == "events":
+        return (f"{LOG}{change.id.partition('/')[0]}",)
+    if change.collection in QUEUES:
+        return ("runs", f"run/{change.id}")
+    return (change.collection, f"{NOUNS[change.collection]}/{change.id}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class News:
+    """What a reader has not heard yet, and the token to come back with; `is_reset` where some is lost.
+
+    Readers who hear the same get the same object; `texts` is what is said of it, by the way of saying it.
+    """
+
+    changes: Sequence[Change]
+    token: str
+    is_reset: bool = False
+    texts: dict[object, asyncio.Task[bytes]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Hub:
+    """The ring of latest changes, and the bell that tells of more."""
+
+    _kept: list[tuple[str, tuple[str, ...], Change]] = field(default_factory=list)
+    _first: int = 0  # the number of the ring's first change
+    _from: str | None = None  # everything behind this token is in the ring
+    _token: str | None = None
+    _bell: asyncio.Event = field(default_factory=asyncio.Event)
+    _ringing: asyncio.TimerHandle | None = None
+    _rang_s: float = -math.inf
+    _shared: dict[object, News] = field(default_factory=dict)
+    _closed: bool = False
+    _came: asyncio.Event = field(default_factory=asyncio.Event)
+    _left_s: float = -math.inf
+    readers: int = 0
+
+    @property
+    def token(self) -> str | None:
+        """Where the log was read up to; None before anything was."""
+        return self._token
+
+    def require_room(self) -> None:
+        """Raises `Transient` where one more reader would be more than a process serves."""
+        if self.readers >= READERS_MAX:
+            raise Transient("too_many_readers", "this control plane serves no more live streams; try again")
+
+    async def wanted(self) -> None:
+        """Wait until somebody reads."""
+        await self._came.wait()
+
+    def is_wanted(self, linger_s: float) -> bool:
+        """Say whether somebody reads, or did a moment ago."""
+        return self.readers > 0 or _now_s() - self._left_s < linger_s
+
+    def publish(self, step: Step) -> None:
+        """Keep a step of the log, and wake the readers at once: the rest of a burst wakes them once more."""
+        is_first = self._from is None
+        if is_first:
+            self._from = step.begin
+        self._token = step.end
+        if step.change is not None:
+            self._kept.append((step.end, topics(step.change), step.change))
+            self._shared.clear()
+        surplus = len(self._kept) - KEPT_MAX
+        if surplus > KEPT_MAX // 10:  # in one go, since it moves the whole list
+            self._from = self._kept[surplus - 1][0]
+            self._first += surplus
+            del self._kept[:surplus]
+        if (step.change is not None or is_first) and self._ringing is None:
+            loop = asyncio.get_running_loop()
+            self._ringing = loop.call_at(max(loop.time(), self._rang_s + GATHER_S), self._ring)
+
+    def forget(self) -> None:
+        """Drop everything: changes were lost, and every reader hears that it must look anew."""
+        self._first += len(self._kept) + 1
+        self._kept.clear()
+        self._shared.clear()
+        self._from = self._token = None
+
+    def close(self) -> None:
+        """End every reader at once."""
+        self._closed = True
+        self._ring()
+
+    async def follow(
+        self, wanted: frozenset[str], since: str | None, *, pause_s: float, idle_s: float
+    ) -> AsyncIterator[News]:
+        """Yield the news of the topics `wanted` behind `since` (None: from now on), until closed.
+
+        At most one every `pause_s`, so that a busy fleet drowns no reader, and to all at the same moments, so
+        that they hear the same; after `idle_s` without any, news without changes, so that tokens stay young.
+        """
+        self.readers += 1
+        self._came.set()
+        try:
+            await self._begun()
+            place = self._end if since is None else self._place(since)
+            heard = since or ""  # further than the ring, where the log is still being caught up with
+            told_s = -math.inf  # at once, so that a reader knows where it is
+            while not self._closed:
+                if place is None or place < self._first:
+                    await self._begun()
+                    place, told_s, heard = self._end, _now_s(), ""
+                    yield News((), self._token or "", is_reset=True)
+                    continue
+                news = self._behind(wanted, place, heard)
+                place = self._end
+                if heard <= (self._token or ""):
+                    heard = ""
+                if news.changes or _now_s() - told_s >= idle_s:
+                    told_s = _now_s()
+                    yield news
+                    await _beat(pause_s)
+                else:
+                    await _rings(self._bell, idle_s)
+        finally:
+            self.readers -= 1
+            if not self.readers:
+                self._came.clear()
+                self._left_s = _now_s()
+
+    def _behind(self, wanted: frozenset[str], place: int, heard: str) -> News:
+        """Return the news behind a place, the same object as for whoever asked the same before."""
+        asked = (wanted, place, heard)
+        news = self._shared.get(asked)
+        if news is None:
+            changes = [
+                each
+                for token, of, each in self._kept[place - self._first :]
+                if token > heard and not wanted.isdisjoint(of)
+            ]
+            news = News(changes, max(self._token or "", heard))
+            if changes:
+                self._shared[asked] = news
+        return news
+
+    async def _begun(self) -> None:
+        while self._token is None and not self._closed:
+            await self._bell.wait()
+
+    @property
+    def _end(self) -> int:
+        return self._first + len(self._kept)
+
+    def _place(self, since: str | None) -> int | None:
+        """Return the number of the first change behind `since`; None where the ring does not know it."""
+        if since is None or self._from is None or self._token is None or since < self._from:
+            return None
+        told_s, ours_s = moment_s(since), moment_s(self._token)
+        # another replica has read further than one that starts; what is far ahead is of another log
+        if told_s is None or ours_s is None or told_s > ours_s + AHEAD_MAX_S:
+            return None
+        return self._first + bisect_right(self._kept, since, key=lambda kept: kept[0])
+
+    def _ring(self) -> None:
+        self._ringing, self._rang_s = None, _now_s()
+        self._bell.set()
+        self._bell = asyncio.Event()
+
+
+async def _beat(pause_s: float) -> None:
+    """Wait for the next of the moments that are `pause_s` apart."""
+    await asyncio.sleep(pause_s - _now_s() % pause_s if pause_s else 0.0)
+
+
+async def _rings(bell: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await bell.wait()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

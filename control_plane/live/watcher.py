@@ -1,0 +1,59 @@
+"""Reads the database's log of changes for live pages and waiting pods, for as long as the process lives."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from control_plane.live.change_feed import Hub
+from control_plane.live.notifier import Doorbell
+from control_plane.store.changes import Changes, HistoryLost
+
+TICK_S: Final = 1.0
+LINGER_S: Final = 60.0  # longer than a reader takes to come back
+BACK_S: Final = 120  # a reader that was cut off by a restart finds what it missed
+
+
+@dataclass(frozen=True, slots=True)
+class LogWatcher:
+    """Follows every event of every run, too, but only while somebody in this process reads a run's log.
+
+    A busy fleet stores thousands of events a second; each control plane would read all of them for nobody.
+    """
+
+    changes: Changes
+    hub: Hub
+    linger_s: float = LINGER_S
+
+    async def run_once(self) -> None:
+        """Wait for a reader, and follow the log until the last one has been gone for a while."""
+        await self.hub.wanted()
+        try:
+            async with aclosing(self.changes.steps(self.hub.token, BACK_S)) as steps:
+                async for step in steps:
+                    self.hub.publish(step)
+                    if not self.hub.is_wanted(self.linger_s):
+                        break
+        except HistoryLost:
+            pass  # whoever reads is told to look anew
+        self.hub.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """One a process: a change stream for each reader would cost the store two hundred times as much."""
+
+    changes: Changes
+    hub: Hub
+    doorbell: Doorbell
+
+    async def run_once(self) -> None:
+        """Follow the log until that breaks, and from there on the next time. Raises `Transient`."""
+        try:
+            async for step in self.changes.steps(self.hub.token, BACK_S):
+                self.hub.publish(step)
+                if step.change is not None:
+                    self.doorbell.hear(step.change)
+        except HistoryLost:
+            self.hub.forget()

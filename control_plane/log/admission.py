@@ -1,0 +1,79 @@
+"""How many requests with events are open, how many of them are large, and how often one sender may ask.
+
+A body may take ten seconds to arrive, so what is open is bounded before it is read. Decoded it may take eight
+megabytes, and several times that while it is stored, so large ones wait for each other. A sender is a key at
+an address; pods send one request after the other, far from the bounds. Whoever needs no key, on this machine,
+is bounded by what is open only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from control_plane.concurrency.rate_limit import Throttle, Throttled
+from events.runtime.errors import Transient
+
+OPEN_MAX: Final = 128
+OPEN_OF_ONE_MAX: Final = 32
+LARGE_MAX: Final = 4
+BURST: Final = 4_000
+EVERY_S: Final = 0.0005
+RETRY_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class Place:
+    """The place of one request."""
+
+    of_all: asyncio.Semaphore
+    of_sender: asyncio.Lock
+    _held: ExitStack = field(default_factory=ExitStack)
+
+    async def large(self) -> None:
+        """Wait until the request may be large: one of each sender, and few of all."""
+        for gate in (self.of_sender, self.of_all):
+            await gate.acquire()
+            self._held.callback(gate.release)
+
+    def leave(self) -> None:
+        """Let the next large one in."""
+        self._held.close()
+
+
+@dataclass(slots=True)
+class Intake:
+    """The places for requests with events in this process."""
+
+    throttle: Throttle
+    _open: Counter[str | None] = field(default_factory=Counter)
+    _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_MAX))
+    _large_of: dict[str | None, asyncio.Lock] = field(default_factory=dict)
+
+    @contextmanager
+    def place(self, sender: str | None) -> Iterator[Place]:
+        """Hold a place for one request; None is whoever needs no key.
+
+        Raises `Throttled`, or `Transient` where there is no place.
+        """
+        if sender is not None and (wait_s := self.throttle.wait_s(sender)):
+            raise Throttled("too many requests from this sender", wait_s)
+        is_greedy = sender is not None and self._open[sender] >= OPEN_OF_ONE_MAX
+        if is_greedy or self._open.total() >= OPEN_MAX:
+            raise Transient(
+                "too_many_open", "too many requests are open here; send it again", retry_after_s=RETRY_S
+            )
+        self._open[sender] += 1
+        place = Place(self._large, self._large_of.setdefault(sender, asyncio.Lock()))
+        try:
+            yield place
+        finally:
+            place.leave()
+            self._open[sender] -= 1
+            if not self._open[sender]:
+                del self._open[sender]
+                del self._large_of[sender]

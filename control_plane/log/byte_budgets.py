@@ -1,0 +1,120 @@
+"""How many bytes of events an attempt and a key may leave in the log: who sends decides how long they are.
+
+Law: only what was stored is charged, so a repeated line costs nothing. An attempt pays for what its holder
+says; what others say of it, as an admin may, has as much room of its own. Each process adds what it stored to
+the counts every few seconds, and looks as often: replicas together may store some seconds more than the
+budget. The notices of refused lines and the end of an attempt still have room behind it, so that a log over
+its budget stays whole. A key, which many pods may share, loses nothing: it waits for the next hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from control_plane.concurrency.rate_limit import Throttled
+from control_plane.model.byte_limits import EVENT_BYTES_DEFAULT, KEY_EVENT_BYTES_DEFAULT
+from control_plane.model.projection import attempt_id
+from events.catalog import ENDS, EventRefused, type_of
+from events.envelope import Event
+from events.runtime.clock import Clock
+
+TICK_S: Final = 5.0
+KNOWN_S: Final = 5.0
+KNOWN_MAX: Final = 20_000
+WINDOW_S: Final = 3600
+RESERVE_BYTES: Final = 64 << 20
+OTHERS: Final = "/others"
+RESERVED: Final = ENDS | {type_of(EventRefused)}
+
+
+def account(run_id: str, attempt: int, *, by_holder: bool) -> str:
+    """Return which account pays for what is said of an attempt."""
+    return attempt_id(run_id, attempt) + ("" if by_holder else OTHERS)
+
+
+class ByteCounts(Protocol):
+    """Where bytes are counted, by account."""
+
+    async def event_bytes(self, accounts: Collection[str]) -> Mapping[str, int]: ...
+
+    async def add_event_bytes(self, added: Mapping[str, int]) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Budgets:
+    """The count of one process, for all requests that it serves."""
+
+    counts: ByteCounts
+    clock: Clock
+    event_bytes_max: int = EVENT_BYTES_DEFAULT
+    key_bytes_max: int = KEY_EVENT_BYTES_DEFAULT
+    _known: dict[str, tuple[int, float]] = field(default_factory=dict)  # bytes, and when they were read
+    _owed: dict[str, int] = field(default_factory=dict)
+
+    async def look(self, accounts: Collection[str], keys: Collection[str]) -> None:
+        """Learn what these accounts of attempts, and these keys, have stored.
+
+        Raises `Transient`, or `Throttled` where one of the keys has to wait for the next hour.
+        """
+        await self._learn({*accounts, *map(self._of_key, keys)})
+        for key in keys:
+            if self._stored(self._of_key(key)) >= self.key_bytes_max:
+                wait_s = WINDOW_S - self.clock.now().timestamp() % WINDOW_S
+                what = f"its key has left {self.key_bytes_max:,} bytes of events in this hour"
+                raise Throttled(what, wait_s)
+
+    async def _learn(self, accounts: Collection[str]) -> None:
+        now_s = self.clock.monotonic_s()
+        asked = {each for each in accounts if self._known.get(each, (0, -KNOWN_S))[1] <= now_s - KNOWN_S}
+        if not asked:
+            return
+        stored = await self.counts.event_bytes(asked)
+        for each in asked:
+            self._known.pop(each, None)  # the last that were read are the last that are forgotten
+            self._known[each] = (stored.get(each, 0) + self._owed.get(each, 0), now_s)
+        for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:
+            del self._known[oldest]
+
+    def refusal(self, event: Event, account: str) -> str | None:
+        """Return why an event cannot be taken any more; its account was looked at before."""
+        stored = self._stored(account)
+        most = self.event_bytes_max + (RESERVE_BYTES if event.type in RESERVED else 0)
+        if stored < most:
+            return None
+        by_others = " by others than its holder" if account.endswith(OTHERS) else ""
+        return (
+            f"attempt {event.attempt} has {stored:,} bytes of events{by_others}, and may have "
+            f"{self.event_bytes_max:,}: say less, or set PODFLEET_EVENT_BYTES_MAX higher"
+        )
+
+    def charge(self, account: str, key: str | None, size: int) -> None:
+        """Note that events of `size` bytes were stored that were not there, and which key pays for them."""
+        accounts = [account]
+        if key is not None:
+            accounts.append(self._of_key(key))
+        for each in accounts:
+            self._owed[each] = self._owed.get(each, 0) + size
+            stored, read_s = self._known.get(each, (0, -KNOWN_S))
+            self._known[each] = (stored + size, read_s)
+
+    async def run_once(self) -> int:
+        """Return to how many accounts something was added; what could not be is added the next time."""
+        owed, self._owed = self._owed, {}
+        if not owed:
+            return 0
+        try:
+            await self.counts.add_event_bytes(owed)
+        except BaseException:
+            for account, size in owed.items():
+                self._owed[account] = self._owed.get(account, 0) + size
+            raise
+        return len(owed)
+
+    def _stored(self, account: str) -> int:
+        return self._known.get(account, (0, 0.0))[0]
+
+    def _of_key(self, key: str) -> str:
+        """Return the account of a key in this hour."""
+        return f"key/{key}/{self.clock.now():%Y-%m-%dT%H}"

@@ -1,0 +1,92 @@
+"""The backstop of application: what a dead replica stored and did not apply is applied here.
+
+A run that moved since the last look has a replica that applies its events. It is left alone: of two who fold
+the same events one does it in vain, and the requests that were stored together with it are applied alone.
+Nor is its log given up: what is stored of a log is applied before nobody waits for the rest of it any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from control_plane.log.projector import Projector
+from control_plane.log.unclaimed import EarlyLines
+from control_plane.model.projection import attempt_id
+from control_plane.store.log.events import Events
+from control_plane.store.queue.runs import BATCH_MAX, Runs
+from control_plane.store.schema import QUEUES
+
+TICK_S: Final = 5.0
+LOG_GRACE_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class CatchUp:
+    """Any number of replicas may catch up at once; what one look finds behind, the next one applies."""
+
+    runs: Runs
+    events: Events
+    early: EarlyLines
+    projector: Projector
+    log_grace_s: float = LOG_GRACE_S
+    _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look
+
+    async def run_once(self) -> int:
+        """Return how many runs were moved, and lines of unclaimed attempts given up."""
+        moved = 0
+        stands: dict[str, tuple[int, int]] = {}
+        for collection in QUEUES:
+            moved += await self._look(collection, stands)
+        self._stood = stands
+        return moved + await self._finish_left() + await self._adopt() + await self.early.run_once()
+
+    async def _look(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
+        """Apply what is behind runs that stand still, give up their logs in time, note where all stand."""
+        moved, after = 0, ""
+        while page := await self.runs.with_open_log(collection, after):
+            stands |= {run.id: (run.attempt, run.last_event_seq) for run in page}
+            still = [run for run in page if self._stood.get(run.id) == stands[run.id]]
+            for run in still:
+                if await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
+                    await self.projector.apply(run.id, run.attempt)
+                    moved += 1
+            if settled := [run.id for run in still if run.settled is not None]:
+                await self.runs.close_stale_logs(collection, settled, self.log_grace_s)
+            after = page[-1].id
+            if len(page) < BATCH_MAX:
+                break
+        return moved
+
+    async def _finish_left(self) -> int:
+        """Apply what was stored of attempts whose run went on without them."""
+        moved, after = 0, ""
+        documents = self.projector.documents
+        while page := await documents.watched(after):
+            for run_id, attempt in page:
+                moved += await self._apply_left(run_id, attempt)
+            after = attempt_id(*page[-1])
+            if len(page) < BATCH_MAX:
+                break
+        await documents.forget_watched()
+        return moved
+
+    async def _apply_left(self, run_id: str, attempt: int) -> bool:
+        found = await self.runs.find(run_id)
+        if found is None:
+            return False
+        record = await self.projector.documents.attempt(run_id, attempt)
+        cursor = found.run.last_event_seq if attempt == found.run.attempt else record.seq
+        if not await self.events.holds(run_id, attempt, cursor + 1):
+            return False
+        await self.projector.apply(run_id, attempt)
+        return True
+
+    async def _adopt(self) -> int:
+        adopted = 0
+        for run_id in await self.events.orphan_runs(BATCH_MAX):
+            if await self.runs.find(run_id) is None:
+                continue
+            await self.events.adopt(run_id)
+            adopted += 1
+        return adopted

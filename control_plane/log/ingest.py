@@ -1,0 +1,509 @@
+"""Takes events in: checks, stores, applies, and answers line by line.
+
+Law: an answer that acknowledges is given only when every acknowledged event is durable on a
+majority and applied as far as no gap is before it. The order is dead letters, log, verdicts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from bson.raw_bson import RawBSONDocument
+
+from control_plane.log.byte_budgets import Budgets, account
+from control_plane.log.ingest_store import Steps
+from control_plane.log.projector import Stretch
+from control_plane.log.unclaimed import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
+from control_plane.log.unnumbered import DirectEvents
+from control_plane.model.byte_limits import OVER_BUDGET
+from control_plane.model.run import Run
+from control_plane.store.database import Document
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Arrival, Events, storable
+from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.queue.runs import Found
+from events.catalog import RunHeartbeat, Unknown
+from events.codec import Decoded, Refusal
+from events.envelope import Event, content_hash, storage_id
+from events.lifecycle import Status
+from events.runtime.clock import Clock, Ids
+from events.runtime.errors import Rejected
+
+ORPHANS_MAX: Final = 10_000
+ORPHAN_LIFE: Final = timedelta(days=7)
+TELEMETRY_LIFE: Final = timedelta(days=14)
+LETTER_BYTES_MAX: Final = 16 * 1024
+STRANGERS_LETTER_BYTES_MAX: Final = 512
+CUT: Final = "…"
+AHEAD_MAX: Final = 10_000_000  # positions: more than any attempt says while one of its lines is on its way
+FAR_AHEAD: Final = "far_ahead"
+SEALED: Final = "sealed"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sends: a name for the dead letters, whether it may decide (scope `admin`), and by which right.
+
+    Who may decide writes for every run, the holder of an `attempt` for that, and another key for the attempts
+    that were claimed with it. Events with a number are the holder's alone.
+    """
+
+    name: str
+    may_decide: bool
+    attempt: tuple[str, int] | None = None
+    key_id: str | None = None
+
+    def holds(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+        """Say whether the attempt was claimed by the sender, who alone gives it numbers."""
+        if self.attempt is not None:
+            return self.attempt == (run_id, attempt)
+        token = None if run is None else run.token_of(attempt)
+        return token is not None and token.key_id == self.key_id is not None and token.is_open(now)
+
+    def may_write(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+        """Say whether what it says of an attempt is to be believed."""
+        return self.may_decide or self.holds(run_id, attempt, run, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A line that was not taken, and never will be."""
+
+    line: int
+    id: str | None
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class Answer:
+    """What became of a request; `acked_through` maps `<run>/<attempt>` to its applied position.
+
+    `fenced` names attempts that own their run no more, `canceling` those that shall end, `steered`
+    those whose worker has not heard yet what people want of the run: hints, which make it ask sooner.
+    """
+
+    accepted: int = 0
+    duplicates: int = 0
+    unknown: int = 0
+    rejected: list[Refused] = field(default_factory=list)
+    acked_through: dict[str, int] = field(default_factory=dict)
+    fenced: list[str] = field(default_factory=list)
+    canceling: list[str] = field(default_factory=list)
+    steered: list[str] = field(default_factory=list)
+
+
+class Candidate(NamedTuple):
+    """An event that may be stored, the id under which the log keeps it, and the digest of what it says."""
+
+    line: Decoded
+    event: Event
+    id: str
+    hash: str
+    is_early: bool = False
+
+
+class Room(NamedTuple):
+    """Whether unnumbered events of unknown runs, and numbered ones of unclaimed attempts, may be kept."""
+
+    orphans: bool
+    early: bool
+
+
+class Request:
+    """What is known of one request while it is taken in."""
+
+    def __init__(self, sender: Sender, runs: Mapping[str, Found], now: datetime, position: str) -> None:
+        self.sender = sender
+        self.runs = runs
+        self.now = now
+        self.position = position
+        self.answer = Answer()
+        self.letters: list[Document] = []
+        self.heads: Mapping[tuple[str, int], int] = {}
+        self._rights: dict[tuple[str, int], tuple[bool, bool]] = {}
+
+    def run(self, run_id: str | None) -> Run | None:
+        """Return the run of this id, as it was when the request came."""
+        found = None if run_id is None else self.runs.get(run_id)
+        return None if found is None else found.run
+
+    def holds(self, run_id: str, attempt: int) -> bool:
+        """Say whether the sender holds an attempt, or held it."""
+        return self._right(run_id, attempt)[0]
+
+    def may_write(self, run_id: str, attempt: int) -> bool:
+        """Say whether the sender is to be believed about an attempt."""
+        return self._right(run_id, attempt)[1]
+
+    def _right(self, run_id: str, attempt: int) -> tuple[bool, bool]:
+        """Return whether the sender holds an attempt, and may write of it; asked once for each."""
+        name = (run_id, attempt)
+        if name not in self._rights:
+            asked = (run_id, attempt, self.run(run_id), self.now)
+            self._rights[name] = (self.sender.holds(*asked), self.sender.may_write(*asked))
+        return self._rights[name]
+
+    def account(self, run_id: str, attempt: int) -> str:
+        """Return the account of bytes that pays for what the sender says of an attempt."""
+        return account(run_id, attempt, by_holder=self.holds(run_id, attempt))
+
+    def key_of(self, run_id: str, attempt: int) -> str | None:
+        """Return the key that pays for what is said of an attempt: the sender's, or that of its run token."""
+        if self.sender.key_id is not None:
+            return self.sender.key_id
+        run = self.run(run_id)
+        token = None if run is None else run.token_of(attempt)
+        return None if token is None else token.key_id
+
+    def is_claimed(self, event: Event) -> bool:
+        """Say whether the attempt of an event was claimed when the request came."""
+        run = self.run(event.run_id)
+        return run is not None and event.attempt <= run.attempt
+
+    def cursor(self, run_id: str, attempt: int) -> int:
+        """Return up to where an attempt was applied, as far as its run says so."""
+        run = self.run(run_id)
+        return run.last_event_seq if run is not None and run.attempt == attempt else 0
+
+    def arrival(self, event: Event, line: int) -> Arrival:
+        """Return how an event came in; the positions of one request sort as its lines do."""
+        position = f"{self.position}{line:03X}"
+        if event.run_id not in self.runs:
+            return Arrival(position, self.now, self.now + ORPHAN_LIFE, orphan=True)
+        droppable = event.sequence is None and isinstance(event.fact, RunHeartbeat)
+        return Arrival(position, self.now, self.now + TELEMETRY_LIFE if droppable else None)
+
+    def refuse(
+        self, line: Decoded, refused: Refused, letter_id: str, reason_until: datetime | None = None
+    ) -> None:
+        """Tell the sender of a line that was not taken, and keep a letter of it no longer than its reason."""
+        self.answer.rejected.append(refused)
+        expires_at = self.now + LETTER_LIFE
+        if reason_until is not None:
+            expires_at = min(expires_at, reason_until)
+        self.letters.append(self._letter(line, refused, letter_id, expires_at))
+
+    def _letter(self, line: Decoded, refused: Refused, letter_id: str, expires_at: datetime) -> Document:
+        outcome: Any = line.outcome
+        is_own = self.may_write(outcome.run_id, outcome.attempt)
+        most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
+        return {
+            "_id": letter_id,
+            "at": self.now,
+            "code": refused.code,
+            "message": refused.message,
+            "line": _cut(line.raw, most),
+            "runId": outcome.run_id,
+            "attempt": outcome.attempt,
+            "sequence": outcome.sequence,
+            "principal": self.sender.name,
+            "expiresAt": expires_at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestor:
+    """The way of every event from the wire into the documents."""
+
+    events: Events
+    documents: Documents
+    early: EarlyStore
+    direct: DirectEvents
+    steps: Steps
+    budgets: Budgets
+    clock: Clock
+    ids: Ids
+
+    async def take(self, lines: Sequence[Decoded], sender: Sender) -> Answer:
+        """Store and apply what can be taken; refuse the rest one by one.
+
+        Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
+        """
+        request = Request(sender, await self._runs(lines, sender), self.clock.now(), self.ids.ulid())
+        request.heads = await self._heads(lines, request)
+        room = await self._room(lines, request)
+        candidates: list[Candidate] = []
+        for line in lines:
+            checked = self._check(line, request, room)
+            if isinstance(checked, Candidate):
+                candidates.append(checked)
+            else:
+                self._refuse(request, line, checked)
+        early = [each for each in candidates if each.is_early]
+        candidates = await self._possible([each for each in candidates if not each.is_early], request)
+        candidates = await self._decidable(candidates, request)
+        repeated = await self._repeated(candidates, request)
+        taken = await self._store(candidates, repeated, request)
+        await self._keep(early, request)
+        request.answer.rejected.sort(key=lambda refused: refused.line)
+        await self.documents.refuse(request.letters)
+        await self._apply(taken, request)
+        self._hint(taken, request)
+        return request.answer
+
+    async def _runs(self, lines: Iterable[Decoded], sender: Sender) -> Mapping[str, Found]:
+        names = frozenset(line.outcome.run_id for line in lines if isinstance(line.outcome, Event))
+        own = names if sender.attempt is None else names & {sender.attempt[0]}
+        if not own:
+            return {}
+        found = await self.steps.find(own)
+        return {name: found[name] for name in own if name in found}
+
+    async def _room(self, lines: Sequence[Decoded], request: Request) -> Room:
+        """Ask for room only where a line may need it."""
+        if not request.sender.may_decide:
+            return Room(orphans=False, early=False)
+        told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
+        orphans = sum(event.sequence is None and event.run_id not in request.runs for event in told)
+        early = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
+        return Room(
+            orphans=not orphans or await self.events.orphan_count(ORPHANS_MAX) + orphans <= ORPHANS_MAX,
+            early=not early or await self.early.room() >= early,
+        )
+
+    async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[tuple[str, int], int]:
+        """Return the highest stored position of attempts of which a line stands far from what was applied."""
+        heads: dict[tuple[str, int], int] = {}
+        for line in lines:
+            if not isinstance(line.outcome, Event) or line.outcome.sequence is None:
+                continue
+            name = (line.outcome.run_id, line.outcome.attempt)
+            is_far = line.outcome.sequence > request.cursor(*name) + AHEAD_MAX
+            if is_far and name not in heads and request.holds(*name):
+                heads[name] = await self.events.head(*name)
+        return heads
+
+    def _check(self, line: Decoded, request: Request, room: Room) -> Candidate | Refused:
+        event = line.outcome
+        if isinstance(event, Refusal):
+            return Refused(line.line, event.id, event.code, event.message)
+        if not request.may_write(event.run_id, event.attempt):
+            message = f"attempt {event.attempt} of run {event.run_id} is not held by this key"
+            return _refuse(line, event, "forbidden", message)
+        is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
+        if event.sequence is not None and not request.holds(event.run_id, event.attempt):
+            return self._early(line, event, request, room)
+        if not is_known and not (may_decide and room.orphans):
+            return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
+        if event.sequence is None and self.direct.decides(event):
+            if not may_decide:
+                message = "a lifecycle event without `sequence` needs the scope admin"
+                return _refuse(line, event, "forbidden", message)
+            if not is_known:
+                return _refuse(line, event, "unknown_run", f"there is no run {event.run_id} to decide about")
+        name = (event.run_id, event.attempt)
+        known = max(request.cursor(*name), request.heads.get(name, 0))
+        if event.sequence is not None and event.sequence > known + AHEAD_MAX:
+            message = (
+                f"sequence {event.sequence} is more than {AHEAD_MAX:,} beyond {known}, the highest known"
+            )
+            return _refuse(line, event, FAR_AHEAD, message)
+        return _candidate(line, event)
+
+    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        """Say what becomes of a number that the sender has no right to, though it may write for all runs."""
+        if request.is_claimed(event):
+            message = f"numbered events of attempt {event.attempt} come from the holder of its run token"
+            return _refuse(line, event, "forbidden", message)
+        if not room.early:
+            if event.run_id not in request.runs:
+                return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
+            message = f"attempt {event.attempt} is not claimed, and no more lines are kept for such attempts"
+            return _refuse(line, event, UNCLAIMED, message)
+        return _candidate(line, event, is_early=True)
+
+    async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+        """Return those whose record is open, and whose attempt has bytes left. Raises `Throttled`."""
+        attempts = {(each.event.run_id, each.event.attempt) for each in candidates}
+        keys = {key for each in attempts if (key := request.key_of(*each)) is not None}
+        await self.budgets.look({request.account(*each) for each in attempts}, keys)
+        refused: dict[str, Refused] = {}
+        for each in candidates:
+            run, event = request.run(each.event.run_id), each.event
+            if run and (why := run.closes(event.attempt, event.sequence)):
+                refused[each.id] = _refuse(each.line, event, SEALED, why)
+            elif why := self.budgets.refusal(event, request.account(event.run_id, event.attempt)):
+                refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)
+        if not refused:
+            return list(candidates)
+        stored = await self.events.by_ids([*refused])  # what is there already is only told again
+        kept: list[Candidate] = []
+        for each in candidates:
+            if each.id in refused and each.id not in stored:
+                self._refuse(request, each.line, refused[each.id])
+            else:
+                kept.append(each)
+        return kept
+
+    async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
+        """Return the candidates without decisions that are not possible now."""
+        kept: list[Candidate] = []
+        for each in candidates:
+            illegal = None
+            if each.event.sequence is None and self.direct.decides(each.event):
+                illegal = await self.direct.refusal(each.event, each.id)
+            if illegal is None:
+                kept.append(each)
+            else:
+                refused = _refuse(each.line, each.event, "illegal_transition", illegal)
+                self._refuse(request, each.line, refused)
+        return kept
+
+    async def _repeated(self, candidates: Sequence[Candidate], request: Request) -> set[tuple[str, str]]:
+        """Return id and digest of candidates that the log holds already, of those whose position was applied.
+
+        A hint that saves the insert; about all others, and all that contradicts, the log's indexes decide.
+        """
+        asked: list[Candidate] = []
+        for each in candidates:
+            run = request.run(each.event.run_id)
+            is_current = run is not None and run.attempt == each.event.attempt
+            if run and is_current and each.event.sequence and each.event.sequence <= run.last_event_seq:
+                asked.append(each)
+        if not asked:
+            return set()
+        stored = await self.events.by_ids([each.id for each in asked])
+        return {(each.id, each.hash) for each in stored.values()}
+
+    async def _store(
+        self, candidates: Sequence[Candidate], repeated: Collection[tuple[str, str]], request: Request
+    ) -> list[Candidate]:
+        """Append what is new, refuse what contradicts the log; return what the log holds now."""
+        fresh: list[Candidate] = []
+        documents: list[RawBSONDocument] = []
+        taken = [each for each in candidates if (each.id, each.hash) in repeated]
+        for each in candidates:
+            if (each.id, each.hash) in repeated:
+                continue
+            try:
+                arrival = request.arrival(each.event, each.line.line)
+                documents.append(storable(each.event, arrival, each.id, each.hash))
+                fresh.append(each)
+            except Rejected as error:
+                self._refuse(request, each.line, _refuse(each.line, each.event, error.code, error.message))
+        collided = await self.steps.append(documents) if documents else set()
+        stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
+        request.answer.duplicates = len(taken)
+        stored_bytes: Counter[tuple[str, int]] = Counter()
+        for index, each in enumerate(fresh):
+            known = stored.get(each.id)
+            if index not in collided:
+                request.answer.accepted += 1
+                stored_bytes[each.event.run_id, each.event.attempt] += len(documents[index].raw)
+                request.answer.unknown += isinstance(each.event.fact, Unknown)
+            elif known is not None and known.hash == each.hash:
+                request.answer.duplicates += 1
+            else:
+                refused = _conflict(each, same_id=known is not None)
+                request.refuse(
+                    each.line, refused, self.ids.ulid(), None if known is None else known.expires_at
+                )
+                continue
+            taken.append(each)
+        for attempt, size in stored_bytes.items():
+            self.budgets.charge(request.account(*attempt), request.key_of(*attempt), size)
+        return taken
+
+    async def _keep(self, early: Sequence[Candidate], request: Request) -> None:
+        """Keep apart what has a number in an attempt that nobody has claimed; nothing of it is applied."""
+        if not early:
+            return
+        collided = await self.early.keep([_early_line(each, request) for each in early])
+        stored = await self.early.hashes([early[index].id for index in collided]) if collided else {}
+        for index, each in enumerate(early):
+            if index not in collided:
+                request.answer.accepted += 1
+                request.answer.unknown += isinstance(each.event.fact, Unknown)
+            elif stored.get(each.id, each.hash) == each.hash:  # gone meanwhile: it is a dead letter by now
+                request.answer.duplicates += 1
+            else:
+                # Named apart: it contradicts no line of the log, by which an audit would judge it.
+                letter_id = f"{LETTER_PREFIX}{self.ids.ulid()}"
+                request.refuse(each.line, _conflict(each, same_id=True), letter_id)
+                continue
+            request.answer.acked_through.setdefault(f"{each.event.run_id}/{each.event.attempt}", 0)
+
+    async def _apply(self, taken: Sequence[Candidate], request: Request) -> None:
+        numbered: dict[tuple[str, int], list[Event]] = {}
+        for each in taken:
+            event = each.event
+            if event.sequence is not None:
+                numbered.setdefault((event.run_id, event.attempt), []).append(event)
+            elif event.run_id in request.runs:
+                await self.direct.apply(event, each.id)
+        for (run_id, attempt), events in sorted(numbered.items()):
+            events.sort(key=_sequence)
+            cursor = await self._follow(request.runs.get(run_id), attempt, events)
+            if cursor is None:
+                cursor = await self.steps.apply(run_id, attempt)
+            request.answer.acked_through[f"{run_id}/{attempt}"] = cursor
+
+    async def _follow(self, found: Found | None, attempt: int, events: Sequence[Event]) -> int | None:
+        """Apply events that continue what was applied; None where the log has to be read."""
+        if found is None or attempt > found.run.attempt:
+            return None
+        if attempt == found.run.attempt and _sequence(events[-1]) <= found.run.last_event_seq:
+            return found.run.last_event_seq
+        return await self.steps.follow(Stretch(found, attempt, events))
+
+    def _hint(self, taken: Sequence[Candidate], request: Request) -> None:
+        answer = request.answer
+        for run_id, attempt in sorted({(each.event.run_id, each.event.attempt) for each in taken}):
+            run = request.run(run_id)
+            if run is None:
+                continue
+            if run.has_lost(attempt):
+                answer.fenced.append(f"{run_id}/{attempt}")
+            elif run.status is Status.CANCELING:
+                answer.canceling.append(f"{run_id}/{attempt}")
+            elif run.has_news:
+                answer.steered.append(f"{run_id}/{attempt}")
+
+    def _refuse(self, request: Request, line: Decoded, refused: Refused) -> None:
+        request.refuse(line, refused, self.ids.ulid())
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence or 0
+
+
+def _refuse(line: Decoded, event: Event, code: str, message: str) -> Refused:
+    return Refused(line.line, event.id, code, message)
+
+
+def _candidate(line: Decoded, event: Event, *, is_early: bool = False) -> Candidate:
+    identity = storage_id(event.run_id, event.source, event.id)
+    return Candidate(line, event, identity, content_hash(event), is_early)
+
+
+def _early_line(candidate: Candidate, request: Request) -> Document:
+    event, raw = candidate.event, candidate.line.raw
+    return {
+        "_id": candidate.id,
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "sequence": event.sequence,
+        "hash": candidate.hash,
+        "line": _cut(raw, LETTER_BYTES_MAX),
+        "principal": request.sender.name,
+        "expiresAt": request.now + ORPHAN_LIFE,
+    }
+
+
+def _cut(line: bytes, most: int) -> str:
+    """Return the text of a line; nobody takes a part for the whole."""
+    return line[:most].decode(errors="replace") + (CUT if len(line) > most else "")
+
+
+def _conflict(candidate: Candidate, *, same_id: bool) -> Refused:
+    event = candidate.event
+    if same_id:
+        message = f"another event with source {event.source!r} and id {event.id!r} is stored already"
+    else:
+        message = f"position {event.run_id}/{event.attempt}/{event.sequence} holds another event"
+    return _refuse(candidate.line, event, "conflict", message)

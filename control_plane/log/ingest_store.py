@@ -1,0 +1,53 @@
+"""The steps of a request with events that ask the store: alone, or together with other requests'."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bson.raw_bson import RawBSONDocument
+
+from control_plane.concurrency.batching import Together
+from control_plane.log.projector import Projector, Stretch
+from control_plane.store.log.events import Events
+from control_plane.store.queue.runs import Found, Runs
+
+Names = frozenset[str]
+Documents = Sequence[RawBSONDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Look at runs; append documents, told which collide; apply a stretch that was just stored.
+
+    `follow` answers with the cursor, or with None where `apply` has to look at the log.
+    """
+
+    find: Callable[[Names], Awaitable[Mapping[str, Found]]]
+    append: Callable[[Documents], Awaitable[set[int]]]
+    follow: Callable[[Stretch], Awaitable[int | None]]
+    apply: Callable[[str, int], Awaitable[int]]
+
+
+def alone(runs: Runs, events: Events, projector: Projector) -> Steps:
+    """Return the steps as one request makes them."""
+
+    async def follow(stretch: Stretch) -> int | None:
+        return (await projector.follow([stretch]))[0]
+
+    return Steps(runs.find_all, events.append, follow, projector.apply)
+
+
+def together(runs: Runs, events: Events, projector: Projector) -> Steps:
+    """Return the steps as requests make them that arrive at the same time: a group commit."""
+
+    async def find(names: Sequence[Names]) -> Sequence[Mapping[str, Found]]:
+        found = await runs.find_all(frozenset().union(*names))
+        return [found] * len(names)
+
+    return Steps(
+        find=Together(find, len),
+        append=Together(events.append_all, len),
+        follow=Together(projector.follow, lambda _: 1),
+        apply=projector.apply,
+    )

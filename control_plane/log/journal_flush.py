@@ -1,0 +1,34 @@
+"""Moves decisions from a run's journal into the log, and onto the attempts they speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from control_plane.model.run import Run
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Arrival, Events
+from events.runtime.clock import Clock, Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Chronicler:
+    """Writes journal entries where they stay; the caller takes them out of the run afterwards."""
+
+    events: Events
+    documents: Documents
+    clock: Clock
+    ids: Ids
+
+    async def write(self, run: Run) -> int:
+        """Store every entry of the run's journal; return the number of the last one, 0 for none."""
+        return (await self.write_all([run]))[0]
+
+    async def write_all(self, runs: Sequence[Run]) -> list[int]:
+        """Do so for several runs at once."""
+        entries = [(run.id, entry) for run in runs for entry in run.journal]
+        if entries:
+            arrivals = [Arrival(self.ids.ulid(), self.clock.now()) for _ in entries]
+            await self.events.chronicle(entries, arrivals)
+            await self.documents.chronicle(entries)
+        return [run.journal[-1].n if run.journal else 0 for run in runs]

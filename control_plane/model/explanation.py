@@ -1,0 +1,185 @@
+"""Why a run stands where it stands, as reasons with their evidence, pure.
+
+Law: a reason says only what its evidence shows; the first is what most keeps the run from starting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from events.lifecycle import FINAL, HELD, Status
+from events.queue.abilities import Abilities, lacks
+from events.runtime.clock import timestamp
+
+PODS_SHOWN: Final = 20
+IDLE: Final = frozenset({"idle", "starting"})
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LivePod:
+    """A pod that reported a moment ago."""
+
+    id: str
+    state: str
+    abilities: Abilities
+    is_draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What stands before a run in its class; counts that reached `counted_to` may be more."""
+
+    ahead: int
+    by_priority: int
+    counted_to: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: a stable code, a sentence, and what it rests on."""
+
+    code: str
+    message: str
+    evidence: Mapping[str, Any]
+
+
+def explain(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
+    """Return why the stored run has its status, the weightiest first."""
+    status = Status(run["status"])
+    if status in FINAL:
+        return _over(run, status)
+    match status:
+        case Status.AWAITING_HUMAN:
+            said = run.get("validation") or {}
+            message = "it waits for a person's verdict"
+            return [Reason("awaits_person", message, {"validation": dict(said) or None})]
+        case Status.CANCELING:
+            asked = dict(run["cancelRequested"] or {})
+            return [Reason("canceling", f"{run['claimedBy']} stops it now, as somebody asked", asked)]
+        case Status.DELAYED:
+            return [_delayed(run), *_nobody(run, pods), *_deadline(run)]
+        case _ if status in HELD:
+            return _held(run)
+    return [*_paused(run), *_serving(run, line, pods), *_in_line(run, line), *_deadline(run)]
+
+
+def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
+    """Return in one sentence what keeps the head of a class from starting."""
+    return _pods_reason(class_key, pods).message
+
+
+def _over(run: Document, status: Status) -> list[Reason]:
+    finished = run["finishedAt"]
+    ended = Reason("over", f"it is over: {status}", {"finishedAt": finished and timestamp(finished)})
+    error, failures = run["error"], run["failures"]
+    if status is not Status.FAILED or not error:
+        return [ended]
+    evidence = {"code": error["code"], "failures": dict(failures), "maxAttempts": run["maxAttempts"]}
+    if error["code"] == "QUEUE_TIMEOUT":
+        message = "its limit is reached: no pod took it within its time in the queue"
+        return [Reason("limit_reached", message, {**evidence, "queueLimitS": run["queueLimitS"]}), ended]
+    if failures["app"] >= run["maxAttempts"]:
+        message = f"its limit is reached: {failures['app']} of {run['maxAttempts']} attempts failed"
+        return [Reason("limit_reached", message, evidence), ended]
+    return [Reason("failed", f"it failed with {error['code']}, which no retry mends", evidence), ended]
+
+
+def _held(run: Document) -> list[Reason]:
+    claimed = {"pod": run["claimedBy"], "claimedAt": timestamp(run["claimedAt"]), "attempt": run["attempt"]}
+    held = Reason("claimed", f"{run['claimedBy']} has it, in attempt {run['attempt']}", claimed)
+    return [*_paused(run), held]
+
+
+def _paused(run: Document) -> list[Reason]:
+    if not run.get("paused"):
+        return []
+    return [Reason("paused", "somebody paused it; it goes on when it is resumed", {"paused": True})]
+
+
+def _delayed(run: Document) -> Reason:
+    until = timestamp(run["notBefore"])
+    error = run["error"]
+    if error is None:
+        return Reason("delayed", f"it shall not start before {until}", {"notBefore": until})
+    charged = sum(run["failures"].values())
+    message = f"it is tried again at {until}, after {error['code']}; {charged} failed so far"
+    evidence = {
+        "notBefore": until,
+        "code": error["code"],
+        "failures": dict(run["failures"]),
+        "maxAttempts": run["maxAttempts"],
+    }
+    return Reason("delayed", message, evidence)
+
+
+def _serving(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
+    reason = _pods_reason(run["classKey"], pods)
+    if reason.code == "pod_idle" and line.ahead:
+        return []  # the line, not the pods
+    return [reason]
+
+
+def _nobody(run: Document, pods: Sequence[LivePod]) -> list[Reason]:
+    reason = _pods_reason(run["classKey"], pods)
+    return [reason] if reason.code in ("no_live_pod", "no_pod_serves") else []
+
+
+def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
+    evidence: dict[str, Any] = {"classKey": class_key, "livePods": len(pods)}
+    if not pods:
+        return Reason("no_live_pod", "no pod is live", evidence)
+    serving = [pod for pod in pods if not any(lacks(class_key, pod.abilities))]
+    if not serving:
+        told = [{"id": pod.id, "lacks": list(lacks(class_key, pod.abilities))} for pod in pods[:PODS_SHOWN]]
+        missing = sorted({each for pod in told for each in pod["lacks"]})
+        live = "the one live pod" if len(pods) == 1 else f"none of {len(pods)} live pods"
+        message = f"{live} serves {class_key}" if len(pods) > 1 else f"{live} does not serve {class_key}"
+        if len(missing) == 1:
+            message += f": {missing[0]}"
+        return Reason("no_pod_serves", message, {**evidence, "pods": told})
+    states = {pod.id: "draining" if pod.is_draining else pod.state for pod in serving}
+    shown = [{"id": name, "state": state} for name, state in list(states.items())[:PODS_SHOWN]]
+    evidence |= {"servingPods": len(serving), "pods": shown}
+    of_all = (
+        "the one pod that serves it is" if len(serving) == 1 else f"all {len(serving)} pods that serve it are"
+    )
+    if idle := [name for name, state in states.items() if state in IDLE]:
+        return Reason("pod_idle", f"{idle[0]} serves it and is idle: it is about to be claimed", evidence)
+    kinds = set(states.values())
+    if kinds == {"draining"}:
+        return Reason("pods_draining", f"{of_all} told to take nothing new", evidence)
+    words = " or ".join(sorted(kinds))
+    return Reason("pods_busy", f"{of_all} {words}", evidence)
+
+
+def _in_line(run: Document, line: Line) -> list[Reason]:
+    position = line.ahead + 1
+    evidence = {
+        "classKey": run["classKey"],
+        "position": position,
+        "ahead": line.ahead,
+        "aheadByPriority": line.by_priority,
+        "priority": run["priority"],
+        "countedTo": line.counted_to,
+        "isExact": line.ahead < line.counted_to,
+    }
+    if not line.ahead:
+        return [Reason("position", f"it is the next of {run['classKey']}", evidence)]
+    least = "at least " if line.ahead >= line.counted_to else ""
+    runs = "run of its class is" if line.ahead == 1 else "runs of its class are"
+    message = f"{least}{line.ahead:,} {runs} ahead of it"
+    if line.by_priority:
+        message += f", {line.by_priority:,} by a higher priority than its {run['priority']}"
+    return [Reason("position", message, evidence)]
+
+
+def _deadline(run: Document) -> list[Reason]:
+    if run["queueDeadline"] is None:
+        return []
+    until = timestamp(run["queueDeadline"])
+    evidence = {"queueDeadline": until, "queueLimitS": run["queueLimitS"]}
+    return [Reason("queue_limit", f"it fails if no pod takes it by {until}", evidence)]

@@ -1,0 +1,348 @@
+"""What an event changes: `(view, event) -> Update | Skip | SetAside`, pure.
+
+The view is one attempt's. Everything an update writes is a plain assignment, so that
+folding a stretch twice, or from an earlier point, ends in the same documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from control_plane.model.run import CurrentStage
+from events import catalog as c
+from events.codec import moment
+from events.envelope import Event
+from events.files.paths import BadPath, RunPath
+from events.lifecycle import Cause
+from events.queue.settlement import End
+
+MESSAGE_MAX: Final = 4_000
+ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One attempt, as far as its log was folded; `end_seq` is the position of its end event."""
+
+    run_id: str
+    attempt: int
+    current_stage: CurrentStage | None = None
+    started_at: datetime | None = None
+    validation: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    end_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Fields of a secondary document, guarded there by `seq`, the position they come from."""
+
+    collection: str
+    id: str
+    seq: int
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The event's effect: the view after it, documents beside the run, a phase, an end."""
+
+    view: AttemptView
+    writes: tuple[Write, ...] = ()
+    phase: Cause | None = None
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The event changes nothing, and that is right."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The event contradicts what came before it: kept, reported, without effect."""
+
+    code: str
+    reason: str
+
+
+Effect = Update | Skip | SetAside
+SHOWN: Final = Skip("it is shown from the log")
+SHOWN_ONLY: Final = frozenset(
+    {c.StageMetric, c.RunLog, c.RunHeartbeat}
+)  # the most frequent, told apart at once
+
+
+# Those of whose facts something may follow: what `project` has a case for.
+EFFECTIVE: Final = frozenset(
+    c.type_of(fact)
+    for fact in (
+        c.RunStarted, c.StageStarted, c.StageProgress, c.StageCompleted, c.RunCompleted, c.RunFailed,
+        c.RunCanceled, c.RunPreempted, c.ArtifactRegistered, c.ValidationAutoStarted,
+        c.ValidationAutoCompleted, c.IdeationGenerated, c.IdeationFailed,
+    )
+)  # fmt: skip
+
+
+def project(view: AttemptView, event: Event) -> Effect:
+    """Decide what the sequenced `event` changes in its attempt."""
+    assert event.sequence is not None
+    if view.end_seq is not None and event.sequence > view.end_seq:
+        return SetAside("after_end", f"attempt {event.attempt} ended with event {view.end_seq}")
+    if type(event.fact) in SHOWN_ONLY:
+        return SHOWN
+    match event.fact:
+        case c.RunStarted():
+            return Update(replace(view, started_at=_moment(event)), phase=Cause.STARTED)
+        case c.StageStarted() | c.StageProgress() | c.StageCompleted() as fact:
+            return _stage(view, event, fact)
+        case c.RunCompleted() | c.RunFailed() | c.RunCanceled() | c.RunPreempted() as fact:
+            return _end(view, event, fact)
+        case c.ArtifactRegistered() as fact:
+            return _artifact(view, event, fact)
+        case c.ValidationAutoStarted():
+            return Update(view, phase=Cause.AUTO_STARTED)
+        case c.ValidationAutoCompleted() as fact:
+            return _validation(view, event, fact)
+        case c.IdeationGenerated() as fact:
+            return _ideas(view, event, fact.ideas, fact.unfinished)
+        case c.IdeationFailed(unfinished=[_, *_]) as fact:
+            return _ideas(view, event, [], fact.unfinished)
+        case _:
+            return SHOWN
+
+
+def stage_id(run_id: str, attempt: int, stage: str) -> str:
+    """Return the id of a stage's document."""
+    return f"{run_id}/a{attempt}/{stage}"
+
+
+def attempt_id(run_id: str, attempt: int) -> str:
+    """Return the id of an attempt's document."""
+    return f"{run_id}/a{attempt}"
+
+
+def artifact_id(run_id: str, attempt: int, name: str) -> str:
+    """Return the id of an artifact's document: one for each name in an attempt."""
+    return f"{run_id}/a{attempt}/{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def ideas_id(run_id: str, attempt: int) -> str:
+    """Return the id of the document that holds the ideas of an attempt."""
+    return f"{attempt_id(run_id, attempt)}/ideas"
+
+
+def artifact_prefix(run_id: str, attempt: int) -> str:
+    """Return the part of object storage that belongs to an attempt."""
+    return f"{ARTIFACTS}{run_id}/a{attempt}/"
+
+
+def _stage(
+    view: AttemptView,
+    event: Event,
+    fact: c.StageStarted | c.StageProgress | c.StageCompleted,
+) -> Update:
+    fields: dict[str, Any]
+    match fact:
+        case c.StageStarted():
+            now = CurrentStage(fact.stage, 0.0)
+            fields = {
+                "index": fact.index,
+                "total": fact.total,
+                "status": "RUNNING",
+                "progress": 0.0,
+                "startedAt": _moment(event),
+                "order": event.sequence,
+            }
+        case c.StageProgress():
+            now = CurrentStage(fact.stage, fact.progress, fact.activity)
+            fields = {
+                "status": "RUNNING",
+                "progress": fact.progress,
+                "activity": fact.activity,
+            }
+        case c.StageCompleted():
+            now = CurrentStage(fact.stage, 1.0)
+            fields = {
+                "status": "COMPLETED",
+                "progress": 1.0,
+                "activity": None,
+                "completedAt": _moment(event),
+                "durationS": fact.duration_s,
+            }
+    return Update(replace(view, current_stage=now), (_stage_write(event, fact.stage, fields),))
+
+
+def _stage_write(event: Event, stage: str, fields: Mapping[str, Any]) -> Write:
+    assert event.sequence is not None
+    named = {"runId": event.run_id, "attempt": event.attempt, "name": stage, **fields}
+    return Write("stages", stage_id(event.run_id, event.attempt, stage), event.sequence, named)
+
+
+def _end(
+    view: AttemptView,
+    event: Event,
+    fact: c.RunCompleted | c.RunFailed | c.RunCanceled | c.RunPreempted,
+) -> Update:
+    ended = replace(view, end_seq=event.sequence)
+    match fact:
+        case c.RunCompleted():
+            return Update(ended, end=End("completed"))
+        case c.RunFailed():
+            end = End(
+                "failed",
+                fact.code,
+                fact.message[:MESSAGE_MAX],
+                fact.stage,
+                fact.retryable,
+            )
+            error = {
+                "code": fact.code,
+                "message": fact.message[:MESSAGE_MAX],
+                "stage": fact.stage,
+                "retryable": fact.retryable,
+                "traceback": fact.traceback,
+            }
+            ended = replace(ended, error=error)
+        case c.RunCanceled():
+            end = End("canceled", message=fact.reason)
+        case c.RunPreempted():
+            end = End("preempted", message=fact.reason)
+    open_stage = view.current_stage
+    if open_stage is None or open_stage.progress >= 1.0:
+        return Update(ended, end=end)
+    write = _stage_write(
+        event,
+        open_stage.name,
+        {"status": end.outcome.upper(), "completedAt": _moment(event)},
+    )
+    return Update(ended, (write,), end=end)
+
+
+def _artifact(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Update | SetAside:
+    assert event.sequence is not None
+    prefix = artifact_prefix(event.run_id, event.attempt)
+    if (problem := artifact_problem(fact.name, fact.key, prefix)) is not None:
+        return problem
+    fields = {
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "name": fact.name,
+        "key": fact.key,
+        "size": fact.size,
+        "sha256": fact.sha256,
+        "contentType": fact.content_type,
+        "stage": fact.stage,
+        "registeredAt": _moment(event),
+    }
+    identity = artifact_id(event.run_id, event.attempt, fact.name)
+    return Update(view, (Write("artifacts", identity, event.sequence, fields),))
+
+
+def artifact_problem(name: str, key: str, prefix: str) -> SetAside | None:
+    """Return why a file is not taken into the attempt whose keys begin with `prefix`; None where it is."""
+    try:
+        RunPath(name)
+        path = RunPath(key)
+    except BadPath as error:
+        return SetAside(error.code, f"the artifact {error.message}")
+    if not path.is_below(prefix):
+        return SetAside("foreign_key", f"the key of {name!r} is not below {prefix}")
+    return None
+
+
+def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted) -> Update:
+    assert event.sequence is not None
+    fields = {
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "by": "auto",
+        "verdict": fact.verdict,
+        "summary": fact.summary,
+        "scores": fact.scores,
+        "at": _moment(event),
+    }
+    identity = f"{attempt_id(event.run_id, event.attempt)}/auto"
+    verdict = {"verdict": fact.verdict, "summary": fact.summary}
+    if fact.replication is not None:
+        fields["replication"] = verdict["replication"] = fact.replication
+    return Update(
+        replace(view, validation=verdict),
+        (Write("validations", identity, event.sequence, fields),),
+    )
+
+
+def _ideas(
+    view: AttemptView, event: Event, found: list[dict[str, Any]], unfinished: list[dict[str, Any]]
+) -> Update:
+    """Keep ideas as they were said: which of them can be run is asked when one is used."""
+    assert event.sequence is not None
+    fields = {
+        "runId": event.run_id,
+        "attempt": event.attempt,
+        "ideas": found,
+        "unfinished": unfinished,
+        "generatedAt": _moment(event),
+    }
+    return Update(view, (Write("ideas", ideas_id(event.run_id, event.attempt), event.sequence, fields),))
+
+
+def _moment(event: Event) -> datetime | None:
+    return None if event.time is None else moment(event.time)
+
+
+@dataclass(slots=True)
+class Fold:
+    """The result of folding a stretch: the last view, each document once, what stood out."""
+
+    view: AttemptView
+    seq: int
+    writes: dict[tuple[str, str], Write] = field(default_factory=dict)
+    phases: list[Cause] = field(default_factory=list)
+    end: End | None = None
+    set_aside: list[tuple[Event, SetAside]] = field(default_factory=list)
+
+
+def fold(view: AttemptView, events: list[Event], seq: int) -> Fold:
+    """Fold a contiguous stretch that begins after position `seq`."""
+    result = Fold(view, seq)
+    for event in events:
+        assert event.sequence == result.seq + 1, "a stretch has no gap"
+        result.seq = event.sequence
+        _take(result, event)
+    return result
+
+
+def fold_to(view: AttemptView, events: Iterable[Event], last: int) -> Fold:
+    """Fold a contiguous stretch up to position `last`, of which only what may have an effect is given."""
+    result = Fold(view, last)
+    for event in events:
+        _take(result, event)
+    return result
+
+
+def _take(result: Fold, event: Event) -> None:
+    match project(result.view, event):
+        case Update() as update:
+            _merge(result, update)
+        case SetAside() as aside:
+            result.set_aside.append((event, aside))
+        case Skip():
+            pass
+
+
+def _merge(result: Fold, update: Update) -> None:
+    result.view = update.view
+    for write in update.writes:
+        earlier = result.writes.get((write.collection, write.id))
+        fields = {**earlier.fields, **write.fields} if earlier else write.fields
+        result.writes[write.collection, write.id] = replace(write, fields=fields)
+    if update.phase is not None:
+        result.phases.append(update.phase)
+    result.end = update.end or result.end

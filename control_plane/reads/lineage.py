@@ -1,0 +1,65 @@
+"""What a run may go on from: its own checkpoints, and those of the runs whose part it repeats.
+
+Law: a run that begins at a stage takes from its parent the checkpoints of the stages before
+it, and nothing else; a parent that was such a run itself passes on what it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from control_plane.model.checkpoints import Candidate, candidates, finished
+from control_plane.store.reads import RunReads
+from events.runs import BESIDE_STAGES, stages_before
+
+LINE_MAX: Final = 20  # runs that are looked at, one behind the other
+_BY_ATTEMPT: Final = (("attempt", 1),)
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A run of the line, and the names of the checkpoints that count of it."""
+
+    run_id: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Looks along the line of a run's parents, the nearest first."""
+
+    reads: RunReads
+
+    async def offered(self, run_id: str, before: int) -> list[Candidate]:
+        """Return what attempt `before` of a run may go on from; of one name, the nearest and latest first."""
+        found = candidates(await self.reads.checkpoints(run_id, before))
+        async for ancestor in self._ancestors(run_id):
+            left = candidates(await self.reads.checkpoints(ancestor.run_id, None))
+            found += [each for each in left if each.name in ancestor.names]
+        return found
+
+    async def first_missing(self, run_id: str, kind: str, stage: str) -> str | None:
+        """Return the first stage before `stage` whose end nobody of the line has kept; None if all are."""
+        wanted = stages_before(kind, stage)
+        kept = await self._finished(run_id, kind)
+        async for ancestor in self._ancestors(run_id):
+            kept |= await self._finished(ancestor.run_id, kind) & ancestor.names
+        return next((each for each in wanted if each not in kept), None)
+
+    async def _finished(self, run_id: str, kind: str) -> set[str]:
+        documents = (await self.reads.beside("stages", [run_id], _BY_ATTEMPT)).documents
+        return finished(kind, documents, candidates(await self.reads.checkpoints(run_id, None)))
+
+    async def _ancestors(self, run_id: str) -> AsyncIterator[Ancestor]:
+        names: frozenset[str] | None = None
+        for _ in range(LINE_MAX):
+            spec, run = await self.reads.spec(run_id), await self.reads.find(run_id)
+            stage = None if spec is None else spec.get("fromStage")
+            if spec is None or run is None or stage is None:
+                return
+            before = frozenset(stages_before(spec["kind"], stage)) | BESIDE_STAGES
+            names = before if names is None else names & before
+            run_id = run["parentRunId"]
+            yield Ancestor(run_id, names)

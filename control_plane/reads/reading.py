@@ -1,0 +1,570 @@
+"""What people and programs may see, as plain JSON: the API and the pages read through here alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from control_plane.model import search_tree
+from control_plane.model.checkpoints import Candidate
+from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
+from control_plane.model.replicated import ELSEWHERE, believed
+from control_plane.reads import paging
+from control_plane.reads.eta import Pace, pace
+from control_plane.reads.ideas import ideas_of
+from control_plane.reads.lineage import Lineage
+from control_plane.store.audit_log import Trail
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.keys import Keys
+from control_plane.store.pages import Slice
+from control_plane.store.pods import HOURS_MAX, Pods
+from control_plane.store.queue.submissions import Submitted
+from control_plane.store.queue.tallies import COUNT_MAX, Tallies, Waiting
+from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
+from control_plane.store.schedules import Schedules
+from events.checkpoints import PREFIX
+from events.lifecycle import Status
+from events.runtime.clock import Clock
+from events.runtime.errors import NotFound, Rejected
+from events.text.brief import brief_fields, brief_list
+
+Json = dict[str, Any]
+
+SILENT_AFTER: Final = timedelta(seconds=60)
+FORGOTTEN_AFTER: Final = timedelta(days=1)
+FAILURES_SHOWN: Final = 10
+SEARCH_CHARS_MAX: Final = 200
+NODES_MAX: Final = 50  # of a page of nodes, each with its code
+NODES_TOLD_MAX: Final = 400  # of a run as a whole
+TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
+WAITING_SHOWN: Final = 100
+# Of an attempt whose end is decided, and not written beside its run yet.
+UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(
+    ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "startedAt", "currentStage", "error")
+)
+LARGE_READS_MAX: Final = 4
+# What a stage has only when it was said: a pod may leave out that it began.
+UNSAID_OF_STAGE: Final[Json] = {
+    **dict.fromkeys(("index", "total", "activity", "startedAt", "completedAt", "durationS")),
+    "progress": 0.0,
+}
+# Two spellings of one level come in; whoever asks for one means both.
+LEVELS: Final[Mapping[str, Sequence[str]]] = {
+    "debug": ("debug",),
+    "info": ("info",),
+    "warn": ("warn", "warning"),
+    "warning": ("warn", "warning"),
+    "error": ("error",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilters:
+    """Which runs are wanted; the first that is given leads, the others sieve."""
+
+    q: str | None = None
+    hypothesis: str | None = None
+    label: str | None = None
+    pod: str | None = None
+    status: str | None = None
+    kind: str | None = None
+    region: str | None = None
+
+    def conditions(self) -> dict[str, Any]:
+        """Return the stored field and condition of each filter but the search, the narrowest first."""
+        if self.status is not None and self.status not in Status.__members__:
+            raise Rejected("bad_status", f"unknown status {self.status!r}; known: {', '.join(Status)}")
+        region = _pattern(self.region, "region")
+        fields = {
+            "hypothesisId": self.hypothesis,
+            "labelList": self.label,
+            "claimedBy": self.pod,
+            "status": self.status,
+            "kind": self.kind,
+            "classKey": None if region is None else {"$regex": f"/{re.escape(region)}$"},
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def search(self) -> str | None:
+        """Return the words of the search, None where there are none."""
+        return _search(self.q, "q")
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The documents that belong to a run, brief, as they were stored."""
+
+    attempts: Sequence[Json] = ()
+    stages: Sequence[Json] = ()
+    validations: Sequence[Json] = ()
+    artifacts: Sequence[Json] = ()
+    nodes: Sequence[Json] = ()
+    usages: Sequence[Json] = ()
+    cut: Sequence[str] = ()  # the names of those that are not whole
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Every read has a bound; lists are pages."""
+
+    run_reads: RunReads
+    tallies: Tallies
+    hypothesis_reads: Hypotheses
+    pod_reads: Pods
+    schedule_reads: Schedules
+    key_reads: Keys
+    trail_reads: Trail
+    clock: Clock
+    # A pod decides how much a run has to tell: so many are read at once, whoever asks.
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
+
+    async def overview(self) -> Json:
+        """Return what the fleet does now; counts stop at `countMax`."""
+        tally, failures, pods = await asyncio.gather(
+            self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
+        )
+        fields = ("_id", "kind", "title", "error", "finishedAt", "attempt", "hypothesisId")
+        return {
+            "statuses": {status.value: count for status, count in tally.statuses.items()},
+            "queue": [_waiting(each, self.clock.now()) for each in tally.waiting],
+            "pods": pods,
+            "recentFailures": [_told({name: run.get(name) for name in fields}) for run in failures],
+            "awaitingHuman": tally.statuses[Status.AWAITING_HUMAN],
+            "countMax": COUNT_MAX,
+        }
+
+    async def runs(
+        self, filters: RunFilters, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Json:
+        """Return a page of runs, newest first."""
+        key = None if after is None else paging.decode("runs", after, str)
+        found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
+        return _page("runs", found, _told)
+
+    async def runs_of_ids(self, run_ids: Sequence[str]) -> list[Json]:
+        """Return these runs and requests as a list shows them; those that are not there are left out."""
+        return _shown(await self.run_reads.of_ids(run_ids))
+
+    async def compared(self, run_ids: Sequence[str]) -> list[Json]:
+        """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
+        found = {run["_id"]: _told(run) for run in await self.run_reads.of_ids(run_ids)}
+        return [await self._compared(found[each]) for each in run_ids if each in found]
+
+    async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
+        """Return at most the latest `most` numbers that a run measured, in the order of the log."""
+        found = await self.run_reads.metrics(run_id, most)
+        return [{"data": plain(each["data"])} for each in reversed(found)]
+
+    async def _compared(self, run: Json) -> Json:
+        spec = await self.run_reads.spec(run["id"]) or {}
+        metrics = await self.measured(run["id"])
+        return {
+            **run,
+            "spec": plain(spec.get("spec")),
+            "usage": usage(await self.run_reads.usage([run["id"]]), USAGE_EVENTS_MAX),
+            "metrics": metrics,
+            "isPartial": len(metrics) >= METRICS_MAX,
+        }
+
+    async def run(self, run_id: str) -> Json:
+        """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
+        async with self._turns:
+            run, spec = await asyncio.gather(self._run(run_id), self.run_reads.spec(run_id))
+            return await self._whole(run, spec or {})
+
+    async def submitted(self, submitted: Submitted) -> Json:
+        """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
+
+        One that was there already is returned as it is.
+        """
+        if submitted.run is None:
+            return await self.run(submitted.run_id)
+        return await self._whole(shown(submitted.run), submitted.spec)
+
+    async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
+        # nothing belongs to a run that no pod has taken yet
+        own = await self._own(run["id"]) if run["attempt"] else _Own()
+        validations = [shown(each) for each in believed(own.validations, own.attempts)]
+        brief = brief_fields(run)
+        return {
+            # a run without a verdict has no seal, one from before there were pauses and notes lacks both
+            **{"paused": False, "notes": [], "sealed": None},
+            **brief,
+            "validation": _as_believed(brief.get("validation"), run["attempt"], own.attempts),
+            "fromStage": plain(spec.get("fromStage")),
+            "spec": plain(spec.get("spec")),
+            "requires": plain(spec.get("requires")),
+            "traceparent": spec.get("traceparent"),
+            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in own.attempts],
+            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
+            "validations": validations,
+            "artifacts": [shown(each) for each in own.artifacts],
+            "nodes": plain(own.nodes),
+            "usage": usage(own.usages, USAGE_EVENTS_MAX),
+            "truncated": sorted(own.cut),
+        }
+
+    async def _own(self, run_id: str) -> _Own:
+        """Ask for everything at once: one after the other is what a page of a run would wait for."""
+        beside = partial(self.run_reads.beside, run_ids=[run_id])
+        attempts, stages, validations, artifacts, nodes, usages = await asyncio.gather(
+            beside("attempts", order=(("attempt", 1),)),
+            beside("stages", order=(("attempt", 1), ("order", 1))),
+            beside("validations", order=(("_id", 1),)),
+            beside("artifacts", order=(("attempt", -1), ("name", 1))),
+            self.run_reads.node_events(run_id),
+            self.run_reads.usage([run_id]),
+        )
+        parts = {
+            "attempts": attempts, "stages": stages, "validations": validations, "artifacts": artifacts,
+            "nodes": nodes,
+        }  # fmt: skip
+        # beside the event loop: what a pod said decides how long it takes
+        return await asyncio.to_thread(_kept, parts, usages)
+
+    async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
+        """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
+
+        Raises `NotFound`.
+        """
+        async with self._turns:
+            return await self._nodes(run_id, limit, after)
+
+    async def _nodes(self, run_id: str, limit: int, after: str | None) -> Json:
+        await self._run(run_id)
+        first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
+        last = first + min(paging.limited(limit), NODES_MAX)
+        known = search_tree.nodes((await self.run_reads.node_events(run_id)).documents)
+        wanted = known[first:last]
+        said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
+        while said.is_cut and len(wanted) > 1:  # a page of fewer nodes has them whole
+            wanted = wanted[: len(wanted) // 2]
+            said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
+        last = first + len(wanted)
+        return {
+            "items": await asyncio.to_thread(_whole_nodes, wanted, said.documents),
+            "next": paging.encode("nodes", last) if last < len(known) else None,
+            "truncated": [*search_tree.TEXTS] if said.is_cut else [],
+        }
+
+    async def pace(self, run: Json) -> Pace | None:
+        """Return how fast the stage of a run moves, as `run` returns that; None where it is in none."""
+        stages = [each for each in run["stages"] if each["status"] == "RUNNING"]
+        if not stages:
+            return None
+        name, attempt, started = (stages[-1][field] for field in ("name", "attempt", "startedAt"))
+        steps = [
+            {"at": each["receivedAt"], "progress": each["data"]["progress"]}
+            for each in reversed(await self.run_reads.progress(run["id"]))
+            if each["attempt"] == attempt and each["data"]["stage"] == name
+        ]
+        return pace(steps, None if started is None else datetime.fromisoformat(started), self.clock.now())
+
+    async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Json]]:
+        """Return for each run what a browser shows in place, of each name the latest attempt's."""
+        latest: dict[str, dict[str, Json]] = {run_id: {} for run_id in run_ids}
+        for artifact in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
+            if not artifact["name"].startswith(PREFIX):
+                latest[artifact["runId"]].setdefault(artifact["name"], _told(artifact))
+        return {run_id: list(named.values()) for run_id, named in latest.items()}
+
+    async def reviewed(self, limit: int, after: str | None = None) -> Json:
+        """Return a page of the runs that wait for a person, newest first, with what a verdict rests on."""
+        page = await self.runs(RunFilters(status=Status.AWAITING_HUMAN), limit, after)
+        run_ids = [run["id"] for run in page["items"]]
+        visible = await self.visible_artifacts(run_ids) if run_ids else {}
+        found = (
+            await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else Part((), False)
+        )
+        doubtful = [each["runId"] for each in found.documents if each.get("replication") == ELSEWHERE]
+        attempts = (await self.run_reads.verdicts_of_attempts(doubtful)) if doubtful else []
+        for run in page["items"]:
+            own = [each for each in found.documents if each["runId"] == run["id"]]
+            made = [each for each in attempts if each["runId"] == run["id"]]
+            run["validation"] = _as_believed(run.get("validation"), run["attempt"], made)
+            run["validations"] = [_told(each) for each in believed(own, made)]
+            run["visible"] = visible[run["id"]]
+        return page
+
+    async def waiting_for_people(self) -> int:
+        """Return how many runs wait for a person, counted up to `WAITING_SHOWN`."""
+        return await self.tallies.count(Status.AWAITING_HUMAN, WAITING_SHOWN)
+
+    async def events(
+        self,
+        run_id: str,
+        *,
+        type: str | None = None,
+        level: str | None = None,
+        text: str | None = None,
+        after: str | None = None,
+        limit: int = paging.LIMIT_DEFAULT,
+        newest_first: bool = True,
+    ) -> Json:
+        """Return a page of a run's log; `text` is looked for in what lines and activities say.
+
+        Raises `NotFound` for a run that never was heard of.
+
+        `tail` is where a reader of the log in its order goes on once more has come in.
+        """
+        name = "events, newest first" if newest_first else "events"
+        async with self._turns:
+            found = await self.run_reads.events(
+                run_id,
+                event_type=type,
+                levels=_levels(level),
+                text=_pattern(_search(text, "text"), "text"),
+                after=None if after is None else paging.decode(name, after, str),
+                limit=paging.limited(limit),
+                newest_first=newest_first,
+            )
+            page = _page(name, found, event)
+        if not found.documents and after is None:
+            await self._run(run_id)
+        if not newest_first:
+            last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
+            page["tail"] = page["next"] or (last[0] if last else after)
+        return page
+
+    async def events_from(self, run_id: str, position: str) -> Json:
+        """Return the page of a run's log that begins at `position`, and where it goes on in both directions.
+
+        Raises `NotFound`.
+        """
+        after = paging.encode("events", position[:-1])
+        page = await self.events(run_id, after=after, newest_first=False)
+        first = page["items"][0]["position"] if page["items"] else position
+        earlier = paging.encode("events, newest first", first)
+        later = page["items"][-1]["position"] if page["next"] else None
+        return {"items": page["items"], "earlier": earlier, "later": later}
+
+    async def attempts(self, run_id: str) -> Sequence[Json]:
+        """Return which pod made each attempt of a run, until the last one of which a file is registered."""
+        return await self.run_reads.pods_of_attempts(run_id)
+
+    async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:
+        """Return what attempt `before` may go on from, the nearest and latest of each name first."""
+        return await Lineage(self.run_reads).offered(run_id, before)
+
+    async def artifacts(
+        self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Json:
+        """Return a page of a run's artifacts, the latest attempt's first. Raises `NotFound`."""
+        await self._run(run_id)
+        key = None if after is None else paging.decode("artifacts", after, int, str)
+        found = await self.run_reads.artifacts(run_id, key, paging.limited(limit))
+        return _page("artifacts", found, _told)
+
+    async def artifact(self, artifact_id: str) -> Json:
+        """Return one artifact. Raises `NotFound`."""
+        return _told(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
+
+    async def hypotheses(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+        """Return a page of hypotheses, newest first."""
+        key = None if after is None else paging.decode("hypotheses", after, str)
+        found = await self.hypothesis_reads.page(key, paging.limited(limit))
+        return _page("hypotheses", found, shown)
+
+    async def hypothesis(self, hypothesis_id: str) -> Json:
+        """Return a hypothesis with its newest runs. Raises `NotFound`."""
+        document = await self.hypothesis_reads.find(hypothesis_id)
+        hypothesis = shown(_found(document, "hypothesis", hypothesis_id))
+        ideas = ideas_of(hypothesis)
+        runs = await self.runs(RunFilters(hypothesis=hypothesis_id), paging.LIMIT_MAX)
+        spenders = [run["id"] for run in runs["items"]]
+        if hypothesis["ideation"] is not None:
+            spenders.append(hypothesis["ideation"]["requestId"])
+        return {
+            **hypothesis,
+            "usage": usage(await self.run_reads.usage(spenders), USAGE_EVENTS_MAX),
+            "ideaIndex": ideas.index,
+            "ideaJson": hypothesis["ideaJson"] if ideas.index is None else ideas.chosen,
+            "runs": runs["items"],
+            "moreRuns": runs["next"],
+        }
+
+    async def pods(
+        self,
+        limit: int = paging.LIMIT_DEFAULT,
+        after: str | None = None,
+        *,
+        live_only: bool = False,
+        region: str | None = None,
+    ) -> Json:
+        """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
+        since = self.clock.now() - SILENT_AFTER if live_only else None
+        found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
+        return _page("pods", found, self._pod)
+
+    async def telemetry(self, pod_id: str, hours: int) -> list[Json]:
+        """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
+        _found(await self.pod_reads.find(pod_id), "pod", pod_id)
+        since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
+        return _shown(await self.pod_reads.samples(pod_id, since))
+
+    async def attempts_of_pod(
+        self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Json:
+        """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
+        key = None if after is None else paging.decode("attempts", after, str)
+        page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
+        runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
+        titles = {run["_id"]: run.get("title") for run in runs}
+        for each in page["items"]:
+            each["title"] = titles.get(each["runId"])
+        return page
+
+    async def pod(self, pod_id: str) -> Json:
+        """Return one pod. Raises `NotFound`."""
+        return self._pod(_found(await self.pod_reads.find(pod_id), "pod", pod_id))
+
+    async def drain(self, pod_id: str) -> Json:
+        """Order a pod to take nothing new, and return it. Raises `NotFound`."""
+        return self._pod(_found(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+
+    async def schedules(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+        """Return a page of schedules, newest first."""
+        found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
+        return _page("schedules", found, shown)
+
+    async def schedule(self, schedule_id: str) -> Json:
+        """Return one schedule. Raises `NotFound`."""
+        return shown(_found(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
+
+    async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+        """Return a page of keys, the newest first, as they may be seen."""
+        found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
+        return _page("keys", found, shown)
+
+    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Json:
+        """Return a page of the records of who did what, the newest first."""
+        found = await self.trail_reads.page(
+            filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
+        )
+        return _page("trail", found, shown)
+
+    async def _run(self, run_id: str) -> Json:
+        return shown(_found(await self.run_reads.find(run_id), "run", run_id))
+
+    async def _pod_counts(self) -> Json:
+        now = self.clock.now()
+        silent_since = now - SILENT_AFTER
+        gone = await self.pod_reads.silent(silent_since, now - FORGOTTEN_AFTER)
+        live = await self.pod_reads.live_by_state(silent_since)
+        return {"busy": 0, "idle": 0, "suspended": 0, **live, "gone": gone}
+
+    def _pod(self, document: Mapping[str, Any]) -> Json:
+        """Return a pod whose state tells when nobody has heard of it for long."""
+        pod = _told(document)
+        is_silent = document["reportedAt"] < self.clock.now() - SILENT_AFTER
+        if is_silent and pod["state"] != "stopped":
+            pod["state"] = "gone"
+        return pod
+
+
+def _waiting(found: Waiting, now: datetime) -> Json:
+    """Return a class in which something waits: how many, and how long the oldest."""
+    return {
+        "classKey": found.class_key,
+        "collection": found.collection,
+        "depth": found.depth,
+        "isPartial": found.is_partial,
+        "oldestQueuedAt": plain(found.oldest),
+        "oldestWaitS": None if found.oldest is None else _seconds(found.oldest, now),
+    }
+
+
+def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
+    stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
+    return {"items": [show(document) for document in found.documents], "next": stop}
+
+
+def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:
+    """Return what is told of a run, cut as it was stored: no more of it is looked at than is told."""
+    found = {name: part.documents for name, part in parts.items()}
+    found["nodes"] = search_tree.nodes(found["nodes"])
+    told = {**found, "nodes": _without_texts(found["nodes"][:NODES_TOLD_MAX])}
+    kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
+    is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
+    return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
+
+
+def _as_believed(validation: Json | None, attempt: int, attempts: Sequence[Json]) -> Json | None:
+    """Return the verdict that stands in a run itself, as its own document is believed."""
+    if not validation:
+        return validation
+    (found,) = believed([{**validation, "attempt": attempt}], attempts)
+    return {name: found[name] for name in validation}
+
+
+def _without_texts(nodes: Sequence[Json]) -> list[Json]:
+    return [{name: node[name] for name in node if name not in search_tree.TEXTS} for node in nodes]
+
+
+def _whole_nodes(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
+    """Return nodes of a tree as JSON, with the texts that their own events tell."""
+    whole = {(node["stage"], node["id"]): node for node in search_tree.nodes(said)}
+    items: list[Json] = []
+    for node in wanted:
+        texts = whole.get((node["stage"], node["id"]), node)
+        items.append(plain({**node, **{name: texts[name] for name in search_tree.TEXTS}}))
+    return items
+
+
+def _told(document: Mapping[str, Any]) -> Json:
+    """Return a stored document as the outside sees it, each of its fields brief."""
+    return shown(brief_fields(document))
+
+
+def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
+    return [_told(document) for document in documents]
+
+
+def _found(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:
+    if document is None:
+        raise NotFound(f"unknown_{what}", f"there is no {what} {identity!r}")
+    return document
+
+
+def _search(text: str | None, name: str) -> str | None:
+    """Return what is looked for, None for nothing. Raises `Rejected` for more than anybody looks for."""
+    wanted = (text or "").strip()
+    if len(wanted) > SEARCH_CHARS_MAX:
+        raise Rejected("bad_search", f"`{name}` is longer than {SEARCH_CHARS_MAX} characters")
+    return wanted or None
+
+
+def _pattern(text: str | None, name: str) -> str | None:
+    """Return what the store is to look for. Raises `Rejected` for what its patterns cannot hold."""
+    if text is not None and "\0" in text:
+        raise Rejected("bad_search", f"`{name}` holds the character NUL, which cannot be looked for")
+    return text
+
+
+def _levels(level: str | None) -> Sequence[str]:
+    if level is None:
+        return ()
+    if level not in LEVELS:
+        raise Rejected("bad_level", f"unknown level {level!r}; known: debug, info, warn, error")
+    return LEVELS[level]
+
+
+def _since(name: str, after: str | None) -> list[Any] | None:
+    """Return the key in a cursor of a list that is ordered by moment and id."""
+    if after is None:
+        return None
+    moment, identity = paging.decode(name, after, str, str)
+    try:
+        # in UTC, where also the first and the last hours of the calendar have to have a place
+        return [datetime.fromisoformat(str(moment)).astimezone(UTC), identity]
+    except (ValueError, OverflowError):
+        raise Rejected("bad_cursor", f"`after` is not a cursor of this list ({name})") from None
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, round((now - since).total_seconds(), 3))

@@ -1,0 +1,132 @@
+"""Claims runs for pods that ask over HTTP, and lets them wait a little for one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.access.auth import Forbidden
+from control_plane.concurrency.rate_limit import Throttle, Throttled
+from control_plane.live.notifier import Doorbell
+from control_plane.store.changes import Change
+from control_plane.store.queue.claims import Claims
+from control_plane.store.schema import QUEUES
+from events.queue.claims import Claim
+from events.queue.matching import Named, Seeker, WaitingClass, candidates, collections
+from events.runtime.clock import Clock, Ids
+
+Json = dict[str, Any]
+
+LOOK_AGAIN_S: Final = 2.0  # at most, and jittered: a ring may be lost
+WAIT_MAX_S: Final = 30.0
+# Of one sender, a key at an address: a pod asks once in some seconds.
+BURST: Final = 2_000
+EVERY_S: Final = 0.005
+# A line of the roster stays: what one key may add to it in a day is bounded.
+NEW_PODS_BURST: Final = 1_000
+NEW_POD_EVERY_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claimer:
+    """The queue for pods with a key."""
+
+    claims: Claims
+    doorbell: Doorbell
+    new_pods: Throttle
+    clock: Clock
+    ids: Ids
+
+    async def claim(
+        self,
+        seeker: Seeker,
+        *,
+        token: str,
+        key_id: str | None,
+        wait_s: float,
+        is_gone: Callable[[], Awaitable[bool]],
+    ) -> Claim | None:
+        """Take the first run that the pod can serve, which may come within `wait_s`.
+
+        Nothing is taken for a pod that `is_gone`. Raises `Forbidden`, `Transient`.
+        """
+        await self._require_own(seeker.pod, key_id)
+        until_s = self.clock.monotonic_s() + wait_s
+        rung: Change | None = None
+        with self.doorbell.waiting(seeker, key_id) as bell:
+            while True:
+                known = [] if rung is None else rung.waiting
+                waiting = known or await self.claims.waiting(collections(seeker.mode))
+                for wanted in candidates(waiting, seeker):
+                    if await is_gone():
+                        return None
+                    claim = await self.claims.take(wanted, token=token, pod=seeker.pod, key_id=key_id)
+                    if claim is not None:
+                        return claim
+                if known:
+                    rung = None  # another pod was faster: there may be more
+                    continue
+                left_s = until_s - self.clock.monotonic_s()
+                if bell is None or left_s <= 0:
+                    return None
+                rung = await bell.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
+                if await is_gone():
+                    self._hand_on(rung)
+                    return None
+
+    async def hear(
+        self,
+        classes: Sequence[str],
+        *,
+        key_id: str | None,
+        wait_s: float,
+        is_gone: Callable[[], Awaitable[bool]],
+    ) -> list[WaitingClass] | None:
+        """Return which of these classes a run waits in, as soon as one may, None after `wait_s` without.
+
+        Where one may, but it is not known in which class, that is none. A ring for a pod that `is_gone`
+        goes to the next one.
+        """
+        sought = Named(frozenset(classes))
+        with self.doorbell.waiting(sought, key_id) as bell:
+            waiting = await self.claims.waiting(QUEUES)
+            if found := [each for each in waiting if each.class_key in sought.classes]:
+                return found
+            rung = None if bell is None else await bell.wait(wait_s)
+        if rung is None:
+            return None
+        if await is_gone():
+            self._hand_on(rung)
+            return None
+        return rung.waiting
+
+    async def report(self, line: Json, *, key_id: str | None) -> Json:
+        """Write a pod's line of the roster; return what the fleet wants of it.
+
+        Raises `Forbidden`, `Throttled`.
+        """
+        fields = {name: value for name, value in line.items() if name not in ("id", "startedAt")}
+        pod_id, started_at = line["id"], line["startedAt"]
+        is_new = key_id is not None and await self.claims.reporter_of(pod_id) is None
+        if is_new and (wait_s := self.new_pods.wait_s(str(key_id))):
+            raise Throttled("too many new pods report with this key", wait_s)
+        document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
+        if document is None:
+            raise _foreign(pod_id)
+        orders: Json = document["orders"]
+        return orders
+
+    def _hand_on(self, rung: Change | None) -> None:
+        """Ring for the next pod, where this one went away."""
+        if rung is not None:
+            self.doorbell.hear(rung)
+
+    async def _require_own(self, pod_id: str, key_id: str | None) -> None:
+        found = await self.claims.reporter_of(pod_id)
+        if found is not None and found.get("keyId") != key_id:
+            raise _foreign(pod_id)
+
+
+def _foreign(pod_id: str) -> Forbidden:
+    return Forbidden("foreign_pod", f"pod {pod_id} reports with another key")

@@ -1,0 +1,56 @@
+"""Gathers what an explanation rests on: the run, what stands before it, and who is live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from control_plane.model.explanation import Line, LivePod, explain, why_class_waits
+from control_plane.model.presentation import plain
+from control_plane.reads.reading import SILENT_AFTER, Reading
+from control_plane.store.queue.queues import ahead_of
+from events.lifecycle import Status
+from events.queue.abilities import Abilities
+from events.runtime.errors import NotFound
+
+MIB_A_GIB: Final = 1024
+
+Json = dict[str, Any]
+
+
+async def explanation(reading: Reading, run_id: str) -> Json:
+    """Return why a run stands where it stands. Raises `NotFound`."""
+    run = await reading.run_reads.find(run_id)
+    if run is None:
+        raise NotFound("unknown_run", f"there is no run {run_id!r}")
+    line, pods = Line(0, 0, 0), list[LivePod]()
+    if run["status"] == Status.QUEUED:
+        line, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
+    elif run["status"] == Status.DELAYED:
+        pods = await live_pods(reading)
+    return {"status": run["status"], "reasons": [plain(asdict(each)) for each in explain(run, line, pods)]}
+
+
+async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:
+    """Return for each class what keeps its head from starting."""
+    pods = await live_pods(reading) if class_keys else []
+    return {class_key: why_class_waits(class_key, pods) for class_key in class_keys}
+
+
+async def live_pods(reading: Reading) -> list[LivePod]:
+    """Return the pods that reported a moment ago."""
+    found = await reading.pod_reads.live(reading.clock.now() - SILENT_AFTER)
+    return [_pod(each) for each in found]
+
+
+def _pod(document: Mapping[str, Any]) -> LivePod:
+    gpus = (document.get("capabilities") or {}).get("gpus") or ()
+    gib = max((gpu["memoryMib"] / MIB_A_GIB for gpu in gpus), default=0.0)
+    return LivePod(
+        id=document["_id"],
+        state=document["state"],
+        abilities=Abilities(frozenset(document["kinds"]), gib, document.get("region")),
+        is_draining=document["state"] == "draining" or bool((document.get("orders") or {}).get("drain")),
+    )

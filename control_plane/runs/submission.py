@@ -1,0 +1,364 @@
+"""Puts work into the queues: the specification first, then the run that points to it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from control_plane.model.run import Run
+from control_plane.reads.ideas import earlier_ideas, ideas_of
+from control_plane.reads.lineage import Lineage
+from control_plane.store.database import Document
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.queue.runs import Runs
+from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
+from control_plane.store.reads import RunReads
+from events.lifecycle import FINAL, Status
+from events.queue.journal import Expression, creation
+from events.runs import (
+    EARLIER_MAX,
+    IDEATION,
+    RUN_KINDS,
+    STAGES,
+    Requirements,
+    class_key,
+    read_requirements,
+    read_spec,
+    title_of,
+)
+from events.runtime.clock import Ids
+from events.runtime.errors import Conflict, NotFound, Rejected
+from events.trace import traceparent_of
+
+QUEUE_LIMIT_S: Final = 7 * 24 * 3600
+# Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
+SPEC_FRESH: Final = timedelta(seconds=SPEC_GRACE_S / 2)
+WORDS_MAX: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A run as its submitter wants it."""
+
+    kind: str
+    spec: Mapping[str, Any]
+    by: str
+    priority: int = 0
+    requires: Mapping[str, Any] = field(default_factory=dict)
+    max_attempts: int = 3
+    not_before: datetime | None = None
+    queue_limit_s: int = QUEUE_LIMIT_S
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hypothesis_id: str | None = None
+    parent_run_id: str | None = None
+    from_stage: str | None = None
+    idempotency_key: str | None = None
+    traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewHypothesis:
+    """A hypothesis as its author wants it."""
+
+    title: str
+    idea: str | Mapping[str, Any]
+    by: str
+    enable_ideation: bool = False
+    reflections: int = 3
+    max_num_generations: int = 5
+    additional_context: str = ""
+    max_cost_usd: float | None = None
+    max_tokens: int | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of its ideation, those that are set."""
+        limits = {"max_cost_usd": self.max_cost_usd, "max_tokens": self.max_tokens}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Creates runs, hypotheses and ideation requests. Raises `Rejected`, `NotFound`, `Conflict`."""
+
+    runs: Runs
+    queue: Submissions
+    store: Hypotheses
+    ids: Ids
+    reads: RunReads
+
+    async def submit(self, wanted: Submission) -> Submitted:
+        """Queue a run; the same idempotency key with the same content is the same run."""
+        check(wanted)
+        digest = _digest(wanted)
+        known_run = await self._earlier(wanted, digest)
+        if known_run is not None:
+            return known_run
+        run_id = self.ids.ulid()
+        submitted = await self._enqueue("runs", run_id, wanted, digest)
+        if submitted.is_new:
+            return submitted
+        known_run = await self._earlier(wanted, digest)
+        assert known_run is not None, "only the idempotency key can collide"
+        if known_run.run_id != run_id:
+            await self.queue.drop_spec(run_id)
+        return known_run
+
+    async def submit_as(self, run_id: str, wanted: Submission) -> Submitted:
+        """Queue a run under an id that its maker derived: however often and by whom, it exists once."""
+        check(wanted)
+        assert wanted.idempotency_key is None, "the id itself says which run it is"
+        return await self._enqueue("runs", run_id, wanted, _digest(wanted))
+
+    async def retry(
+        self, run_id: str, *, by: str, from_stage: str | None = None, key: str | None = None
+    ) -> Submitted:
+        """Queue a new run with the specification of a finished one, which it names as its parent.
+
+        With `from_stage` it begins there, behind the checkpoints that the parent left. The same
+        idempotency key is the same new run.
+        """
+        found = await self.runs.find(run_id)
+        spec = await self.queue.spec(run_id)
+        if found is None or spec is None or found.collection != "runs":
+            raise NotFound("unknown_run", f"there is no run {run_id!r}")
+        if from_stage is not None:
+            check_stage(found.run.kind, from_stage)
+        if found.run.status not in FINAL:
+            raise Conflict("not_final", f"the run is {found.run.status}; only a finished run can be retried")
+        if from_stage is not None:
+            await self._must_have_left(found.run, from_stage)
+        wishes = await self.queue.wishes(run_id) or {}
+        again = Submission(
+            kind=found.run.kind,
+            spec=spec["spec"],
+            by=by,
+            requires=spec["requires"],
+            priority=wishes.get("priority", 0),
+            queue_limit_s=wishes.get("queueLimitS", QUEUE_LIMIT_S),
+            labels=wishes.get("labels", {}),
+            max_attempts=found.run.max_attempts,
+            hypothesis_id=found.run.hypothesis_id,
+            parent_run_id=run_id,
+            from_stage=from_stage,
+            idempotency_key=key,
+        )
+        return await self.submit(again)
+
+    async def _must_have_left(self, run: Run, stage: str) -> None:
+        """Refuse to begin at a stage whose predecessors nobody has finished. Raises `Conflict`."""
+        missing = await Lineage(self.reads).first_missing(run.id, run.kind, stage)
+        if missing is not None:
+            is_first = missing == STAGES[run.kind][0]
+            instead = (
+                "retry the whole run" if is_first else f"retry from {missing}, or from a stage before it"
+            )
+            raise Conflict("no_checkpoint", f"the run left no checkpoint of a finished {missing}; {instead}")
+
+    async def propose(self, wanted: NewHypothesis) -> tuple[str, str]:
+        """Store a hypothesis; return its id and that of the run, or ideation request, queued for it."""
+        if wanted.enable_ideation and wanted.spec:
+            raise Rejected("spec_without_run", "ideation queues no run yet; give the `spec` at its launch")
+        if wanted.limits and not wanted.enable_ideation:
+            named = ", ".join(f"`{name}`" for name in wanted.limits)
+            raise Rejected(
+                "limits_without_ideation", f"{named} limits ideation; a run's limits are in `spec`"
+            )
+        hypothesis_id = self.ids.ulid()
+        work = await self._work_for(wanted, hypothesis_id)
+        # nothing is stored of what could never run, ideas that ideation shall start from included
+        read_spec("experiment", {"idea": wanted.idea, **wanted.spec})
+        read_spec(work.kind, work.spec)
+        request_id = self.ids.ulid()
+        await self.store.insert(hypothesis_document(wanted, hypothesis_id, request_id))
+        if not wanted.enable_ideation:
+            return hypothesis_id, (await self.submit(work)).run_id
+        await self._enqueue("ideation_requests", request_id, work, _digest(work))
+        return hypothesis_id, request_id
+
+    async def launch(
+        self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
+    ) -> Submitted:
+        """Queue another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first."""
+        hypothesis = await self.store.find(hypothesis_id)
+        if hypothesis is None:
+            raise NotFound("unknown_hypothesis", f"there is no hypothesis {hypothesis_id}")
+        if idea_index is not None and "idea" in spec:
+            raise Rejected("two_ideas", "give `idea_index` or an `idea` in the spec, not both")
+        ideas = ideas_of(hypothesis)
+        wanted = Submission(
+            kind="experiment",
+            spec={"idea": ideas.take(idea_index), **spec},
+            by=by,
+            hypothesis_id=hypothesis_id,
+        )
+        check(wanted)  # before the choice: what is refused changes nothing
+        if idea_index is not None and ideas.found:
+            await self.store.choose(hypothesis_id, idea_index)
+        return await self.submit(wanted)
+
+    async def _work_for(self, wanted: NewHypothesis, hypothesis_id: str) -> Submission:
+        if not wanted.enable_ideation:
+            spec: dict[str, Any] = {"idea": wanted.idea, **wanted.spec}
+            return Submission(kind="experiment", spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
+        spec = {
+            "title": wanted.title,
+            "idea": _text(wanted.idea),
+            "additional_context": wanted.additional_context,
+            "reflections": wanted.reflections,
+            "max_num_generations": wanted.max_num_generations,
+            **wanted.limits,
+        }
+        if earlier := earlier_ideas(await self.store.earlier(EARLIER_MAX)):
+            spec["earlier"] = earlier
+        return Submission(kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
+
+    async def _earlier(self, wanted: Submission, digest: str) -> Submitted | None:
+        if wanted.idempotency_key is None:
+            return None
+        run = await self.queue.by_idempotency_key(wanted.idempotency_key)
+        if run is None:
+            return None
+        if run["idempotency"]["digest"] != digest:
+            message = f"Idempotency-Key {wanted.idempotency_key!r} was used for another run, {run['_id']}"
+            raise Conflict("idempotency_conflict", message)
+        return Submitted(run["_id"])
+
+    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> Submitted:
+        fields, spec = run_fields(wanted, digest), snapshot(run_id, wanted)
+        put_at = await self.queue.put_spec(run_id, spec)
+        run = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
+            await self.queue.put_spec(run_id, spec)
+        return Submitted(run_id, run, spec)
+
+
+def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:
+    """Return a new hypothesis; the store adds when it was made."""
+    idea_json = None if isinstance(wanted.idea, str) else dict(wanted.idea)
+    ideation = {
+        "requestId": request_id,
+        "status": Status.QUEUED.value,
+        "reflections": wanted.reflections,
+        "maxNumGenerations": wanted.max_num_generations,
+    }
+    return {
+        "_id": hypothesis_id,
+        "title": wanted.title,
+        "idea": _text(wanted.idea),
+        "ideaJson": idea_json,
+        "ideation": ideation if wanted.enable_ideation else None,
+        "additionalContext": wanted.additional_context,
+        "createdBy": wanted.by,
+    }
+
+
+def check(wanted: Submission) -> None:
+    """Refuse what could never run. Raises `Rejected`."""
+    if wanted.kind not in RUN_KINDS:
+        known = ", ".join(sorted(RUN_KINDS))
+        raise Rejected("unknown_kind", f"unknown kind {wanted.kind!r}; known kinds: {known}")
+    read_spec(wanted.kind, wanted.spec)
+    read_requirements(wanted.requires)
+
+
+def checked(wanted: Submission) -> dict[str, Any]:
+    """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`."""
+    check(wanted)
+    spec, requires = read_spec(wanted.kind, wanted.spec), read_requirements(wanted.requires)
+    return {
+        "kind": wanted.kind,
+        "title": title_of(wanted.kind, spec),
+        "classKey": class_key(wanted.kind, requires),
+        "priority": wanted.priority,
+        "labels": dict(wanted.labels),
+        "spec": msgspec.to_builtins(spec),
+        "requires": msgspec.to_builtins(requires),
+    }
+
+
+def check_stage(kind: str, stage: str) -> None:
+    """Refuse a stage that a run of `kind` does not have. Raises `Rejected`."""
+    stages = STAGES.get(kind, ())
+    if not stages:
+        message = f"a run of kind {kind} has no stages to begin at; retry it without `from_stage`"
+        raise Rejected("no_stages", message)
+    if stage not in stages:
+        raise Rejected("unknown_stage", f"unknown stage {stage!r}; known: {', '.join(stages)}")
+
+
+def snapshot(run_id: str, wanted: Submission) -> Document:
+    """Return what is kept of a run's specification."""
+    return {
+        "kind": wanted.kind,
+        "spec": dict(wanted.spec),
+        "requires": dict(wanted.requires),
+        "hypothesisId": wanted.hypothesis_id,
+        "fromStage": wanted.from_stage,
+        "traceparent": traceparent_of(wanted.traceparent, run_id),
+    }
+
+
+def run_fields(wanted: Submission, digest: str) -> dict[str, Any]:
+    """Return the fields of a new run, as `creation` takes them. Raises `Rejected`."""
+    spec = read_spec(wanted.kind, wanted.spec)
+    requires = read_requirements(wanted.requires)
+    title = title_of(wanted.kind, spec)
+    return {**_fields(wanted, requires, title, digest), "review": getattr(spec, "review", "none")}
+
+
+def _fields(wanted: Submission, requires: Requirements, title: str, digest: str) -> dict[str, Any]:
+    since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
+    deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": wanted.queue_limit_s}}
+    fields = {
+        "kind": wanted.kind,
+        "status": (Status.QUEUED if wanted.not_before is None else Status.DELAYED).value,
+        "classKey": class_key(wanted.kind, requires),
+        "priority": wanted.priority,
+        # a start in the past is no way to the head of the queue
+        "queuedAt": Expression(since),
+        "notBefore": wanted.not_before,
+        "queueLimitS": wanted.queue_limit_s,
+        "queueDeadline": Expression(deadline),
+        "maxAttempts": wanted.max_attempts,
+        "hypothesisId": wanted.hypothesis_id,
+        "parentRunId": wanted.parent_run_id,
+        "labels": Expression({"$literal": dict(wanted.labels)}),  # names with dots are no paths
+        "labelList": sorted(f"{name}={value}" for name, value in wanted.labels.items()),
+        "title": title,
+        "words": words_of(title),
+    }
+    if wanted.idempotency_key is not None:
+        fields["idempotency"] = {"key": wanted.idempotency_key, "digest": digest}
+    return fields
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words by which a run can be found, in lower case."""
+    return sorted(set(re.findall(r"\w+", text.lower())))[:WORDS_MAX]
+
+
+def _digest(wanted: Submission) -> str:
+    body = [
+        wanted.kind,
+        wanted.spec,
+        wanted.priority,
+        wanted.requires,
+        wanted.max_attempts,
+        wanted.not_before,
+        wanted.queue_limit_s,
+        wanted.labels,
+        wanted.hypothesis_id,
+    ]
+    return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
+
+
+def _text(idea: str | Mapping[str, Any]) -> str:
+    return idea if isinstance(idea, str) else str(idea.get("Short Hypothesis", ""))

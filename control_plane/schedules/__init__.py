@@ -1,0 +1,1 @@
+"""Runs that begin at their own time."""

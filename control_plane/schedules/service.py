@@ -1,0 +1,170 @@
+"""Keeps schedules as people want them: create, replace, pause, resume, remove, run now, look ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from control_plane.runs.submission import QUEUE_LIMIT_S, Submitter, check
+from control_plane.schedules.schedule import Missed, Overlap, Timetable, first_slot, read_timetable
+from control_plane.schedules.scheduler import LABEL, SLOT_LABEL, submission
+from control_plane.store.database import Document
+from control_plane.store.queue.submissions import Submitted
+from control_plane.store.schedules import Schedules
+from events.runtime.errors import Conflict, NotFound, Rejected, Transient
+
+TRIES_MAX: Final = 50
+NOTE_CHARS_MAX: Final = 500
+PREVIEW_SLOTS: Final = 5
+RESERVED: Final = frozenset({"preview"})  # an address of its own beside the schedules'
+NOBODY: Final[Document] = {"pausedBy": None, "pausedAt": None, "pauseNote": None}
+
+Slot = tuple[datetime, datetime]  # in UTC, and on the clocks of the schedule's zone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedRun:
+    """What each slot of a schedule submits."""
+
+    kind: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = 0
+    requires: Mapping[str, Any] = field(default_factory=dict)
+    max_attempts: int = 3
+    queue_limit_s: int = QUEUE_LIMIT_S
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSchedule:
+    """A schedule as its author wants it."""
+
+    id: str
+    cron: str
+    run: WantedRun
+    by: str
+    time_zone: str = "UTC"
+    missed: Missed = "one"
+    overlap: Overlap = "allow"
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """Changes schedules. Raises `Rejected`, `NotFound`, `Conflict`, `Transient`."""
+
+    schedules: Schedules
+    submitter: Submitter
+
+    async def create(self, wanted: WantedSchedule) -> None:
+        """Store a new schedule; its first slot is the first one after now, by the store's clock."""
+        if wanted.id in RESERVED:
+            raise Rejected("reserved_id", f"id: {wanted.id!r} is taken by an address; choose another id")
+        fields = _fields(wanted, await self.schedules.now())
+        if await self.schedules.create(wanted.id, {**fields, "createdBy": wanted.by}) is None:
+            message = f"there is a schedule {wanted.id!r} already; replace it with PUT, or choose another id"
+            raise Conflict("schedule_exists", message)
+
+    async def replace(self, wanted: WantedSchedule) -> None:
+        """Put another schedule in the place of one; it begins anew, what was due before is dropped."""
+        fields = _fields(wanted, await self.schedules.now())
+        for _ in range(TRIES_MAX):
+            if await self.schedules.change(await self._find(wanted.id), fields) is not None:
+                return
+        raise _contended(wanted.id)
+
+    async def pause(self, schedule_id: str, *, paused: bool, by: str, note: str = "") -> None:
+        """Let a schedule rest, or go on with its first slot after now; twice is the same.
+
+        Who paused it, and why, stays until it goes on.
+        """
+        if len(note.strip()) > NOTE_CHARS_MAX:
+            raise Rejected("bad_note", f"note: at most {NOTE_CHARS_MAX} characters, not {len(note)}")
+        for _ in range(TRIES_MAX):
+            schedule = await self._find(schedule_id)
+            if schedule["paused"] == paused:
+                return
+            now = await self.schedules.now()
+            if paused:
+                note = note.strip()
+                fields = {"nextAt": None, "pausedBy": by, "pausedAt": now, "pauseNote": note or None}
+            else:
+                table = read_timetable(schedule["cron"], schedule["timeZone"])
+                fields = {"nextAt": first_slot(table, now), **NOBODY}
+            if await self.schedules.change(schedule, {"paused": paused, **fields}) is not None:
+                return
+        raise _contended(schedule_id)
+
+    async def remove(self, schedule_id: str) -> None:
+        """Remove a schedule; the runs that it fired stay."""
+        if not await self.schedules.delete(schedule_id):
+            raise _unknown(schedule_id)
+
+    async def run_now(self, schedule_id: str, *, by: str, key: str | None = None) -> Submitted:
+        """Queue a run of a schedule beside its slots; the same key is the same run, as for any run."""
+        return await self.submitter.submit(submission(await self._find(schedule_id), None, by=by, key=key))
+
+    async def upcoming(self, schedule_id: str, count: int) -> list[Slot]:
+        """Return the next slots, in UTC and on the clocks of the zone, as if the schedule were not paused."""
+        schedule = await self._find(schedule_id)
+        return await self._next(read_timetable(schedule["cron"], schedule["timeZone"]), count)
+
+    async def preview(
+        self, cron: str, time_zone: str, count: int = PREVIEW_SLOTS
+    ) -> tuple[Timetable, list[Slot]]:
+        """Return the timetable that the texts describe, and its next slots. Raises `Rejected`."""
+        table = read_timetable(cron, time_zone)
+        first_slot(table, await self.schedules.now())
+        return table, await self._next(table, count)
+
+    async def _next(self, table: Timetable, count: int) -> list[Slot]:
+        slots = islice(table.slots(await self.schedules.now()), count)
+        return [(slot, slot.astimezone(table.zone)) for slot in slots]
+
+    async def _find(self, schedule_id: str) -> Document:
+        schedule = await self.schedules.find(schedule_id)
+        if schedule is None:
+            raise _unknown(schedule_id)
+        return schedule
+
+
+def _fields(wanted: WantedSchedule, now: datetime) -> Document:
+    """Return what is stored of a schedule. Raises `Rejected` for one that could never fire a run."""
+    table = read_timetable(wanted.cron, wanted.time_zone)
+    next_at = first_slot(table, now)
+    for name in (LABEL, SLOT_LABEL):
+        if name in wanted.run.labels:
+            raise Rejected("reserved_label", f"run.labels: {name!r} is set by the schedule itself")
+    fields: Document = {
+        "cron": wanted.cron,
+        "timeZone": wanted.time_zone,
+        "missed": wanted.missed,
+        "overlap": wanted.overlap,
+        "paused": wanted.paused,
+        "run": {
+            "kind": wanted.run.kind,
+            "spec": dict(wanted.run.spec),
+            "priority": wanted.run.priority,
+            "requires": dict(wanted.run.requires),
+            "maxAttempts": wanted.run.max_attempts,
+            "queueLimitS": wanted.run.queue_limit_s,
+            "labels": dict(wanted.run.labels),
+        },
+        "nextAt": None if wanted.paused else next_at,
+        **({**NOBODY, "pausedBy": wanted.by, "pausedAt": now} if wanted.paused else NOBODY),
+        "last": None,
+        "error": None,
+    }
+    check(submission({"_id": wanted.id, **fields}, next_at))
+    return fields
+
+
+def _unknown(schedule_id: str) -> NotFound:
+    return NotFound("unknown_schedule", f"there is no schedule {schedule_id!r}")
+
+
+def _contended(schedule_id: str) -> Transient:
+    return Transient("contended", f"schedule {schedule_id} changes too fast; try again")

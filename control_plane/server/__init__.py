@@ -1,0 +1,1 @@
+"""The web application: HTTP, the API and the pages on one set of dependencies."""

@@ -1,0 +1,84 @@
+"""Artifacts: where they are, and what a worker may fetch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import RedirectResponse
+
+from control_plane.access.auth import Forbidden, Principal, require
+from control_plane.files.blobs import is_key
+from control_plane.model.replicated import pods_until
+from control_plane.server.api.runs import MayRead, Page
+from control_plane.server.deps import Deps
+from events.runtime.errors import Conflict
+
+Json = dict[str, Any]
+MayIngest = Annotated[Principal, Depends(require("ingest"))]
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of artifacts."""
+    routes = APIRouter(tags=["artifacts"])
+
+    @routes.get("/api/runs/{run_id}/artifacts")
+    async def page(run_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+        return await deps.reading.artifacts(run_id, wanted.limit, wanted.after)
+
+    @routes.get("/api/artifacts/{artifact_id:path}", status_code=302)
+    async def download(artifact_id: str, _: MayRead) -> RedirectResponse:
+        artifact = await deps.reading.artifact(artifact_id)
+        await deps.inspector.require(artifact)
+        url = await deps.blobs.get_url(
+            artifact["key"], name=artifact["name"], content_type=artifact["contentType"]
+        )
+        return RedirectResponse(url, 302)
+
+    own = owner_of(deps)
+
+    @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
+    async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Json:
+        found = await deps.reading.checkpoints(run_id, attempt)
+        made = await deps.reading.attempts(run_id) if found else ()
+
+        async def signed(artifact: Mapping[str, Any]) -> Json:
+            url = await deps.blobs.get_url(artifact["key"], name=artifact["name"])
+            return {**{name: artifact[name] for name in ("name", "size", "sha256")}, "url": url}
+
+        return {
+            "checkpoints": [
+                {
+                    "name": each.name,
+                    "runId": each.run_id,
+                    "attempt": each.attempt,
+                    "pods": pods_until(made, each.attempt) if each.run_id == run_id else [],
+                    "manifest": await signed(each.manifest),
+                    "files": [await signed(file) for file in each.files],
+                }
+                for each in found
+                if all(is_key(file["key"]) for file in (each.manifest, *each.files))
+            ]
+        }
+
+    return routes
+
+
+def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
+    """Return what finds out for which attempt somebody may keep files."""
+
+    async def own(run_id: str, principal: MayIngest) -> int:
+        """Return the attempt for which a run token speaks, as long as nobody has the run after it.
+
+        It holds the run, or has settled and its log is still on its way. Raises `Forbidden`, `Conflict`.
+        """
+        if principal.attempt is None or principal.attempt[0] != run_id:
+            raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
+        attempt = principal.attempt[1]
+        found = await deps.runs.find(run_id)
+        if found is not None and found.run.is_of(attempt):
+            return attempt
+        raise Conflict("lease_lost", f"attempt {attempt} of run {run_id} is over, or another's by now")
+
+    return own

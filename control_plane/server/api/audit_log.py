@@ -1,0 +1,66 @@
+"""Who did what to which object: as pages, and whole as NDJSON."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from control_plane.model.presentation import shown
+from control_plane.reads.paging import LIMIT_DEFAULT
+from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.fleet import MaySteer
+from control_plane.server.deps import Deps
+
+Json = dict[str, Any]
+Word = Annotated[str | None, Field(min_length=1, max_length=300, pattern=r"^[^\x00]*$")]
+
+EXPORT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+}
+
+
+class TrailFilters(BaseModel):
+    """Which entries are meant; `object` is such as `run/<id>`, `key` the id of one."""
+
+    by: Word = None
+    key: Word = None
+    object: Word = None
+    action: Word = None
+
+    def stored(self) -> dict[str, str]:
+        """Return the filters by the names of the stored fields."""
+        asked = {"by": self.by, "keyId": self.key, "object": self.object, "action": self.action}
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+class TrailPage(TrailFilters):
+    """A page of entries."""
+
+    limit: int = LIMIT_DEFAULT
+    after: str | None = None
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes below `/api/audit`."""
+    routes = APIRouter(prefix="/api/audit", tags=["audit"])
+
+    @routes.get("")
+    async def page(_: MaySteer, wanted: Annotated[TrailPage, Query()]) -> Items:
+        return await deps.reading.trail(wanted.stored(), wanted.limit, wanted.after)
+
+    @routes.get("/export", response_class=StreamingResponse, responses=EXPORT)
+    async def export(_: MaySteer, wanted: Annotated[TrailFilters, Query()]) -> StreamingResponse:
+        """Return every entry, the oldest first, one JSON object a line."""
+
+        async def lines() -> AsyncIterator[bytes]:
+            async for entry in deps.trail.all(wanted.stored()):
+                yield msgspec.json.encode(shown(entry)) + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    return routes

@@ -1,0 +1,81 @@
+"""Many runs at once: cancel or retry those that are named, or all that match filters."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field, StringConstraints, model_validator
+
+from control_plane.reads.reading import RunFilters
+from control_plane.runs.bulk import NAME_CHARS_MAX, PART_MAX, Action, Bulk, Part, counted
+from control_plane.server.api.contract.bodies import Body, Moment, ShortText, Storable
+from control_plane.server.api.runs import MaySubmit
+from control_plane.server.deps import Deps
+
+Json = dict[str, Any]
+Name = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9._-]{{1,{NAME_CHARS_MAX}}}$")]
+Wanted = Annotated[ShortText, Storable]
+
+
+class FilterBody(Body):
+    """Which runs are meant; none of them means all runs."""
+
+    status: Wanted | None = None
+    kind: Wanted | None = None
+    label: Wanted | None = None
+    hypothesis: Wanted | None = None
+    pod: Wanted | None = None
+    region: Wanted | None = None
+    q: Wanted | None = None
+
+
+class BulkBody(Body):
+    """What shall be done to which runs.
+
+    A bulk that goes on has the `name` and `askedAt` of its first answer, and as `after` the `next`.
+    """
+
+    action: Action
+    ids: Annotated[list[Wanted], Field(min_length=1, max_length=PART_MAX)] | None = None
+    filters: FilterBody | None = None
+    name: Name | None = None
+    asked_at: Moment | None = None
+    after: ShortText | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> BulkBody:
+        if (self.ids is None) == (self.filters is None):
+            raise ValueError("give `ids` or `filters`, one of the two")
+        return self
+
+
+async def part_of(bulk: Bulk, body: BulkBody, asked_at: datetime, after: str | None) -> Part:
+    """Return the runs that are named, or the next that matched at `asked_at`, behind the cursor `after`."""
+    if body.ids is not None:
+        return await bulk.named(body.ids)
+    assert body.filters is not None, "one of the two is given"
+    return await bulk.matching(RunFilters(**body.filters.model_dump()), asked_at, after)
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the route `/api/runs/bulk`."""
+    routes = APIRouter(tags=["runs"])
+
+    @routes.post("/api/runs/bulk")
+    async def bulk(body: BulkBody, principal: MaySubmit) -> Json:
+        name = body.name or deps.submitter.ids.ulid()
+        asked_at: datetime = body.asked_at or deps.reading.clock.now()
+        part = await part_of(deps.bulk, body, asked_at, body.after)
+        results = await deps.bulk.act(body.action, part, by=principal.name, name=name)
+        return {
+            "name": name,
+            "askedAt": asked_at.isoformat(),
+            "results": [asdict(each) for each in results],
+            "counts": counted(results),
+            "next": part.next,
+        }
+
+    return routes

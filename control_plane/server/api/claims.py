@@ -1,0 +1,158 @@
+"""The queue over HTTP, for pods without a database of their own: claim, renew, settle, release, report.
+
+A pod shows its key; what it does with a run it claimed also takes that run's token (`Podfleet-Run-Token`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import Field
+
+from control_plane.access.auth import Forbidden, Principal, is_still_admitted, require, sender_of
+from control_plane.concurrency.rate_limit import Throttled
+from control_plane.runs.claiming import WAIT_MAX_S
+from control_plane.server.api.contract.bodies import NewClaim, PodLine, Release, Settlement, SoughtClaim
+from control_plane.server.deps import Deps
+from events.pipe import Note
+from events.queue.abilities import Abilities
+from events.queue.claims import CLASSES_MAX, Claim, Orders
+from events.queue.matching import Seeker, collections
+from events.queue.settlement import End
+from events.runtime.errors import Conflict, Rejected
+from events.text.key_text import RunToken, read_run_token
+
+Json = dict[str, Any]
+
+CLASS_KEY_MAX: Final = 200
+
+MayClaim = Annotated[Principal, Depends(require("claim"))]
+Token = Annotated[str, Header(alias="Podfleet-Run-Token", max_length=200)]
+ClassKey = Annotated[str, Field(max_length=CLASS_KEY_MAX)]
+Classes = Annotated[list[ClassKey], Query(alias="class", min_length=1, max_length=CLASSES_MAX)]
+WaitS = Annotated[float, Query(ge=0, le=WAIT_MAX_S)]
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes of the queue."""
+    claimer = deps.claimer
+
+    async def pace(request: Request, principal: MayClaim) -> None:
+        sender = sender_of(request, principal)
+        if sender is not None and (wait_s := deps.claims_throttle.wait_s(sender)):
+            raise Throttled("too many requests from this sender", wait_s)
+
+    routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)])
+
+    @routes.get("/api/wakeups")
+    async def wakeups(
+        wanted: Classes, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
+    ) -> Json:
+        found = await claimer.hear(
+            wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
+        )
+        return {
+            "waiting": found is not None,
+            "classes": [
+                {"collection": each.collection, "classKey": each.class_key, "priority": each.priority}
+                for each in found or ()
+            ],
+        }
+
+    @routes.post("/api/claims")
+    async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:
+        require_pod(principal, body.pod)
+        able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
+        taken = await claimer.claim(
+            Seeker(body.pod, body.mode, able),
+            token=body.token,
+            key_id=principal.key_id,
+            wait_s=body.wait_s,
+            is_gone=partial(_is_gone, request),
+        )
+        return {"claim": None if taken is None else shown(taken)}
+
+    @routes.post("/api/claims/recover")
+    async def recover(body: SoughtClaim, _: MayClaim) -> Json:
+        found = await claimer.claims.recover(collections(body.mode), body.token)
+        return {"claim": None if found is None else shown(found)}
+
+    @routes.post("/api/claims/{run_id}/renew")
+    async def renew(run_id: str, _: MayClaim, token: Token) -> Json:
+        return ordered(await claimer.claims.renew(held(run_id, token)))
+
+    @routes.post("/api/claims/{run_id}/settle")
+    async def settle(run_id: str, body: Settlement, _: MayClaim, token: Token) -> Json:
+        how = End(body.outcome, body.code, body.message, body.stage, body.retryable)
+        jitter = deps.ids.fraction()
+        await claimer.claims.settle(held(run_id, token), how, body.last, jitter=jitter, root=body.root)
+        return {"settled": True}
+
+    @routes.post("/api/claims/{run_id}/release")
+    async def release(run_id: str, body: Release, _: MayClaim, token: Token) -> Json:
+        how = End("preempted", body.code, body.message)
+        await claimer.claims.settle(held(run_id, token), how, body.last, jitter=deps.ids.fraction())
+        return {"settled": True}
+
+    @routes.post("/api/pods")
+    async def report(body: PodLine, principal: MayClaim) -> Json:
+        require_pod(principal, body.id)
+        return await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
+
+    return routes
+
+
+def require_pod(principal: Principal, pod_id: str) -> None:
+    """Let a key that was made for one pod speak for it alone. Raises `Forbidden`."""
+    if principal.pod is not None and pod_id.partition("/")[0] != principal.pod:
+        raise Forbidden("foreign_pod", f"this key was made for the pod {principal.pod}, not for {pod_id}")
+
+
+async def _is_gone(request: Request) -> bool:
+    """Say whether a pod that waited is away; whose key was revoked meanwhile gets nothing more."""
+    return await request.is_disconnected() or not await is_still_admitted(request, request.headers, "claim")
+
+
+def held(run_id: str, token: str) -> RunToken:
+    """Return what a run token says of this run. Raises `Rejected`, `Conflict`."""
+    said = read_run_token(token)
+    if said is None:
+        raise Rejected("bad_run_token", "Podfleet-Run-Token is not the `runToken` of a claim")
+    if said.run_id != run_id:
+        raise Conflict("lease_lost", f"this token is not of run {run_id}")
+    return said
+
+
+def shown(claim: Claim) -> Json:
+    """Return a claim as its pod reads it."""
+    return {
+        "collection": claim.collection,
+        "runId": claim.run_id,
+        "attempt": claim.attempt,
+        "runToken": claim.run_token,
+        "leaseS": claim.lease_s,
+        "kind": claim.kind,
+        "spec": claim.spec,
+        "hypothesisId": claim.hypothesis_id,
+        "fromStage": claim.from_stage,
+        "traceparent": claim.traceparent,
+        "paused": claim.paused,
+        "notes": noted(claim.notes),
+    }
+
+
+def ordered(orders: Orders) -> Json:
+    """Return what people want of the owner of a run."""
+    return {
+        "cancel": orders.cancel,
+        "paused": orders.paused,
+        "notes": noted(orders.notes),
+    }
+
+
+def noted(notes: Sequence[Note]) -> list[Json]:
+    """Return notes as a pod reads them."""
+    return [{"number": each.number, "text": each.text, "by": each.by} for each in notes]

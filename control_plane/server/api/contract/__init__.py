@@ -1,0 +1,1 @@
+"""What every route shares: bodies, answers, problems, and the OpenAPI document."""

@@ -1,0 +1,324 @@
+"""The bodies that the API reads: strict, and closed to fields that nobody knows."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+from control_plane.files.multipart import PARTS_MAX
+from control_plane.runs.claiming import WAIT_MAX_S
+from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
+from control_plane.runs.submission import QUEUE_LIMIT_S
+from control_plane.schedules.schedule import Missed, Overlap
+from control_plane.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
+from events.codec import SEQUENCE_MAX
+from events.delivery.outgoing import MESSAGE_MAX
+from events.lifecycle import Outcome
+from events.queue.matching import Mode
+from events.text.key_text import SECRET_CHARS
+
+LABELS_MAX: Final = 32
+QUEUE_LIMIT_MAX_S: Final = 30 * 24 * 3600
+YEARS: Final = range(2000, 2200)  # far inside what the store's calendar can add a week to
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+def _storable(value: Any) -> Any:
+    """Refuse what MongoDB cannot hold, before anything is stored."""
+    match value:
+        case str():
+            if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+                raise ValueError("the text holds a character that cannot be stored")
+        case float() if not math.isfinite(value):
+            raise ValueError("NaN and infinity are no JSON")
+        case bool() | float() | None:
+            return value
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise ValueError("the number is beyond 64 bits")
+        case dict():
+            for name, each in value.items():
+                _storable(name)
+                _storable(each)
+        case list():
+            for each in value:
+                _storable(each)
+    return value
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.year not in YEARS:
+        raise ValueError(f"the year has to be from {YEARS[0]} to {YEARS[-1]}")
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _whole(value: Any) -> Any:
+    """Return 3 for 3.0: to JSON they are one number, and some languages write no other."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+Storable = AfterValidator(_storable)
+WHOLE: Final = BeforeValidator(_whole)
+Json = Annotated[dict[str, Any], Storable]
+LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+Label = Annotated[str, StringConstraints(max_length=200), Storable]
+ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
+
+
+class Body(BaseModel):
+    """Root of the bodies."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class RunBody(Body):
+    """What is to run; `queue_limit_s` bounds each stretch of waiting for a pod."""
+
+    kind: ShortText
+    spec: Json = Field(default_factory=dict)
+    priority: Annotated[int, Field(ge=-100, le=100), WHOLE] = 0
+    requires: Json = Field(default_factory=dict)
+    max_attempts: Annotated[int, Field(ge=1, le=100), WHOLE] = 3
+    queue_limit_s: Annotated[int, Field(ge=1, le=QUEUE_LIMIT_MAX_S), WHOLE] = QUEUE_LIMIT_S
+    labels: Annotated[
+        dict[LabelName, Label],
+        Field(max_length=LABELS_MAX, json_schema_extra={"additionalProperties": False}),
+    ] = Field(default_factory=dict)
+
+
+class NewRun(RunBody):
+    """A run to queue."""
+
+    not_before: Moment | None = None
+
+
+class ScheduleBody(Body):
+    """When a schedule fires, and what."""
+
+    cron: Annotated[ShortText, Storable]
+    time_zone: Annotated[ShortText, Storable] = "UTC"
+    missed: Missed = "one"
+    overlap: Overlap = "allow"
+    paused: bool = False
+    run: RunBody
+
+
+class NewSchedule(ScheduleBody):
+    """A schedule under a name of its own."""
+
+    id: ScheduleId
+
+
+class Pause(Body):
+    """Whether a schedule rests, and why."""
+
+    paused: bool
+    note: Annotated[str, StringConstraints(max_length=SCHEDULE_NOTE_CHARS_MAX), Storable] = ""
+
+
+class NewHypothesisBody(Body):
+    """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues.
+
+    `max_cost_usd` and `max_tokens` limit its ideation; those of a run are in `spec`.
+    """
+
+    title: Annotated[ShortText, Storable]
+    idea: Annotated[Text | dict[str, Any], Storable]
+    enable_ideation: bool = False
+    reflections: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
+    max_num_generations: Annotated[int, Field(ge=1, le=20), WHOLE] = 5
+    additional_context: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**53), WHOLE] | None = None
+    spec: Json = Field(default_factory=dict)
+
+
+class Launch(Body):
+    """Another run of a hypothesis, of the idea of this number; without one, of the idea chosen before."""
+
+    idea_index: Annotated[int, Field(ge=0), WHOLE] | None = None
+    spec: Json = Field(default_factory=dict)
+
+
+class Again(Body):
+    """A retry; it begins at `from_stage`, behind what the run left before it, else anew."""
+
+    from_stage: Annotated[ShortText, Storable] | None = None
+
+
+class NoteBody(Body):
+    """What a person wants the run's pipeline to know."""
+
+    text: Annotated[str, StringConstraints(max_length=2 * NOTE_CHARS_MAX), Storable]
+
+
+class ReviewBody(Body):
+    """A person's verdict, which closes the run's record.
+
+    With `incomplete` it is also taken where a part of the record has not arrived. With `revise` it replaces
+    the verdict that there is by the other one, and `notes` say why. `seen` is the run's `lastEventSeq` as it
+    was shown: where more was applied since, the verdict is refused.
+    """
+
+    verdict: Literal["pass", "fail"]
+    incomplete: bool = False
+    revise: bool = False
+    seen: Annotated[int, Field(ge=0)] | None = None
+    notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+
+    def by(self, reviewer: str) -> Review:
+        """Return it as this person's verdict."""
+        return Review(self.verdict, self.notes, reviewer, self.incomplete, self.seen, self.revise)
+
+
+ARTIFACTS_MAX: Final = 100  # of one request
+
+
+Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+UploadName = Annotated[str, StringConstraints(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
+
+
+class FileBody(Body):
+    """A file of a run; `size` in bytes."""
+
+    name: Annotated[ShortText, Storable]
+    size: Annotated[int, Field(ge=0, le=5 << 30), WHOLE]
+    content_type: ShortText = "application/octet-stream"
+
+
+class ArtifactBody(FileBody):
+    """A file that a worker wants to keep; `sha256` in hexadecimal."""
+
+    sha256: Sha256
+
+
+class SoughtArtifact(FileBody):
+    """A file that a worker wants to keep, whole or in `parts` of one size.
+
+    A file in parts that is hashed while it is sent has a ULID in `upload` instead of a `sha256`. Asked again,
+    with the same fields, the same upload goes on.
+    """
+
+    sha256: Sha256 | None = None
+    upload: UploadName | None = None
+    parts: Annotated[int, Field(ge=2, le=PARTS_MAX), WHOLE] | None = None
+
+
+class CompletedArtifact(ArtifactBody):
+    """A file that a worker has put into storage; `upload` as it was when the URLs were signed."""
+
+    key: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    upload: UploadName | None = None
+
+
+class ArtifactBodies(Body):
+    """Files that a worker wants to keep."""
+
+    files: Annotated[list[ArtifactBody], Field(min_length=1, max_length=ARTIFACTS_MAX)]
+
+
+PodId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x20\x7f]{1,200}$"), Storable]
+ClaimToken = Annotated[str, StringConstraints(pattern=f"^[0-9A-Za-z]{{{SECRET_CHARS}}}$")]
+Names = Annotated[list[ShortText], Field(max_length=100), Storable]
+Amount = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod said of an end
+
+
+class SoughtClaim(Body):
+    """A claim whose answer was lost, by the token it was made with."""
+
+    token: ClaimToken
+    mode: Mode = "experiment"
+
+
+class NewClaim(SoughtClaim):
+    """A pod that seeks a run: what it has, and for how many seconds it waits for one.
+
+    `token` is 256 random bits in base 62, made by the pod and on its disk before it asks, so that a claim
+    whose answer is lost can be found again; one that took nothing may be used again. `gpu_gib` is the memory
+    of the pod's largest GPU.
+    """
+
+    pod: PodId
+    kinds: Names
+    gpu_gib: Amount = 0.0
+    region: Annotated[ShortText, Storable] | None = None
+    wait_s: Annotated[float, Field(ge=0, le=WAIT_MAX_S)] = 0.0
+
+
+class Release(Body):
+    """Why a run is given back; `last` is the last sequence of the attempt's events."""
+
+    last: Annotated[int, Field(ge=0, le=SEQUENCE_MAX), WHOLE] = 0
+    code: Words | None = None
+    message: Words | None = None
+
+
+class Settlement(Release):
+    """How an attempt ended."""
+
+    outcome: Outcome
+    stage: Words | None = None
+    retryable: bool = False
+    root: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+
+
+class Stored(Body):
+    """Root of what is stored as it comes, under the names of MongoDB's documents."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
+
+
+class GpuLine(Stored):
+    """A device of a pod."""
+
+    name: Annotated[ShortText, Storable]
+    memory_mib: Amount
+
+
+class CapabilitiesLine(Stored):
+    """What a pod has; `device` is what its pipelines compute on.
+
+    `isolation` is how strictly it holds the programs of a model, `pipeline_user` as whom its pipelines run.
+    """
+
+    device: Annotated[ShortText, Storable] | None = None
+    isolation: Annotated[ShortText, Storable] | None = None
+    pipeline_user: Annotated[str, StringConstraints(max_length=1_000), Storable] | None = None
+    cpus: Annotated[int, Field(ge=0, le=100_000), WHOLE]
+    memory_mib: Amount
+    gpus: Annotated[list[GpuLine], Field(max_length=64)] = []
+
+
+class TelemetryLine(Stored):
+    """What is in use on a pod: fractions of one, MiB, degrees Celsius."""
+
+    cpu_util: Amount | None = None
+    memory_mib: Amount
+    gpu_util: Amount | None = None
+    gpu_memory_mib: Amount | None = None
+    gpu_temperature_c: Annotated[float, Field(ge=-300, le=10_000, allow_inf_nan=False)] | None = None
+
+
+class PodLine(Stored):
+    """A pod's line of the roster; `id` is the pod's name with the mark of its start, such as `pod-7/3f2a`."""
+
+    id: PodId
+    pod: Annotated[ShortText, Storable]
+    mode: Mode
+    region: Annotated[ShortText, Storable] | None = None
+    kinds: Names
+    state: Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
+    run_id: Annotated[ShortText, Storable] | None = None
+    attempt: Annotated[int, Field(ge=1, lt=2**31), WHOLE] | None = None
+    version: Annotated[ShortText, Storable]
+    capabilities: CapabilitiesLine
+    telemetry: TelemetryLine
+    started_at: Moment

@@ -1,0 +1,225 @@
+"""The OpenAPI document: what a route says of itself, and what every route of its kind answers besides, pure.
+
+A refusal is always the same document, so which refusals a route knows follows from what it is: whoever asks
+has a key, so it may be a wrong one; a path names something, so that may not be there. A route declares
+only what is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from control_plane.access.auth import SAFE_METHODS
+from control_plane.reads.paging import LIMIT_MAX
+
+Json = dict[str, Any]
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+OPEN: Final = "health"  # the tag of the routes that ask for no key
+INGEST: Final = "ingest"
+
+REASONS: Final[Mapping[int, str]] = {
+    400: "It cannot be read: no JSON, no cursor of this list, or not what its encoding says",
+    401: "No key, or none that opens anything",
+    403: "A key that may not do this, or a request from another site's page",
+    404: "There is no such thing",
+    408: "The body did not arrive in time",
+    409: "Not now: `detail` says how things stand",
+    413: "Over a limit, which is named",
+    415: "A media type or an encoding that is not read here",
+    422: "Read, and refused: `detail` says why",
+    429: "Too often: send it again, later",
+    503: "Not taken: send it again, later",
+}
+HEADERS: Final[Mapping[int, tuple[str, str]]] = {
+    201: ("Location", "string"),
+    302: ("Location", "string"),
+    401: ("WWW-Authenticate", "string"),
+    429: ("Retry-After", "integer"),
+    503: ("Retry-After", "integer"),
+}
+PROBLEM: Final[Json] = {
+    "type": "object",
+    "description": "What went wrong, and what to do (RFC 9457).",
+    "required": ["type", "status", "code", "detail"],
+    "properties": {
+        "type": {"const": "about:blank"},
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "code": {"type": "string", "minLength": 1, "description": "For programs; it stays what it is."},
+        "detail": {"type": "string", "description": "For people."},
+        "fields": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+        "limit": {"type": "string"},
+        "maximum": {"type": "integer"},
+        "retry_after_s": {"type": "number", "minimum": 0},
+    },
+}
+COUNT: Final[Json] = {"type": "integer", "minimum": 0}
+VERDICTS: Final[Json] = {
+    "type": "object",
+    "description": "What came of each event of a request.",
+    "required": ["accepted", "duplicates", "rejected", "ackedThrough", "fenced"],
+    "properties": {
+        "accepted": COUNT,
+        "duplicates": COUNT,
+        "unknown": COUNT,
+        "rejected": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["line", "code", "message"],
+                "properties": {
+                    "line": {"type": "integer", "minimum": 1},
+                    "id": {"type": ["string", "null"]},
+                    "code": {"type": "string"},
+                    "message": {"type": "string"},
+                },
+            },
+        },
+        "ackedThrough": {"type": "object", "additionalProperties": COUNT},
+        "fenced": {"type": "array", "items": {"type": "string"}},
+    },
+}
+PRINTABLE: Final = "^[^\\u0000-\\u001f\\u007f-\\u009f\\ufdd0-\\ufdef\\ufffe\\uffff]*$"
+TRACE: Final = "^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$"
+EVENT: Final[Json] = {
+    "type": "object",
+    "description": "A CloudEvent 1.0; `docs/events.md` lists the types and their data. Null means unset.",
+    "required": ["specversion", "id", "source", "type", "subject"],
+    "properties": {
+        "specversion": {"const": "1.0"},
+        "id": {"type": "string", "minLength": 1, "maxLength": 2048, "pattern": PRINTABLE},
+        "source": {"type": "string", "minLength": 1, "format": "uri-reference"},
+        "type": {"type": "string", "pattern": r"^ai\.[a-z_.]+$"},
+        "subject": {"type": "string", "pattern": "^run/[A-Za-z0-9._-]{1,64}$"},
+        "time": {"type": ["string", "null"], "format": "date-time"},
+        "sequence": {"type": ["string", "null"], "pattern": "^0*[1-9][0-9]{0,14}$", "maxLength": 32},
+        "attempt": {"type": ["integer", "null"], "minimum": 1, "maximum": 2**31 - 1},
+        "traceparent": {"type": ["string", "null"], "pattern": TRACE},
+        "data": {"type": ["object", "null"]},
+        "data_base64": {"type": ["string", "null"], "contentEncoding": "base64"},
+    },
+    "propertyNames": {"pattern": "^([a-z0-9]+|data_base64)$"},
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "string", "pattern": PRINTABLE},
+            {"type": ["boolean", "null"]},
+            {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+        ]
+    },
+}
+BODIES: Final[Mapping[str, Mapping[str, Json]]] = {
+    "/api/ingest/event": {
+        "application/cloudevents+json": {"$ref": "#/components/schemas/Event"},
+        "application/json": {"$ref": "#/components/schemas/Event"},
+    },
+    "/api/ingest/events": {
+        "application/cloudevents-batch+json": {
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/Event"},
+        },
+        "application/x-ndjson": {"type": "string", "description": "One event in JSON a line."},
+    },
+}
+
+
+def described(document: Json) -> Json:
+    """Return the whole document for what FastAPI knows of the routes."""
+    paths = {
+        path: {method: _operation(path, method, each) for method, each in operations.items()}
+        for path, operations in document["paths"].items()
+    }
+    components = document.get("components", {})
+    schemas = components.get("schemas", {})
+    own = {
+        name: each for name, each in schemas.items() if name not in ("HTTPValidationError", "ValidationError")
+    }
+    return {
+        **document,
+        "paths": paths,
+        "components": {
+            **components,
+            "schemas": {**own, "Problem": PROBLEM, "Event": EVENT, "Verdicts": VERDICTS},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(path: str, method: str, operation: Json) -> Json:
+    """Return a route with every answer that it may give."""
+    said = {**operation, "parameters": [_parameter(each) for each in operation.get("parameters", ())]}
+    if path in BODIES:
+        content = {media: {"schema": schema} for media, schema in BODIES[path].items()}
+        said["requestBody"] = {"required": True, "content": content}
+    answers = {status: _answer(int(status), each) for status, each in operation["responses"].items()}
+    answers.pop("422", None)  # FastAPI's own words, which are not ours
+    if INGEST in operation.get("tags", ()):
+        answers |= {status: _verdicts(words) for status, words in _VERDICTS_OF.items()}
+    for status in _refusals(method, said):
+        answers[str(status)] = _refusal(status, answers.get(str(status)))
+    if OPEN not in operation.get("tags", ()):
+        said["security"] = [{"key": []}]
+    return {**said, "responses": dict(sorted(answers.items()))}
+
+
+def _refusals(method: str, operation: Json) -> Iterator[int]:
+    parameters = operation["parameters"]
+    has_body = "requestBody" in operation
+    if OPEN not in operation.get("tags", ()):
+        yield from (401, 403, 429, 503)
+    if any(each["in"] == "path" for each in parameters):
+        yield 404
+    if has_body or any(each["name"] in ("after", "limit") for each in parameters):
+        yield 400
+    if has_body:
+        yield from (408, 413)
+    if has_body or parameters:
+        yield 422
+    if method.upper() not in SAFE_METHODS:
+        yield 409
+    if INGEST in operation.get("tags", ()):
+        yield 415
+
+
+def _refusal(status: int, own: Json | None) -> Json:
+    """Return what a refusal is, beside what the route itself may say with this status."""
+    problem = {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    content = {**(own or {}).get("content", {}), **problem}
+    return _answer(status, {"description": REASONS[status], "content": content})
+
+
+def _answer(status: int, answer: Json) -> Json:
+    said = dict(answer)
+    if 300 <= status < 400:
+        said.pop("content", None)
+    if status in HEADERS:
+        name, kind = HEADERS[status]
+        said["headers"] = {name: {"schema": {"type": kind}}}
+    return said
+
+
+def _verdicts(words: str) -> Json:
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Verdicts"}}}
+    return {"description": words, "content": content}
+
+
+def _parameter(parameter: Json) -> Json:
+    """Return a parameter; a page's length is bounded, which its own model leaves to the list."""
+    if parameter["name"] != "limit":
+        return parameter
+    return {**parameter, "schema": {**parameter["schema"], "minimum": 1, "maximum": LIMIT_MAX}}
+
+
+_VERDICTS_OF: Final[Mapping[str, str]] = {
+    "202": "Every event is stored, or was before",
+    "207": "Some events were refused; the others are stored",
+    "400": "The event is no JSON",
+    "422": "Nothing in the request is a valid event",
+}

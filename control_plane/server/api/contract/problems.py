@@ -1,0 +1,150 @@
+"""Errors as `application/problem+json` (RFC 9457): what went wrong, and what to do."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match, Mount
+
+from control_plane.access.auth import Forbidden
+from control_plane.access.key_ring import Unauthorized
+from control_plane.concurrency.rate_limit import Throttled
+from control_plane.server.api.contract.openapi import PROBLEM_MEDIA_TYPE
+from control_plane.server.api.ingest import UnsupportedMedia
+from control_plane.server.http.answer_headers import HEADERS
+from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
+from events.codec import TooLarge
+from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S: Final = 2
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+# The first row that fits gives the status; rows go from the special to the general.
+STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
+    (Unauthorized, 401),
+    (Throttled, 429),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (SlowBody, 408),
+    (Conflict, 409),
+    (TooLarge, 413),
+    (UnsupportedEncoding, 415),
+    (UnsupportedMedia, 415),
+    (BadEncoding, 400),
+    (Transient, 503),
+    (Rejected, 422),
+)
+# Requests that cannot be read at all, rather than read and refused.
+UNREADABLE: Final = frozenset({"bad_cursor", "bad_limit", "bad_json", "bad_length"})
+
+
+class ProblemPages(Protocol):
+    """Renders a problem for people."""
+
+    def page(self, name: str, code: int, **values: Any) -> Response: ...
+
+
+def wants_page(request: Request) -> bool:
+    """Say whether a person's browser asks, rather than a program."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+
+
+def problem(
+    status: int, code: str, detail: str, *, retry_after_s: float = RETRY_AFTER_S, **more: Any
+) -> JSONResponse:
+    """Return a problem document."""
+    body = {"type": "about:blank", "status": status, "code": code, "detail": detail, **more}
+    headers = {}
+    if status in (429, 503):
+        headers["Retry-After"] = str(max(1, round(retry_after_s)))
+    if status == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="podfleet"'
+    return JSONResponse(body, status, headers, PROBLEM_MEDIA_TYPE)
+
+
+def _place(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+
+
+def methods_of(request: Request) -> list[str]:
+    """Return the methods that the path of `request` has."""
+    # a mount takes every method, and serves what is only read
+    routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
+    found = [
+        method
+        for method in METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ] or ["GET"]
+    return ["HEAD", *found] if "GET" in found else found
+
+
+def status_of(error: PodfleetError) -> int:
+    """Return the HTTP status that `error` stands for."""
+    if error.code in UNREADABLE:
+        return 400
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+
+
+def install(app: FastAPI, pages: ProblemPages) -> None:
+    """Let every error of `app` become a problem document, or a page where a browser asks."""
+
+    def answer(request: Request, response: JSONResponse, detail: str) -> Response:
+        if not wants_page(request):
+            return response
+        page = pages.page("problem.html", response.status_code, status=response.status_code, detail=detail)
+        for name in ("WWW-Authenticate", "Retry-After"):
+            if name in response.headers:
+                page.headers[name] = response.headers[name]
+        return page
+
+    @app.exception_handler(PodfleetError)
+    async def ours(request: Request, error: PodfleetError) -> Response:
+        more: dict[str, Any] = {}
+        if isinstance(error, TooLarge):
+            more = {"limit": error.limit, "maximum": error.maximum}
+        if isinstance(error, Unauthorized) and wants_page(request) and request.method == "GET":
+            return RedirectResponse(f"/signin?{urlencode({'to': _place(request)})}", 303)
+        if isinstance(error, Transient | Throttled) and error.retry_after_s is not None:
+            more = {"retry_after_s": error.retry_after_s}
+        return answer(request, problem(status_of(error), error.code, error.message, **more), error.message)
+
+    @app.exception_handler(HTTPException)
+    async def routing(request: Request, error: HTTPException) -> Response:
+        response = problem(error.status_code, "http", str(error.detail))
+        response.headers.update(error.headers or {})
+        if error.status_code == 405:  # a router names the methods of one route of the path only
+            response.headers["Allow"] = ", ".join(methods_of(request))
+        return answer(request, response, str(error.detail))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        fields = [
+            {"field": ".".join(str(part) for part in each["loc"][1:]), "message": each["msg"]}
+            for each in error.errors()
+        ]
+        unreadable = any(each["type"] == "json_invalid" for each in error.errors())
+        detail = "; ".join(f"{each['field'] or 'body'}: {each['message']}" for each in fields)
+        status, code = (400, "bad_json") if unreadable else (422, "invalid")
+        return answer(request, problem(status, code, detail, fields=fields), detail)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> Response:
+        # nobody reads it; who goes away in the middle is no error of ours, and not worth a traceback
+        return problem(400, "gone", "the client went away before the body was whole")
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        log.error("request.failed", exc_info=error, extra={"path": request.url.path})
+        detail = "something went wrong here; it was logged"
+        response = answer(request, problem(500, "internal", detail), detail)
+        response.headers.update(HEADERS)  # it is made further out than where others get theirs
+        return response

@@ -1,0 +1,96 @@
+"""Keys: made, listed, rotated and revoked by those who may do everything."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field, StringConstraints
+
+from control_plane.access.key_ring import OVERLAP, NewKey, WantedKey
+from control_plane.access.keys import LIFE_MAX, NAME_CHARS_MAX, Kind, Scope
+from control_plane.model.presentation import shown
+from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.contract.bodies import WHOLE, Body, Storable
+from control_plane.server.api.fleet import MaySteer
+from control_plane.server.api.runs import Page
+from control_plane.server.deps import Deps
+
+Json = dict[str, Any]
+LIFE_MAX_S: Final = int(LIFE_MAX.total_seconds())
+OVERLAP_S: Final = int(OVERLAP.total_seconds())
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=NAME_CHARS_MAX, strip_whitespace=True), Storable
+]
+
+
+class KeyBody(Body):
+    """A key to make; without `scopes` it may do all that its kind may, without `life_s` it never ends.
+
+    One of kind pod with `pod` serves the pod of this name alone.
+    """
+
+    kind: Kind
+    name: Name
+    pod: Name | None = None
+    scopes: Annotated[list[Scope], Field(min_length=1)] | None = None
+    life_s: Annotated[int, Field(ge=1, le=LIFE_MAX_S), WHOLE] | None = None
+
+
+class Rotation(Body):
+    """How long the old key opens beside the new one, in seconds."""
+
+    overlap_s: Annotated[int, Field(ge=0, le=LIFE_MAX_S), WHOLE] = OVERLAP_S
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes below `/api/keys`."""
+    routes = APIRouter(prefix="/api/keys", tags=["keys"])
+    ring = deps.key_ring
+
+    @routes.post("", status_code=201)
+    async def create(body: KeyBody, principal: MaySteer, response: Response) -> Json:
+        return _told(response, await ring.make(wanted_key(body), by=principal.name))
+
+    @routes.get("")
+    async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Items:
+        return await deps.reading.keys(wanted.limit, wanted.after)
+
+    @routes.get("/{key_id}")
+    async def one(key_id: str, _: MaySteer) -> Json:
+        return shown(await ring.find(key_id))
+
+    @routes.post("/{key_id}/rotate", status_code=201)
+    async def rotate(
+        key_id: str, principal: MaySteer, response: Response, body: Rotation | None = None
+    ) -> Json:
+        overlap = timedelta(seconds=OVERLAP_S if body is None else body.overlap_s)
+        return _told(response, await ring.rotate(key_id, overlap=overlap, by=principal.name))
+
+    @routes.post("/{key_id}/revoke")
+    async def revoke(key_id: str, principal: MaySteer) -> Json:
+        return shown(await ring.revoke(key_id, by=principal.name))
+
+    return routes
+
+
+def wanted_key(body: KeyBody) -> WantedKey:
+    """Return the key that a body asks for."""
+    return WantedKey(
+        kind=body.kind,
+        name=body.name,
+        pod=body.pod,
+        scopes=None if body.scopes is None else frozenset(body.scopes),
+        life=None if body.life_s is None else timedelta(seconds=body.life_s),
+    )
+
+
+def told_once(new: NewKey) -> Json:
+    """Return a key that was just made with its text, which is stored nowhere."""
+    return {**shown(new.document), "key": new.text}
+
+
+def _told(response: Response, new: NewKey) -> Json:
+    response.headers["Location"] = f"/api/keys/{new.document['_id']}"
+    return told_once(new)

@@ -1,0 +1,156 @@
+"""Runs: submit, look, steer."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from pydantic import BaseModel, Field
+
+from control_plane.access.auth import Principal, require
+from control_plane.reads.paging import LIMIT_DEFAULT
+from control_plane.reads.reading import LEVELS, RunFilters
+from control_plane.runs.explainer import explanation
+from control_plane.runs.submission import Submission, checked
+from control_plane.server.api.contract.answers import OBJECT, Items, Run
+from control_plane.server.api.contract.bodies import Again, NewRun, NoteBody, ReviewBody
+from control_plane.server.deps import Deps
+from events.lifecycle import Status
+
+Json = dict[str, Any]
+MayRead = Annotated[Principal, Depends(require("read"))]
+MaySubmit = Annotated[Principal, Depends(require("submit"))]
+MayReview = Annotated[Principal, Depends(require("review"))]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+async def _circumstances(
+    key: Key = None, traceparent: Annotated[str | None, Header(max_length=200)] = None
+) -> Json:
+    return {"idempotency_key": key, "traceparent": traceparent}
+
+
+# What a route that makes something answers where that is there already.
+THE_SAME: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "Nothing new", "content": {"application/json": {"schema": OBJECT}}}
+}
+Asked = Annotated[Json, Depends(_circumstances)]
+
+
+class Page(BaseModel):
+    """Where a list goes on, and how long a page is."""
+
+    limit: int = LIMIT_DEFAULT
+    after: str | None = None
+
+
+class Filters(Page):
+    """Which runs a list holds."""
+
+    status: Annotated[str | None, Field(json_schema_extra={"enum": [*Status]})] = None
+    kind: str | None = None
+    label: str | None = None
+    hypothesis: str | None = None
+    pod: str | None = None
+    region: str | None = None
+    q: str | None = None
+
+    def filters(self) -> RunFilters:
+        names = {each.name for each in fields(RunFilters)}
+        return RunFilters(**self.model_dump(include=names))
+
+
+class RunsView(Filters):
+    """What the page of runs shows, and in which columns."""
+
+    columns: list[str] = []
+
+
+class EventFilters(Page):
+    """Which events of a log are shown, and from which end."""
+
+    type: str | None = None
+    level: Annotated[str | None, Field(json_schema_extra={"enum": [*LEVELS]})] = None
+    text: str | None = None
+    order: Literal["newest", "oldest"] = "newest"
+
+    def search(self) -> dict[str, Any]:
+        asked = self.model_dump(include={"type", "level", "text", "after", "limit"})
+        return {**asked, "newest_first": self.order == "newest"}
+
+
+class LogFilters(EventFilters):
+    """Which stretch of a log a page shows; `at` names the event that it begins with."""
+
+    at: str | None = Field(None, max_length=100)
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes below `/api/runs`."""
+    routes = APIRouter(prefix="/api/runs", tags=["runs"])
+    reading = deps.reading
+
+    @routes.post("", status_code=201, responses=THE_SAME)
+    async def submit(
+        body: NewRun, principal: MaySubmit, response: Response, circumstances: Asked, dry_run: bool = False
+    ) -> Json:
+        wanted = Submission(**body.model_dump(), **circumstances, by=principal.name)
+        if dry_run:
+            response.status_code = 200
+            return checked(wanted)
+        submitted = await deps.submitter.submit(wanted)
+        if not submitted.is_new:
+            response.status_code = 200
+        response.headers["Location"] = f"/api/runs/{submitted.run_id}"
+        return await reading.submitted(submitted)
+
+    @routes.get("")
+    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Items:
+        return await reading.runs(filters.filters(), filters.limit, filters.after)
+
+    @routes.get("/{run_id}")
+    async def one(run_id: str, _: MayRead) -> Run:
+        return await reading.run(run_id)
+
+    @routes.get("/{run_id}/events")
+    async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> Items:
+        return await reading.events(run_id, **wanted.search())
+
+    @routes.get("/{run_id}/explain")
+    async def explain(run_id: str, _: MayRead) -> Json:
+        return await explanation(reading, run_id)
+
+    @routes.post("/{run_id}/cancel")
+    async def cancel(run_id: str, principal: MaySubmit) -> Run:
+        await deps.decider.cancel(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/pause")
+    async def pause(run_id: str, principal: MaySubmit) -> Run:
+        await deps.decider.pause(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/resume")
+    async def resume(run_id: str, principal: MaySubmit) -> Run:
+        await deps.decider.resume(run_id, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/notes")
+    async def note(run_id: str, body: NoteBody, principal: MaySubmit) -> Run:
+        await deps.decider.note(run_id, body.text, by=f"user:{principal.name}")
+        return await reading.run(run_id)
+
+    @routes.post("/{run_id}/retry", status_code=201)
+    async def retry(run_id: str, principal: MaySubmit, response: Response, again: Again | None = None) -> Run:
+        from_stage = None if again is None else again.from_stage
+        submitted = await deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage)
+        response.headers["Location"] = f"/api/runs/{submitted.run_id}"
+        return await reading.submitted(submitted)
+
+    @routes.post("/{run_id}/review")
+    async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
+        await deps.decider.review(run_id, body.by(principal.name))
+        return await reading.run(run_id)
+
+    return routes

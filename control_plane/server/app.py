@@ -1,0 +1,139 @@
+"""The web application: routes and loops on one set of dependencies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+from control_plane.access.audit_log import Recorded
+from control_plane.concurrency.loops import run_every
+from control_plane.files import upload_sweeper
+from control_plane.live import watcher
+from control_plane.log import byte_budgets, catch_up
+from control_plane.schedules import scheduler
+from control_plane.server.api import (
+    artifacts,
+    audit_log,
+    bulk,
+    claims,
+    fleet,
+    hypotheses,
+    ingest,
+    keys,
+    nodes,
+    runs,
+    schedules,
+    stream,
+    uploads,
+)
+from control_plane.server.api.contract import problems
+from control_plane.server.deps import Deps
+from control_plane.server.http.answer_count import AnswerCount
+from control_plane.server.http.answer_headers import AnswerHeaders
+from control_plane.server.http.body_limit import BodyLimit
+from control_plane.server.http.head_limits import BoundedHead
+from control_plane.server.http.head_requests import Headed
+from control_plane.server.http.watchdog import Watchdog, Watched
+from control_plane.server.metrics import STALLS
+from control_plane.server.web import live, views
+from control_plane.server.web.pages import bulk as bulk_pages
+from control_plane.server.web.pages import compare, numbers, pods, sign_in, steering
+from control_plane.server.web.pages import schedules as schedule_pages
+from control_plane.server.web.site import HERE, Pages, Site
+from control_plane.upkeep import rescuer, spec_sweeper, sweeper
+
+NOUNS: Final = (
+    *(bulk, runs, nodes, hypotheses, artifacts, uploads),
+    *(claims, fleet, schedules, keys, audit_log, stream),
+)
+
+
+def create_app(deps: Deps) -> FastAPI:
+    """Return the application; its loops run as long as it does."""
+
+    watchdog = Watchdog(deps.clock, lambda route, seconds: STALLS.labels(route).observe(seconds))
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        loops = [
+            asyncio.create_task(run_every(sweeper.TICK_S, "sweeper", deps.sweeper.run_once)),
+            asyncio.create_task(run_every(catch_up.TICK_S, "catch_up", deps.catch_up.run_once)),
+            asyncio.create_task(run_every(rescuer.TICK_S, "rescuer", deps.rescuer.run_once)),
+            asyncio.create_task(run_every(scheduler.TICK_S, "scheduler", deps.scheduler.run_once)),
+            asyncio.create_task(run_every(spec_sweeper.TICK_S, "spec_sweeper", deps.spec_sweeper.run_once)),
+            asyncio.create_task(
+                run_every(upload_sweeper.TICK_S, "upload_sweeper", deps.upload_sweeper.run_once)
+            ),
+            asyncio.create_task(run_every(byte_budgets.TICK_S, "budgets", deps.budgets.run_once)),
+            asyncio.create_task(run_every(watcher.TICK_S, "watcher", deps.watcher.run_once)),
+            asyncio.create_task(run_every(watcher.TICK_S, "log_watcher", deps.log_watcher.run_once)),
+        ]
+        try:
+            with watchdog.watching():
+                yield
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    app = FastAPI(
+        title="podfleet",
+        version=version("podfleet"),
+        lifespan=life,
+        docs_url=None,  # its page would load scripts from another site
+        redoc_url=None,
+        openapi_url=None,
+    )
+    _wrap(app, deps, watchdog)
+    pages = Pages(deps.settings.storage.origin)
+    problems.install(app, pages)
+    app.include_router(fleet.health(deps))
+    app.include_router(ingest.router(deps.ingestor, deps.intake))
+    for noun in NOUNS:
+        app.include_router(noun.router(deps))
+    site = Site(deps, pages)
+    app.include_router(sign_in.router(site, deps.authenticator))
+    app.include_router(bulk_pages.router(site))
+    app.include_router(compare.router(site))
+    app.include_router(views.router(site))
+    app.include_router(steering.router(site))
+    app.include_router(live.router(site))
+    app.include_router(schedule_pages.router(site))
+    app.include_router(numbers.router(site))
+    app.include_router(pods.router(site))
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(_: runs.MayRead) -> dict[str, object]:
+        return openapi.described(app.openapi())
+
+    return app
+
+
+def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
+    """Put around every route what looks at all requests; the last stands outermost."""
+    app.state.authenticator = deps.authenticator
+    # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
+    app.add_middleware(Watched, watchdog=watchdog)
+    app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(BoundedHead)
+    app.add_middleware(AnswerCount)
+    app.add_middleware(AnswerHeaders)
+    app.add_middleware(Headed)
+    app.add_middleware(Watched, watchdog=watchdog)
+    if deps.settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=deps.settings.origins,
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
+            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"),
+            expose_headers=("Location", "Retry-After"),
+        )

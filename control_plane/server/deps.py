@@ -1,0 +1,185 @@
+"""What the routes and loops are made of, wired once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from control_plane.access.auth import Keyed, Keyless
+from control_plane.access.key_ring import KeyRing
+from control_plane.access.run_tokens import RunTokens
+from control_plane.access.sessions import SignIn
+from control_plane.concurrency.rate_limit import Throttle
+from control_plane.config import Settings
+from control_plane.files.blobs import Blobs, open_blobs
+from control_plane.files.inspection import Inspector
+from control_plane.files.multipart import Multipart
+from control_plane.files.upload_budget import UploadBudget
+from control_plane.files.upload_sweeper import UploadSweeper
+from control_plane.live.change_feed import LOG, Hub
+from control_plane.live.notifier import Doorbell
+from control_plane.live.reporter import Reporter
+from control_plane.live.watcher import LogWatcher, Watcher
+from control_plane.log import admission
+from control_plane.log.admission import Intake
+from control_plane.log.byte_budgets import Budgets
+from control_plane.log.catch_up import CatchUp
+from control_plane.log.ingest import Ingestor
+from control_plane.log.ingest_store import together
+from control_plane.log.journal_flush import Chronicler
+from control_plane.log.projector import Projector
+from control_plane.log.unclaimed import EarlyLines
+from control_plane.log.unnumbered import DirectEvents
+from control_plane.reads.numbers import Accounts
+from control_plane.reads.reading import Reading
+from control_plane.runs import claiming
+from control_plane.runs.bulk import Bulk
+from control_plane.runs.claiming import Claimer
+from control_plane.runs.decisions import Decider
+from control_plane.runs.submission import Submitter
+from control_plane.schedules.scheduler import Scheduler
+from control_plane.schedules.service import Agenda
+from control_plane.store.audit_log import Trail
+from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
+from control_plane.store.database import Database
+from control_plane.store.hypotheses import Hypotheses
+from control_plane.store.keys import Keys
+from control_plane.store.log.byte_counts import ByteCounts
+from control_plane.store.log.documents import Documents
+from control_plane.store.log.events import Events
+from control_plane.store.log.inspections import Inspections
+from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.numbers import NumberReads
+from control_plane.store.pods import Pods
+from control_plane.store.queue.claims import Claims
+from control_plane.store.queue.runs import Runs
+from control_plane.store.queue.submissions import Submissions
+from control_plane.store.queue.tallies import Tallies
+from control_plane.store.reads import RunReads
+from control_plane.store.schedules import Schedules
+from control_plane.store.sessions import Sessions
+from control_plane.upkeep.rescuer import Rescuer
+from control_plane.upkeep.spec_sweeper import SpecSweeper
+from control_plane.upkeep.sweeper import Sweeper
+from events.runtime.clock import Clock, Ids
+
+# Wrong keys from one address: so many at once, then one in so many seconds.
+FAILURES_BURST: Final = 20
+FAILURE_EVERY_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deps:
+    """Everything that `create_app` needs."""
+
+    settings: Settings
+    db: Database
+    runs: Runs
+    blobs: Blobs
+    multipart: Multipart
+    inspector: Inspector
+    upload_budget: UploadBudget
+    authenticator: Keyed
+    key_ring: KeyRing
+    trail: Trail
+    clock: Clock
+    ids: Ids
+    reading: Reading
+    accounts: Accounts
+    submitter: Submitter
+    decider: Decider
+    bulk: Bulk
+    ingestor: Ingestor
+    budgets: Budgets
+    intake: Intake
+    sweeper: Sweeper
+    catch_up: CatchUp
+    rescuer: Rescuer
+    agenda: Agenda
+    scheduler: Scheduler
+    spec_sweeper: SpecSweeper
+    upload_sweeper: UploadSweeper
+    hub: Hub
+    log_hub: Hub
+    watcher: Watcher
+    log_watcher: LogWatcher
+    claimer: Claimer
+    claims_throttle: Throttle
+    reporter: Reporter
+
+    def hub_of(self, wanted: Collection[str]) -> Hub:
+        """Return the hub that tells of these topics."""
+        return self.log_hub if any(topic.startswith(LOG) for topic in wanted) else self.hub
+
+
+def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
+    """Put a control plane together on one database."""
+    runs, events, documents = Runs(db), Events(db), Documents(db)
+    submissions, schedules = Submissions(db), Schedules(db)
+    submitter = Submitter(runs, submissions, Hypotheses(db), ids, RunReads(db))
+    chronicler = Chronicler(events, documents, clock, ids)
+    projector = Projector(runs, events, documents, chronicler, clock, ids)
+    direct = DirectEvents(runs, events, clock, ids)
+    early = EarlyStore(db)
+    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
+    steps = together(runs, events, projector)
+    counts = ByteCounts(db)
+    budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
+    hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
+    ring = KeyRing(Keys(db), clock, ids)
+    new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
+    blobs = open_blobs(settings.storage)
+    inspector = Inspector(blobs, Inspections(db), RunReads(db))
+    decider = Decider(runs, documents, events, inspector, ids, clock)
+    multipart = Multipart(blobs.client, blobs.bucket, blobs.puts)
+    return Deps(
+        settings=settings,
+        db=db,
+        runs=runs,
+        blobs=blobs,
+        multipart=multipart,
+        inspector=inspector,
+        upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
+        authenticator=authenticator(settings, db, ring, clock, ids),
+        key_ring=ring,
+        trail=Trail(db),
+        clock=clock,
+        ids=ids,
+        reading=Reading(
+            RunReads(db), Tallies(db), Hypotheses(db), Pods(db), schedules, Keys(db), Trail(db), clock
+        ),
+        accounts=Accounts(NumberReads(db), clock),
+        submitter=submitter,
+        decider=decider,
+        bulk=Bulk(RunReads(db), decider, submitter),
+        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
+        budgets=budgets,
+        intake=Intake(Throttle(clock, admission.BURST, admission.EVERY_S)),
+        sweeper=Sweeper(runs, chronicler),
+        catch_up=CatchUp(runs, events, early_lines, projector),
+        rescuer=Rescuer(runs, clock, ids),
+        agenda=Agenda(schedules, submitter),
+        scheduler=Scheduler(schedules, submitter),
+        spec_sweeper=SpecSweeper(submissions),
+        upload_sweeper=UploadSweeper(multipart, clock),
+        hub=hub,
+        log_hub=log_hub,
+        watcher=Watcher(Changes(db, STATES), hub, doorbell),
+        log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_hub),
+        claimer=Claimer(Claims(db), doorbell, new_pods, clock, ids),
+        claims_throttle=Throttle(clock, claiming.BURST, claiming.EVERY_S),
+        reporter=Reporter(RunReads(db)),
+    )
+
+
+def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
+    """Return who tells senders apart: keys, run tokens, sessions, else who needs none."""
+    return Keyed(
+        ring,
+        SignIn(Sessions(db), clock, ids),
+        RunTokens(Runs(db), clock),
+        Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
+        settings.api_key,
+        Keyless() if settings.keyless else None,
+    )

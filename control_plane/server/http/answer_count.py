@@ -1,0 +1,32 @@
+"""Counts every HTTP answer by the class of its status, one that an error cut off among the 5xx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from control_plane.server.metrics import ANSWERS
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCount:
+    """Looks at what is sent, and changes nothing."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                ANSWERS.labels(f"{message['status'] // 100}xx").inc()
+            await send(message)
+
+        try:
+            await self.app(scope, receive, counted)
+        except Exception:  # raised again: its own answer is made further out, where nobody counts
+            ANSWERS.labels("5xx").inc()
+            raise

@@ -1,0 +1,171 @@
+"""One connection of the HTTP server, held to limits where uvicorn has none.
+
+A connection costs a stranger nothing. So it has to bring the head of a request within seconds and kilobytes,
+queues few requests behind one another, and reads what it asked for; where there are too many, the one that
+has waited longest for a request makes room, else the one that has sent a body for longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from control_plane.server.metrics import ANSWERS
+
+log = logging.getLogger(__name__)
+
+HEAD_S: Final = 10.0
+HEAD_BYTES_MAX: Final = 64 * 1024
+QUEUED_MAX: Final = 8  # requests behind the one that is answered; browsers and our pods send none
+STALL_S: Final = 30.0
+CONNECTIONS_MAX: Final = 4_000
+FILES_KEPT: Final = 256  # of the process' open files: MongoDB, the storage, the program itself
+CONNECTIONS_MIN: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a connection may take."""
+
+    head_s: float = HEAD_S
+    head_bytes: int = HEAD_BYTES_MAX
+    queued: int = QUEUED_MAX
+    stall_s: float = STALL_S
+    connections: int = CONNECTIONS_MAX
+
+
+class Connection(HttpToolsProtocol):
+    """A connection as uvicorn's, which ends where it breaks a limit."""
+
+    limits: ClassVar[Limits] = Limits()
+    # Who has sent no whole head yet, or none since the last answer: the longest first.
+    waiting: ClassVar[dict[Connection, None]] = {}
+    # Whose request is not whole yet, in the order in which they began.
+    sending: ClassVar[dict[Connection, None]] = {}
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.logger = log
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._head_ends: asyncio.TimerHandle | None = None
+        self._stall_ends: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            oldest = next(iter(self.waiting), None) or next(iter(self.sending), self)
+            oldest.forget()
+            oldest.transport.abort()
+            if oldest is self:
+                return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.forget()
+        self._stop_stall()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.head_bytes:
+                self._end()
+                return
+        if self._head_ends is None and self._is_idle():
+            self._await_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= self.limits.queued:
+            raise httptools.HttpParserError("too many requests at once")  # answered by 400, and closed
+        self._is_in_head = False
+        self.forget()
+        self.sending[self] = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.sending.pop(self, None)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._await_flush()
+        elif self._is_in_head and self._is_idle():
+            self._await_head()
+        elif self._is_idle():
+            self.waiting[self] = None  # it may go; how long it may stay is uvicorn's keep-alive
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        ANSWERS.labels("4xx").inc()
+        self._await_flush()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._end()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_flush()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stall()
+
+    def forget(self) -> None:
+        """Take the connection off those that may go."""
+        self.waiting.pop(self, None)
+        self.sending.pop(self, None)
+        if self._head_ends is not None:
+            self._head_ends.cancel()
+            self._head_ends = None
+
+    def _is_idle(self) -> bool:
+        return not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+
+    def _await_head(self) -> None:
+        self.waiting[self] = None
+        self._head_ends = self.loop.call_later(self.limits.head_s, self._end)
+
+    def _end(self) -> None:
+        self.forget()
+        self.transport.close()
+        self._await_flush()
+
+    def _await_flush(self) -> None:
+        """Give the other end a while to read what was written, also where the connection ends after it."""
+        self._stop_stall()
+        if self.parser is not None:  # else the connection is lost already
+            self._stall_ends = self.loop.call_later(self.limits.stall_s, self.transport.abort)
+
+    def _stop_stall(self) -> None:
+        if self._stall_ends is not None:
+            self._stall_ends.cancel()
+            self._stall_ends = None
+
+
+def connection_class() -> type[Connection]:
+    """Return the connections of one server, as many as the process may have files for."""
+    log.setLevel(logging.ERROR)  # what is no HTTP is counted; lines of it would fill a disk
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + FILES_KEPT
+    if soft < wanted and soft != resource.RLIM_INFINITY:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    room = CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft - FILES_KEPT
+    limits = Limits(connections=max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, room)))
+    return type("ServedConnection", (Connection,), {"limits": limits, "waiting": {}, "sending": {}})

@@ -1,0 +1,83 @@
+"""Numbers for Prometheus: counters of this process, and the fleet's state as MongoDB has it at scrape.
+
+Every name ends in its unit; a number that is only known for a part says so in its help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
+
+from control_plane.reads.numbers import Numbers
+
+REGISTRY: Final = CollectorRegistry()
+
+
+def _gauge(name: str, says: str, *labels: str) -> Gauge:
+    return Gauge(f"podfleet_{name}", says, labels, registry=REGISTRY)
+
+
+EVENTS: Final = Counter("podfleet_events", "Events by verdict", ["verdict"], registry=REGISTRY)
+REFUSED: Final = Counter(
+    "podfleet_events_refused", "Lines that this process refused, by code", ["code"], registry=REGISTRY
+)
+ANSWERS: Final = Counter(
+    "podfleet_http_answers", "HTTP answers of this process, by class of status", ["status"], registry=REGISTRY
+)
+STALLS: Final = Summary(
+    "podfleet_event_loop_stall_seconds",
+    "How long a step of this process held the event loop, where longer than 0.25 s, by route",
+    ["route"],
+    registry=REGISTRY,
+)
+_RUNS: Final = _gauge("runs", "Runs by status, counted up to 10000 each", "status")
+_DEPTH: Final = _gauge(
+    "queue_depth", "Waiting runs by class; up to 10000 in all, of which each class has a share", "class_key"
+)
+_WAIT: Final = _gauge("queue_oldest_wait_seconds", "Oldest wait by class", "class_key")
+_PODS: Final = _gauge("pods", "Pods by state", "state")
+_INGEST: Final = _gauge(
+    "ingest_lag_seconds", "From a pod's clock to the log: newest event of up to 50 open runs", "stat"
+)
+_BEHIND: Final = _gauge(
+    "projection_lag_events", "Stored and not applied yet, a gap included: up to 50 open runs"
+)
+_RUNS_BEHIND: Final = _gauge("projection_lag_runs", "Runs among up to 50 open ones with events not applied")
+_LETTERS: Final = _gauge(
+    "dead_letters_today", "Lines refused or set aside since midnight UTC, up to 10000", "code"
+)
+_SPENT: Final = _gauge("spent_today_usd", "Cost told since midnight UTC, where a price was known")
+_GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
+_ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
+
+
+def exposition(overview: Mapping[str, Any], numbers: Numbers) -> bytes:
+    """Return the text that Prometheus reads, for a fleet that stands like `overview`."""
+    for status, count in overview["statuses"].items():
+        _RUNS.labels(status).set(count)
+    for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value
+        gauge.clear()
+    for each in overview["queue"]:
+        _DEPTH.labels(each["classKey"]).set(each["depth"])
+        _WAIT.labels(each["classKey"]).set(each["oldestWaitS"] or 0.0)
+    for state, count in overview["pods"].items():
+        _PODS.labels(state).set(count)
+    _tell(numbers)
+    return generate_latest(REGISTRY)
+
+
+def _tell(numbers: Numbers) -> None:
+    lags, today = numbers.lags, numbers.today
+    for stat, seconds in (("median", lags.ingest_median_s), ("max", lags.ingest_max_s)):
+        if seconds is not None:
+            _INGEST.labels(stat).set(seconds)
+    _BEHIND.set(lags.events_behind)
+    _RUNS_BEHIND.set(lags.runs_behind)
+    for code, count in numbers.letters.items():
+        _LETTERS.labels(code).set(count)
+    _SPENT.set(today.cost_usd)
+    _GPU.set(today.gpu_hours)
+    for end, count in (("good", today.finished), ("failed", today.failed), ("canceled", today.canceled)):
+        _ENDED.labels(end).set(count)

@@ -1,0 +1,1 @@
+"""Pictures as SVG that the server draws, and which pictures there are."""

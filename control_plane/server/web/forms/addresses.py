@@ -1,0 +1,22 @@
+"""Short addresses: a form sends all its fields, and an address names only those that say something, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlencode
+
+from control_plane.server.web.forms.columns import USUAL
+
+COLUMNS = "columns"
+
+
+def shorter(path: str, query: Iterable[tuple[str, str]]) -> str | None:
+    """Return the address without empty fields and with all columns in one; None where it is so already."""
+    given = list(query)
+    said = [(name, value) for name, value in given if value and name != COLUMNS]
+    wanted = [value for name, value in given if name == COLUMNS and value]
+    if wanted and wanted != list(USUAL):
+        said.append((COLUMNS, ",".join(wanted)))
+    if len(said) == len(given):
+        return None
+    return f"{path}?{urlencode(said)}" if said else path

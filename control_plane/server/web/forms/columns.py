@@ -1,0 +1,35 @@
+"""Which columns the list of runs shows, as its address says, pure.
+
+Law: every row holds every cell, and the table hides what is not wanted: so a row that comes over the
+stream is the same for all who look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from events.runtime.errors import Rejected
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "kind": "Kind",
+    "labels": "Labels",
+    "doing": "Doing",
+    "pod": "Pod",
+    "class": "Class",
+    "attempt": "Attempt",
+    "priority": "Priority",
+    "queued": "Queued",
+    "finished": "Finished",
+}
+USUAL: Final = ("kind", "doing", "pod", "queued")
+
+
+def chosen(said: Iterable[str]) -> Sequence[str]:
+    """Return the columns that are wanted, the usual ones where nothing is said. Raises `Rejected`."""
+    wanted = {part.strip() for each in said for part in each.split(",")} - {""}
+    if not wanted:
+        return USUAL
+    if unknown := sorted(wanted - set(COLUMNS)):
+        raise Rejected("bad_column", f"unknown column {unknown[0][:50]!r}; known: {', '.join(COLUMNS)}")
+    return [name for name in COLUMNS if name in wanted]

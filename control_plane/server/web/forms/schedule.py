@@ -1,0 +1,97 @@
+"""The form of a schedule: what a person typed, and the schedule that it means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from control_plane.schedules.service import WantedRun, WantedSchedule
+from control_plane.server.api.contract.bodies import NewSchedule, RunBody
+from control_plane.server.web.forms.fields import Form, Unfit, read_body
+
+
+class ScheduleForm(Form):
+    """A new schedule; `do` says which button was pressed."""
+
+    id: str = ""
+    cron: str = ""
+    time_zone: str = "UTC"
+    kind: str = "experiment"
+    spec: str = ""
+    priority: str = "0"
+    missed: str = "one"
+    overlap: str = "allow"
+    do: str = ""
+
+    @classmethod
+    def of(cls, schedule: Mapping[str, Any]) -> ScheduleForm:
+        """Return the form as whoever made the schedule could have filled it in."""
+        run = schedule["run"]
+        return cls(
+            id=schedule["id"],
+            cron=schedule["cron"],
+            time_zone=schedule["timeZone"],
+            kind=run["kind"],
+            spec=json.dumps(run["spec"], indent=2, ensure_ascii=False) if run["spec"] else "",
+            priority=str(run["priority"]),
+            missed=schedule["missed"],
+            overlap=schedule["overlap"],
+        )
+
+    def changed(self, schedule: Mapping[str, Any], by: str) -> WantedSchedule:
+        """Return a schedule changed to what the form says; what it does not ask stays. Raises `Unfit`."""
+        wanted, run = self.wanted(by), schedule["run"]
+        kept = replace(
+            wanted.run,
+            requires=run["requires"],
+            labels=run["labels"],
+            max_attempts=run["maxAttempts"],
+            queue_limit_s=run["queueLimitS"],
+        )
+        return replace(wanted, id=schedule["id"], paused=schedule["paused"], run=kept)
+
+    def wanted(self, by: str) -> WantedSchedule:
+        """Return the schedule. Raises `Unfit` with everything that is wrong at once."""
+        problems: list[str] = []
+        body: dict[str, Any] = {
+            "id": self.id.strip(),
+            "cron": self.cron.strip(),
+            "time_zone": self.time_zone.strip(),
+            "missed": self.missed,
+            "overlap": self.overlap,
+        }
+        run: dict[str, Any] = {"kind": self.kind}
+        try:
+            run["spec"] = read_spec_text(self.spec)
+        except Unfit as unfit:
+            problems += unfit.problems
+        try:
+            run["priority"] = int(self.priority.strip() or "0")
+        except ValueError:
+            problems.append("Priority: a whole number from -100 to 100")
+        for form, typed in ((RunBody, run), (NewSchedule, {**body, "run": {"kind": "any"}})):
+            try:
+                read_body(form, typed)
+            except Unfit as unfit:
+                problems += unfit.problems
+        if problems:
+            raise Unfit(problems)
+        return WantedSchedule(**body, run=WantedRun(**run), by=by)
+
+
+def read_spec_text(text: str) -> dict[str, Any]:
+    """Return the specification in a text area; an empty one has no fields. Raises `Unfit`."""
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise Unfit([f"Specification: no JSON at {where}: {error.msg}"]) from None
+    except (ValueError, RecursionError):  # a number of too many digits; brackets in brackets without end
+        raise Unfit(["Specification: no JSON that can be read"]) from None
+    if not isinstance(found, dict):
+        raise Unfit(['Specification: a JSON object, as in {"idea": "…"}'])
+    return found

@@ -1,0 +1,82 @@
+"""`/live`: what changes, as pieces of the pages that are open, each rendered once for all of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse
+
+from control_plane.live.reporter import Report
+from control_plane.server.api.runs import MayRead
+from control_plane.server.api.stream import Since, streamed, told
+from control_plane.server.web.site import Site
+from events.text.formatting import level
+
+RENDERED_MAX: Final = 4_000
+TOPICS_MAX: Final = 300
+TOPIC_CHARS_MAX: Final = 300
+
+Topic = Annotated[list[Annotated[str, Query(max_length=TOPIC_CHARS_MAX)]], Query(max_length=TOPICS_MAX)]
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Turns reports into rows of tables, with the facts by which a page sieves them."""
+
+    site: Site
+    _rendered: OrderedDict[str, str] = field(default_factory=OrderedDict)
+
+    def piece(self, report: Report) -> str:
+        """Return what a page is sent, as JSON; a thing that is no row of anything is only named."""
+        known = self._rendered.get(report.key)
+        if known is None:
+            known = msgspec.json.encode(self._render(report)).decode()
+            self._rendered[report.key] = known
+            while len(self._rendered) > RENDERED_MAX:
+                self._rendered.popitem(last=False)
+        return known
+
+    def _render(self, report: Report) -> Mapping[str, Any]:
+        head = {"topics": report.topics}
+        data = report.data
+        match report.name:
+            case "run" if "classKey" in data and data.get("title"):
+                facts = {name: data.get(stored) for name, stored in FACTS.items()}
+                facts["region"] = str(data["classKey"]).rpartition("/")[2]
+                labels = [f"{name}={value}" for name, value in (data.get("labels") or {}).items()]
+                html = self.site.pages.piece("run_row", data)
+                return {**head, "id": f"r-{data['id']}", "facts": {**facts, "label": labels}, "html": html}
+            case "event":
+                facts = {"type": data["type"], "level": level(data)}
+                html = self.site.pages.piece("event_row", data)
+                return {**head, "id": f"e-{data['position']}", "facts": facts, "html": html}
+            case _:
+                return {**head, "id": data["id"]}
+
+
+# by which filters a page sieves the rows that come
+FACTS: Final = {"status": "status", "kind": "kind", "pod": "claimedBy", "hypothesis": "hypothesisId"}
+
+
+def router(site: Site) -> APIRouter:
+    """Return the route `/live`."""
+    routes = APIRouter(include_in_schema=False)
+    pieces = Pieces(site)
+
+    def room() -> None:
+        for hub in (site.deps.hub, site.deps.log_hub):
+            hub.require_room()
+
+    @routes.get("/live", response_class=StreamingResponse, dependencies=[Depends(room)])
+    async def live(
+        request: Request, _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
+    ) -> EventSourceResponse:
+        return streamed(told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
+
+    return routes

@@ -1,0 +1,1 @@
+"""The pages that have more than a template, one module a noun."""

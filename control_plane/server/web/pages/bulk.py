@@ -1,0 +1,133 @@
+"""Many runs at once: a page that asks whether it is meant so, and one that says what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from control_plane.runs.bulk import PART_MAX, Part, counted
+from control_plane.server.api.bulk import BulkBody, FilterBody, part_of
+from control_plane.server.api.runs import MayRead, MaySubmit
+from control_plane.server.web.forms.fields import Unfit, read_body
+from control_plane.server.web.site import Site
+
+SHOWN_MAX: Final = 100
+STEPS: Final = {"cancel": "Cancel", "retry": "Retry"}
+
+
+class BulkForm(BaseModel):
+    """What was ticked and pressed; `all` means every run that the filters leave."""
+
+    action: str = ""
+    ids: list[str] = []
+    all: str = ""
+    status: str = ""
+    kind: str = ""
+    label: str = ""
+    hypothesis: str = ""
+    pod: str = ""
+    region: str = ""
+    q: str = ""
+    name: str = ""
+    asked_at: str = ""
+    after: str = ""
+
+    def filters(self) -> dict[str, str]:
+        """Return the filters that are not empty, by their names in the API."""
+        return {name: value for name in FilterBody.model_fields if (value := getattr(self, name))}
+
+    def back(self) -> str:
+        """Return the address of the list from which it was sent."""
+        return f"/runs?{urlencode(self.filters())}" if self.filters() else "/runs"
+
+    def body(self) -> BulkBody:
+        """Return the same as the API takes it. Raises `Unfit`."""
+        wanted: dict[str, Any] = {"action": self.action}
+        if self.all:
+            wanted["filters"] = read_body(FilterBody, self.filters())
+        elif self.ids:
+            wanted["ids"] = self.ids
+        else:
+            raise Unfit(["No run is ticked: tick some, or take all that match the filters."])
+        for name in ("name", "asked_at", "after"):
+            if getattr(self, name):
+                wanted[name] = getattr(self, name)
+        return read_body(BulkBody, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPages:
+    """The two pages of a bulk."""
+
+    site: Site
+
+    async def ask(self, form: BulkForm) -> HTMLResponse:
+        deps = self.site.deps
+        try:
+            body = form.body()
+        except Unfit as unfit:
+            return await self.site.problem(422, str(unfit), back=form.back())
+        asked_at = deps.reading.clock.now()
+        part = await part_of(deps.bulk, body, asked_at, body.after)
+        return await self.site.show(
+            "bulk.html",
+            form=form,
+            filters=form.filters(),
+            runs=[{**run, "id": run["_id"]} for run in part.runs[:SHOWN_MAX]],
+            total=len(part.runs),
+            has_more=part.next is not None,
+            part_max=PART_MAX,
+            verb=STEPS[body.action],
+            order=deps.submitter.ids.ulid(),
+            asked_at=asked_at.isoformat(),
+            results=None,
+        )
+
+    async def act(self, form: BulkForm, by: str) -> HTMLResponse:
+        deps = self.site.deps
+        try:
+            body = form.body()
+        except Unfit as unfit:
+            return await self.site.problem(422, str(unfit), back=form.back())
+        name = body.name or deps.submitter.ids.ulid()
+        asked_at = body.asked_at or deps.reading.clock.now()
+        part = await part_of(deps.bulk, body, asked_at, body.after)
+        results = await deps.bulk.act(body.action, part, by=by, name=name)
+        left = Part([], None)
+        if body.filters is not None and part.next is not None:
+            left = await part_of(deps.bulk, body, asked_at, part.next)
+        return await self.site.show(
+            "bulk.html",
+            form=form,
+            filters=form.filters(),
+            results=[each for each in results if each.outcome != "done" or each.run_id][:SHOWN_MAX],
+            counts=counted(results),
+            left=len(left.runs),
+            has_more=left.next is not None,
+            after=part.next,
+            part_max=PART_MAX,
+            verb=STEPS[body.action],
+            order=name,
+            asked_at=asked_at.isoformat(),
+        )
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the pages of a bulk."""
+    routes = APIRouter(include_in_schema=False)
+    pages = BulkPages(site)
+
+    @routes.get("/runs/bulk")
+    async def ask(_: MayRead, form: Annotated[BulkForm, Query()]) -> HTMLResponse:
+        return await pages.ask(form)
+
+    @routes.post("/runs/bulk")
+    async def act(principal: MaySubmit, form: Annotated[BulkForm, Form()]) -> HTMLResponse:
+        return await pages.act(form, principal.name)
+
+    return routes

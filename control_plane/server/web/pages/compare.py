@@ -1,0 +1,102 @@
+"""The page that shows runs side by side: parameters, ends, cost, and their curves over each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
+
+from control_plane.server.api.runs import MayRead
+from control_plane.server.web.drawing.charts import Chart, Line, letter, line_chart, swatch
+from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, parameters, seed_groups
+from control_plane.server.web.site import Site
+
+RUNS_MIN: Final = 2
+RUNS_MAX: Final = 12
+CHARTS_MAX: Final = 24
+VALUES_MAX: Final = 200
+WIDTH: Final = 480.0
+HEIGHT: Final = 220.0
+
+
+class Wanted(BaseModel):
+    """Which runs, and how their curves are drawn."""
+
+    ids: list[str] = []
+    log: Literal["", "on"] = ""
+    smooth: Annotated[float, Field(ge=0, le=0.99)] = 0.0
+    seeds: Literal["mean", "each"] = "mean"
+
+    def run_ids(self) -> list[str]:
+        """Return the ids, however they are listed, each once."""
+        said = [part.strip() for each in self.ids for part in each.split(",")]
+        return [each for each in dict.fromkeys(said) if each]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePages:
+    """What the page shows."""
+
+    site: Site
+
+    async def one(self, wanted: Wanted) -> HTMLResponse:
+        run_ids = wanted.run_ids()
+        if not RUNS_MIN <= len(run_ids) <= RUNS_MAX:
+            said = (
+                f"{RUNS_MIN} to {RUNS_MAX} runs can be compared, not {len(run_ids)}: tick them in the list."
+            )
+            return await self.site.problem(422, said, back="/runs")
+        runs = await self.site.deps.reading.compared(run_ids)
+        names = [run["title"] or run["id"] for run in runs]
+        letters = [letter(index) for index in range(len(runs))]
+        groups = seed_groups([(run["kind"], run["spec"] or {}) for run in runs])
+        measured = metrics([run["metrics"] for run in runs])
+        curves = [each for each in measured if each.is_curve]
+        drawn = groups if wanted.seeds == "mean" else []
+        return await self.site.show(
+            "compare.html",
+            runs=runs,
+            ids=",".join(run["id"] for run in runs),
+            letters=letters,
+            missing=[each for each in run_ids if each not in {run["id"] for run in runs}],
+            parameters=parameters([run["spec"] or {} for run in runs]),
+            groups=[[letters[index] for index in group] for group in groups],
+            charts=[
+                (each.name, _chart(each, found := lines(each, names, letters, drawn, wanted.smooth), wanted),
+                 [(swatch(index), line) for index, line in enumerate(found) if line.points])
+                for each in curves[:CHARTS_MAX]
+            ],
+            more_charts=max(0, len(curves) - CHARTS_MAX),
+            values=[(each, [mean([each.last[index] for index in group]) for group in groups])
+                    for each in measured[:VALUES_MAX]],
+            is_partial=any(run["isPartial"] for run in runs),
+            wanted=wanted,
+        )  # fmt: skip
+
+
+def _chart(metric: Metric, found: list[Line], wanted: Wanted) -> str:
+    return line_chart(
+        Chart(
+            title=metric.name,
+            lines=found,
+            is_log=wanted.log == "on",
+            x_name="step",
+            width=WIDTH,
+            height=HEIGHT,
+        )
+    )
+
+
+def router(site: Site) -> APIRouter:
+    """Return the route of the page."""
+    routes = APIRouter(include_in_schema=False)
+    pages = ComparePages(site)
+
+    @routes.get("/runs/compare")
+    async def compare(_: MayRead, wanted: Annotated[Wanted, Query()]) -> HTMLResponse:
+        return await pages.one(wanted)
+
+    return routes

@@ -1,0 +1,33 @@
+"""What a person orders from a page: done, then a redirect; refused, a page that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from fastapi.responses import RedirectResponse, Response
+
+from control_plane.server.api.contract.problems import status_of
+from control_plane.server.web.site import Site
+from events.runtime.errors import Conflict, Rejected
+
+SEE_OTHER: Final = 303
+
+
+async def carried_out(site: Site, order: Awaitable[object], path: str) -> Response:
+    """Carry an order out and lead to the page at `path`; where it cannot be, say why and offer that page."""
+    try:
+        await order
+    except (Rejected, Conflict) as error:
+        return await refused(site, error, path)
+    return see(path)
+
+
+async def refused(site: Site, error: Rejected | Conflict, path: str) -> Response:
+    """Return a page that says why, with the way back to `path`."""
+    return await site.problem(status_of(error), error.message, back=path)
+
+
+def see(path: str) -> RedirectResponse:
+    """Lead a browser to another page, so that to load that again sends nothing again."""
+    return RedirectResponse(path, SEE_OTHER)

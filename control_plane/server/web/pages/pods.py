@@ -1,0 +1,114 @@
+"""The pages of pods: who is there, and what one of them has, does and did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse
+
+from control_plane.reads.reading import Json
+from control_plane.server.api.fleet import PodFilters
+from control_plane.server.api.runs import MayRead
+from control_plane.server.web.drawing.charts import Chart, Line, Point, line_chart, thinned
+from control_plane.server.web.site import Site
+from control_plane.store.pods import HOURS_MAX
+
+HISTORY_SHOWN: Final = 20
+POINTS_MAX: Final = 240
+REPORT_EVERY_S: Final = 10.0
+MISSED_REPORTS: Final = 3.5  # so many in a row are a gap
+HOUR_S: Final = 3600.0
+MIB_PER_GIB: Final = 1024.0
+STRETCHES: Final = (1, 6, HOURS_MAX)  # hours
+
+Stretch = Annotated[int, Query(ge=1, le=HOURS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class PodPages:
+    """What the pages of pods show."""
+
+    site: Site
+
+    async def listed(self, wanted: PodFilters) -> HTMLResponse:
+        live = self.site.live("pods")
+        region = wanted.region or None
+        page = await self.site.deps.reading.pods(wanted.limit, wanted.after, region=region)
+        chosen = wanted.model_dump(exclude={"after"}, exclude_none=True, exclude_defaults=True)
+        return await self.site.show("pods.html", live=live, page=page, wanted=wanted, chosen=chosen)
+
+    async def one(self, pod_id: str, hours: int, after: str | None) -> HTMLResponse:
+        live = self.site.live(f"pod/{pod_id}")
+        deps = self.site.deps
+        pod = await deps.reading.pod(pod_id)
+        samples = await deps.reading.telemetry(pod_id, hours)
+        now_s = deps.reading.clock.now().timestamp()
+        charts = usage(pod, samples, now_s - hours * HOUR_S, now_s)
+        return await self.site.show(
+            "pod.html",
+            live=live,
+            pod=pod,
+            run=await self._run(pod),
+            charts=[(chart.title, line_chart(chart)) for chart in charts],
+            hours=hours,
+            stretches=STRETCHES,
+            history=await deps.reading.attempts_of_pod(pod_id, HISTORY_SHOWN, after),
+        )
+
+    async def _run(self, pod: Json) -> Json | None:
+        if pod["runId"] is None:
+            return None
+        found = await self.site.deps.reading.runs_of_ids([pod["runId"]])
+        return found[0] if found else None
+
+
+def usage(pod: Json, samples: Sequence[Json], first: float, last: float) -> list[Chart]:
+    """Return what there is to draw of a pod between two moments."""
+    capabilities = pod["capabilities"]
+    gpus = capabilities["gpus"]
+    gpu_gib = sum(gpu["memoryMib"] for gpu in gpus) / MIB_PER_GIB
+    step = max(REPORT_EVERY_S, (last - first) / POINTS_MAX)
+
+    def chart(title: str, field: str, scale: float = 1.0, **more: Any) -> Chart:
+        points: list[Point] = [
+            (datetime.fromisoformat(each["at"]).timestamp(), each[field] * scale)
+            for each in samples
+            if each.get(field) is not None
+        ]
+        line = Line(name=title, points=thinned(points, first, last, POINTS_MAX))
+        gap = step * MISSED_REPORTS
+        return Chart(title=title, lines=[line], x="time", first=first, last=last, gap=gap, low=0.0, **more)
+
+    found = [
+        chart("CPU utilisation", "cpuUtil", unit="%", high=1.0),
+        chart(
+            "Memory", "memoryMib", 1 / MIB_PER_GIB, unit="GiB", high=capabilities["memoryMib"] / MIB_PER_GIB
+        ),
+    ]
+    if gpus:
+        found += [
+            chart("GPU utilisation", "gpuUtil", unit="%", high=1.0),
+            chart("GPU memory", "gpuMemoryMib", 1 / MIB_PER_GIB, unit="GiB", high=gpu_gib),
+            chart("GPU temperature", "gpuTemperatureC", unit="°C"),
+        ]
+    return found
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the pages of pods."""
+    routes = APIRouter(include_in_schema=False)
+    pages = PodPages(site)
+
+    @routes.get("/pods")
+    async def listed(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> HTMLResponse:
+        return await pages.listed(wanted)
+
+    @routes.get("/pods/{pod_id:path}")
+    async def one(pod_id: str, _: MayRead, hours: Stretch = 1, after: str | None = None) -> HTMLResponse:
+        return await pages.one(pod_id, hours, after)
+
+    return routes

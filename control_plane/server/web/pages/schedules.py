@@ -1,0 +1,233 @@
+"""The pages of schedules: what fires when, and the forms that add, pause, run and remove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, get_args
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, Response
+
+from control_plane.reads.reading import Json, RunFilters
+from control_plane.schedules.cron_words import cron_words
+from control_plane.schedules.schedule import Missed, Overlap, read_timetable
+from control_plane.schedules.scheduler import LABEL
+from control_plane.schedules.service import NOTE_CHARS_MAX, PREVIEW_SLOTS
+from control_plane.server.api.contract.bodies import Pause
+from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.api.schedules import previewed, shown_slots
+from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
+from control_plane.server.web.forms.schedule import ScheduleForm
+from control_plane.server.web.pages.orders import carried_out, refused, see
+from control_plane.server.web.site import Live, Site
+from events.runs import RUN_KINDS
+from events.runtime.errors import Conflict, Rejected
+
+RESULTS_SHOWN: Final = 10
+KEY_CHARS_MAX: Final = 200
+ZONES: Final = (
+    "UTC", "Africa/Cairo", "Africa/Johannesburg", "Africa/Lagos", "America/Chicago", "America/Denver",
+    "America/Los_Angeles", "America/New_York", "America/Sao_Paulo", "America/Toronto", "Asia/Dubai",
+    "Asia/Kolkata", "Asia/Seoul", "Asia/Shanghai", "Asia/Singapore", "Asia/Tokyo", "Australia/Sydney",
+    "Europe/Amsterdam", "Europe/Berlin", "Europe/London", "Europe/Madrid", "Europe/Paris",
+    "Europe/Stockholm", "Europe/Zurich", "Pacific/Auckland",
+)  # fmt: skip
+EXAMPLES: Final = ("0 9 * * 1-5", "*/30 * * * *", "0 2 * * 6", "@daily")
+MISSED_WORDS: Final = {
+    "one": "fire the latest once",
+    "all": "fire each (100 at most)",
+    "skip": "leave them out",
+}
+OVERLAP_WORDS: Final = {"allow": "start another beside it", "skip": "leave that time out"}
+OUTCOMES: Final = {
+    "fired": "✓ fired",
+    "late": "– left out: too late",
+    "overlapping": "– left out: one still ran",
+    "refused": "✗ refused",
+}
+
+CHOICES: Final[Json] = {
+    "kinds": sorted(RUN_KINDS),
+    "zones": ZONES,
+    "examples": EXAMPLES,
+    "missed_words": MISSED_WORDS,
+    "overlap_words": OVERLAP_WORDS,
+}
+
+assert {*MISSED_WORDS} == {*get_args(Missed)}
+assert {*OVERLAP_WORDS} == {*get_args(Overlap)}
+
+Key = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
+Note = Annotated[str, Form(max_length=20_000)]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePages:
+    """What the pages of schedules show."""
+
+    site: Site
+
+    async def listed(
+        self,
+        wanted: Page | None = None,
+        *,
+        form: ScheduleForm | None = None,
+        problems: Sequence[str] = (),
+        code: int = 200,
+    ) -> HTMLResponse:
+        wanted, deps, live = wanted or Page(), self.site.deps, self.site.live("schedules")
+        page = await deps.reading.schedules(wanted.limit, wanted.after)
+        form = form or ScheduleForm()
+        has_text = form.cron.strip() != ""
+        return await self.site.show(
+            "schedules.html",
+            code,
+            live=live,
+            page={**page, "items": [worded(each) for each in page["items"]]},
+            form=form,
+            preview=await previewed(deps.agenda, form.cron, form.time_zone.strip()) if has_text else None,
+            is_typed=form != ScheduleForm(),
+            problems=problems,
+            choices=CHOICES,
+            outcomes=OUTCOMES,
+        )
+
+    async def edited(
+        self,
+        schedule_id: str,
+        form: ScheduleForm | None = None,
+        problems: Sequence[str] = (),
+        code: int = 200,
+    ) -> HTMLResponse:
+        agenda = self.site.deps.agenda
+        form = form or ScheduleForm.of(await self.site.deps.reading.schedule(schedule_id))
+        return await self.site.show(
+            "schedule_edit.html",
+            code,
+            form=form,
+            preview=await previewed(agenda, form.cron, form.time_zone.strip()),
+            problems=problems,
+            choices=CHOICES,
+            action=_path(schedule_id),
+        )
+
+    async def one(self, schedule_id: str) -> HTMLResponse:
+        deps, since = self.site.deps, self.site.live().since
+        schedule = worded(await deps.reading.schedule(schedule_id))
+        slots: list[Json] = []
+        if schedule["meaning"] is not None:
+            slots = shown_slots(await deps.agenda.upcoming(schedule_id, PREVIEW_SLOTS))
+        fired = RunFilters(label=f"{LABEL}={schedule_id}")
+        results = (await deps.reading.runs(fired, RESULTS_SHOWN))["items"]
+        return await self.site.show(
+            "schedule.html",
+            live=Live((f"schedule/{schedule_id}", *(f"run/{run['id']}" for run in results)), since),
+            schedule=schedule,
+            slots=slots,
+            results=results,
+            label=fired.label,
+            # whoever presses twice means once
+            key=deps.submitter.ids.ulid(),
+            note_chars_max=NOTE_CHARS_MAX,
+            missed_words=MISSED_WORDS,
+            overlap_words=OVERLAP_WORDS,
+            outcomes=OUTCOMES,
+        )
+
+
+def worded(schedule: Json) -> Json:
+    """Return a schedule with its meaning in words; None where its text is no timetable any more."""
+    nobody: Json = {"pausedBy": None, "pausedAt": None, "pauseNote": None}
+    try:
+        table = read_timetable(schedule["cron"], schedule["timeZone"])
+    except Rejected:
+        return {**nobody, **schedule, "meaning": None}
+    return {**nobody, **schedule, "meaning": cron_words(table.entry)}
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the pages of schedules."""
+    routes = APIRouter(include_in_schema=False)
+    pages, agenda = SchedulePages(site), site.deps.agenda
+
+    @routes.get("/schedules")
+    async def listed(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
+        return await pages.listed(wanted)
+
+    @routes.post("/schedules")
+    async def add(principal: MaySubmit, form: Annotated[ScheduleForm, Form()]) -> Response:
+        if form.do == "preview":
+            return await pages.listed(form=form)
+        try:
+            wanted = form.wanted(principal.name)
+            await agenda.create(wanted)
+        except Unfit as unfit:
+            return await pages.listed(form=form, problems=unfit.problems, code=422)
+        except (Rejected, Conflict) as error:
+            return await pages.listed(form=form, problems=[error.message], code=status_of(error))
+        return see(_path(wanted.id))
+
+    @routes.get("/schedules/{schedule_id}")
+    async def one(schedule_id: str, _: MayRead) -> HTMLResponse:
+        return await pages.one(schedule_id)
+
+    @routes.get("/schedules/{schedule_id}/edit")
+    async def edited(schedule_id: str, _: MayRead) -> HTMLResponse:
+        return await pages.edited(schedule_id)
+
+    @routes.post("/schedules/{schedule_id}")
+    async def change(
+        schedule_id: str, principal: MaySubmit, form: Annotated[ScheduleForm, Form()]
+    ) -> Response:
+        schedule = await site.deps.reading.schedule(schedule_id)
+        form = form.model_copy(update={"id": schedule_id})
+        if form.do == "preview":
+            return await pages.edited(schedule_id, form)
+        try:
+            await agenda.replace(form.changed(schedule, principal.name))
+        except Unfit as unfit:
+            return await pages.edited(schedule_id, form, unfit.problems, 422)
+        except (Rejected, Conflict) as error:
+            return await pages.edited(schedule_id, form, [error.message], status_of(error))
+        return see(_path(schedule_id))
+
+    _add_orders(routes, site)
+    return routes
+
+
+def _add_orders(routes: APIRouter, site: Site) -> None:
+    agenda = site.deps.agenda
+
+    @routes.post("/schedules/{schedule_id}/pause")
+    async def pause(schedule_id: str, principal: MaySubmit, note: Note = "") -> Response:
+        try:
+            said = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
+        except Unfit as unfit:
+            return await site.problem(422, str(unfit), back=_path(schedule_id))
+        order = agenda.pause(schedule_id, paused=True, by=principal.name, note=said)
+        return await carried_out(site, order, _path(schedule_id))
+
+    @routes.post("/schedules/{schedule_id}/resume")
+    async def resume(schedule_id: str, principal: MaySubmit) -> Response:
+        order = agenda.pause(schedule_id, paused=False, by=principal.name)
+        return await carried_out(site, order, _path(schedule_id))
+
+    @routes.post("/schedules/{schedule_id}/run")
+    async def run(schedule_id: str, principal: MaySubmit, key: Key = "") -> Response:
+        try:
+            made = await agenda.run_now(schedule_id, by=principal.name, key=key or None)
+        except (Rejected, Conflict) as error:
+            return await refused(site, error, _path(schedule_id))
+        return see(f"/runs/{quote(made.run_id, safe='')}")
+
+    @routes.post("/schedules/{schedule_id}/remove")
+    async def remove(schedule_id: str, _: MaySubmit) -> Response:
+        await agenda.remove(schedule_id)
+        return see("/schedules")
+
+
+def _path(schedule_id: str) -> str:
+    return f"/schedules/{quote(schedule_id, safe='')}"

@@ -1,0 +1,140 @@
+"""What a person sends from a page: done, then a redirect; refused, the same page that says why."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form
+from fastapi.responses import Response
+
+from control_plane.runs.submission import NewHypothesis
+from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.fleet import MaySteer
+from control_plane.server.api.runs import MayReview, MaySubmit
+from control_plane.server.web.forms.fields import LaunchForm, ProposalForm, ReviewForm, Unfit, typed_lines
+from control_plane.server.web.pages.orders import carried_out, refused, see
+from control_plane.server.web.site import Site
+from events.runtime.errors import Conflict, Rejected
+
+FORM_CHARS_MAX: Final = 20_000
+
+Text = Annotated[str, Form(max_length=FORM_CHARS_MAX)]
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the forms."""
+    routes = APIRouter(include_in_schema=False)
+    _add_hypotheses(routes, site)
+    _add_orders(routes, site)
+    _add_retry(routes, site)
+    _add_review(routes, site)
+    return routes
+
+
+def _add_hypotheses(routes: APIRouter, site: Site) -> None:
+    submitter = site.deps.submitter
+
+    @routes.post("/hypotheses")
+    async def propose(principal: MaySubmit, form: Annotated[ProposalForm, Form()]) -> Response:
+        try:
+            wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
+            hypothesis_id, _ = await submitter.propose(wanted)
+        except Unfit as unfit:
+            return await site.hypotheses(form=form, problems=unfit.problems)
+        except Rejected as error:
+            return await site.hypotheses(form=form, problems=[error.message])
+        return see(f"/hypotheses/{hypothesis_id}")
+
+    @routes.post("/hypotheses/{hypothesis_id}/runs")
+    async def launch(
+        hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
+    ) -> Response:
+        try:
+            body = form.body()
+            submitted = await submitter.launch(
+                hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
+            )
+        except Unfit as unfit:
+            return await site.hypothesis(hypothesis_id, form=form, problems=unfit.problems)
+        except (Rejected, Conflict) as error:
+            code = status_of(error)
+            return await site.hypothesis(hypothesis_id, form=form, problems=[error.message], code=code)
+        return see(_run(submitted.run_id))
+
+    @routes.post("/hypotheses/{hypothesis_id}/cancel")
+    async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
+        back = f"/hypotheses/{quote(hypothesis_id, safe='')}"
+        ideation = (await site.deps.reading.hypothesis(hypothesis_id))["ideation"]
+        if ideation is None:
+            return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
+        order = site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
+        return await carried_out(site, order, back)
+
+
+def _add_orders(routes: APIRouter, site: Site) -> None:
+    decider = site.deps.decider
+
+    @routes.post("/runs/{run_id}/cancel")
+    async def cancel(run_id: str, principal: MaySubmit) -> Response:
+        return await carried_out(site, decider.cancel(run_id, by=f"user:{principal.name}"), _run(run_id))
+
+    @routes.post("/runs/{run_id}/pause")
+    async def pause(run_id: str, principal: MaySubmit) -> Response:
+        return await carried_out(site, decider.pause(run_id, by=f"user:{principal.name}"), _run(run_id))
+
+    @routes.post("/runs/{run_id}/resume")
+    async def resume(run_id: str, principal: MaySubmit) -> Response:
+        return await carried_out(site, decider.resume(run_id, by=f"user:{principal.name}"), _run(run_id))
+
+    @routes.post("/runs/{run_id}/notes")
+    async def note(run_id: str, principal: MaySubmit, text: Text = "") -> Response:
+        order = decider.note(run_id, typed_lines(text), by=f"user:{principal.name}")
+        return await carried_out(site, order, _run(run_id))
+
+    @routes.post("/pods/{pod_id:path}/drain")
+    async def drain(pod_id: str, _: MaySteer) -> Response:
+        await site.deps.reading.drain(pod_id)
+        return see("/pods")
+
+
+def _add_retry(routes: APIRouter, site: Site) -> None:
+    @routes.post("/runs/{run_id}/retry")
+    async def retry(run_id: str, principal: MaySubmit, from_stage: Text = "") -> Response:
+        try:
+            again = await site.deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage or None)
+        except (Rejected, Conflict) as error:
+            return await refused(site, error, _run(run_id))
+        return see(_run(again.run_id))
+
+
+def _add_review(routes: APIRouter, site: Site) -> None:
+    @routes.post("/runs/{run_id}/review")
+    async def review(run_id: str, principal: MayReview, form: Annotated[ReviewForm, Form()]) -> Response:
+        from_list = form.back == "reviews"
+        back = "/reviews" if from_list else _run(run_id)
+        try:
+            body = form.body()
+            # With a key, the name behind it is what the records hold.
+            reviewer = (form.judge() or principal.name) if principal.is_shared else principal.name
+            await site.deps.decider.review(run_id, body.by(reviewer))
+        except Unfit as unfit:
+            return await site.problem(422, str(unfit), back=back)
+        except Rejected as error:
+            return await refused(site, error, back)
+        except Conflict as error:
+            before = None if form.revise else await site.said(run_id)
+            return await site.problem(409, error.message if before is None else _once(before), back=back)
+        return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
+
+
+def _once(said: Any) -> str:
+    verdict = "pass" if said["verdict"] == "pass" else "fail"
+    return (
+        f"This run has its verdict: {said['reviewer']} said {verdict}. "
+        "It can be revised on the run's page, with a reason."
+    )
+
+
+def _run(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}"

@@ -1,0 +1,177 @@
+"""Runs beside each other: in which parameters they differ, their curves, and means over seeds, pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.server.web.drawing.charts import Band, Chart, Line, Point, smoothed
+
+SEED: Final = "seed"
+STEP_MAX: Final = 1e6  # seeds, by which repetitions are told apart, lie further from each other
+METRICS_MAX: Final = 500
+ABSENT: Final = "–"
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One parameter, with its value in each run as it would be written."""
+
+    name: str
+    cells: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What the runs were asked to do: where they differ, and where all agree."""
+
+    differing: Sequence[Row]
+    equal: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """What several runs measured: the mean, its standard error, and of how many."""
+
+    mean: float
+    error: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measured thing: its points in each run, where x is the step, or the number of the measurement."""
+
+    name: str
+    points: Sequence[Sequence[Point]]
+
+    @property
+    def is_curve(self) -> bool:
+        """Say whether any run has more than one value of it, at steps that are steps and not seeds."""
+        return any(len(each) > 1 and each[-1][0] - each[0][0] <= STEP_MAX * len(each) for each in self.points)
+
+    @property
+    def last(self) -> list[float | None]:
+        """Return the last value of each run."""
+        return [each[-1][1] if each else None for each in self.points]
+
+
+def parameters(specs: Sequence[Json]) -> Parameters:
+    """Sort the parameters by whether the runs agree in them."""
+    flats = [dict(flat(spec)) for spec in specs]
+    names = dict.fromkeys(name for each in flats for name in each)
+    rows = [Row(name, [each.get(name, ABSENT) for each in flats]) for name in names]
+    return Parameters(
+        [row for row in rows if len(set(row.cells)) > 1], [row for row in rows if len(set(row.cells)) == 1]
+    )
+
+
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each leaf under its dotted name; an empty list or object is a leaf."""
+    if isinstance(value, Mapping) and (value or not prefix):
+        for name, each in value.items():
+            yield from flat(each, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
+    """Return which runs, of (kind, specification), differ in the seed alone; no run is a group."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, (kind, spec) in enumerate(runs):
+        rest = sorted((name, value) for name, value in flat(spec) if name != SEED)
+        groups.setdefault((kind, *rest), []).append(index)
+    return [
+        each
+        for each in groups.values()
+        if len({dict(flat(runs[index][1])).get(SEED) for index in each}) == len(each) > 1
+    ]
+
+
+def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
+    """Return what the runs measured, from the events of each in their order; what most runs have comes first.
+
+    `METRICS_MAX` at most: a pod may give each of its numbers a name of its own.
+    A step that a later attempt, or the same one again, measured anew has the later value.
+    """
+    found: dict[str, dict[int, dict[float, float]]] = {}
+    for index, of_run in enumerate(events):
+        for each in of_run:
+            data = each["data"]
+            value = data.get("value")
+            if not isinstance(value, int | float) or not math.isfinite(value):
+                continue
+            points = found.setdefault(f"{data['stage']}: {data['name']}", {}).setdefault(index, {})
+            step = data.get("step")
+            points[float(len(points) if step is None else step)] = float(value)
+    names = sorted(found, key=lambda name: -len(found[name]))[:METRICS_MAX]
+    return [
+        Metric(name, [sorted(found[name].get(index, {}).items()) for index in range(len(events))])
+        for name in names
+    ]
+
+
+def curve(metric: Metric) -> Chart:
+    """Return the chart of what one run measured."""
+    (points,) = metric.points
+    return Chart(title=metric.name, lines=[Line(name=metric.name, points=points)], x_name="step")
+
+
+def mean(values: Sequence[float | None]) -> Mean | None:
+    """Return the mean with its standard error; None of nothing."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return None
+    _, power = math.frexp(max(there, key=abs))
+    small = [math.ldexp(value, -power) for value in there]  # none beyond one: the greatest have no squares
+    middle = math.fsum(small) / len(small)
+    if len(small) == 1:
+        return Mean(there[0], None, 1)
+    spread = math.fsum((value - middle) ** 2 for value in small) / (len(small) - 1)
+    error = math.ldexp(math.sqrt(spread / len(small)), power)
+    return Mean(math.ldexp(middle, power), error, len(small))
+
+
+def mean_line(name: str, letter: str, lines: Sequence[Sequence[Point]]) -> Line:
+    """Return the mean of several lines where all have a value, and the standard error as a band around it."""
+    tables = [{at: value for at, value in each if value is not None} for each in lines if each]
+    shared = sorted(set.intersection(*(set(each) for each in tables))) if tables else []
+    points: list[Point] = []
+    band: list[Band] = []
+    for at in shared:
+        found = mean([each[at] for each in tables])
+        assert found is not None, "every table has this place"
+        points.append((at, found.mean))
+        if found.error is not None:
+            band.append((at, found.mean - found.error, found.mean + found.error))
+    return Line(name=name, letter=letter, points=points, band=band)
+
+
+def lines(
+    metric: Metric,
+    names: Sequence[str],
+    letters: Sequence[str],
+    groups: Sequence[Sequence[int]],
+    weight: float,
+) -> list[Line]:
+    """Return a metric's lines: one a group, then one for each run that is in none."""
+    drawn = [smoothed(each, weight) for each in metric.points]
+    together = [
+        mean_line(
+            f"mean of {len(group)} seeds", "+".join(letters[index] for index in group),
+            [drawn[index] for index in group],
+        )
+        for group in groups
+    ]  # fmt: skip
+    grouped = {index for group in groups for index in group}
+    alone = [
+        Line(name=names[index], letter=letters[index], points=points)
+        for index, points in enumerate(drawn)
+        if index not in grouped
+    ]
+    return [*together, *alone]

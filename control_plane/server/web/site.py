@@ -1,0 +1,407 @@
+"""Every page as a response: what it reads, and the template that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from control_plane.access.auth import ASKER, FORM_FIELD
+from control_plane.access.keys import Scope
+from control_plane.model.search_tree import TEXTS
+from control_plane.reads.reading import NODES_MAX, Json
+from control_plane.runs.decisions import NOTE_CHARS_MAX
+from control_plane.runs.explainer import class_reasons, explanation
+from control_plane.server.api.runs import Filters, LogFilters, Page, RunsView
+from control_plane.server.deps import Deps
+from control_plane.server.web.drawing.charts import line_chart
+from control_plane.server.web.drawing.figures import figures, papers
+from control_plane.server.web.drawing.search_tree import tree_picture
+from control_plane.server.web.drawing.timeline import timeline
+from control_plane.server.web.forms import columns
+from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX, LaunchForm, ProposalForm
+from control_plane.server.web.side_by_side import curve, metrics
+from control_plane.server.web.verdicts import verdict
+from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
+from events.catalog import TYPES
+from events.checkpoints import PREFIX
+from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
+from events.runs import RUN_KINDS, STAGES
+from events.runtime.clock import timestamp
+from events.runtime.errors import NotFound
+from events.text import formatting
+
+HERE: Final = Path(__file__).resolve().parent
+HOUR: Final = timedelta(hours=1)
+FAILED_LATELY: Final = timedelta(days=1)
+CURVES_SHOWN: Final = 12
+NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
+REVIEWS_LIMIT: Final = 10
+RUNS_FOLLOWED: Final = 30  # each by itself
+TEXTS_SHOWN_CHARS: Final = 512 * 1024  # codes and logs together
+IDEAS_SHOWN: Final = 100  # nobody asks for so many
+NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
+
+
+class Templates(Environment):
+    """Templates in which a name in brackets is a key of a mapping, and never one of the mapping's methods.
+
+    Pods choose names: a stage may be called `items`.
+    """
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        if not isinstance(obj, Mapping):
+            return super().getitem(obj, argument)
+        return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
+
+
+class Pages:
+    """Renders templates under a strict content security policy."""
+
+    def __init__(self, storage_origin: str) -> None:
+        self._templates = Templates(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=select_autoescape(["html"], default=True),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {**formatting.FILTERS, "verdict": verdict}
+        self._templates.globals |= {
+            "all_columns": columns.COLUMNS,
+            "usual_columns": columns.USUAL,
+            "form_token": form_token,
+            "may": may,
+            "signed_in": signed_in,
+            "between": formatting.between,
+            "line_chars_max": formatting.LINE_SHOWN_CHARS,
+            "next_steps": formatting.NEXT_STEPS,
+            "note_chars_max": NOTE_CHARS_MAX,
+            "reviewer_chars_max": REVIEWER_CHARS_MAX,
+        }
+        # Plots are shown from the storage's own origin: what a pipeline made never runs in ours.
+        self._headers = {
+            "Content-Security-Policy": (
+                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                f"img-src 'self' {storage_origin}; frame-src 'self' {storage_origin}; "
+                "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+            ),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }
+
+    def piece(self, name: str, value: Any) -> str:
+        """Return one row, as the macro of this name renders it."""
+        return str(getattr(self._templates.get_template("macros.html").module, name)(value))
+
+    def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
+        """Return a rendered page; one that knows how many runs wait for a person shows it."""
+        html = self._templates.get_template(name).render(
+            **{"waiting": 0, "back": None, "live": NOT_LIVE, **values}
+        )
+        return HTMLResponse(html, code, self._headers)
+
+
+def form_token() -> Markup:
+    """Return what every form that changes anything has to bring back, for a browser that is signed in."""
+    asker = ASKER.get()
+    if asker is None or asker.form_token is None:
+        return Markup()
+    return Markup('<input type="hidden" name="{}" value="{}">').format(FORM_FIELD, asker.form_token)
+
+
+def may(scope: Scope) -> bool:
+    """Say whether whoever looks at the page may do more than look."""
+    asker = ASKER.get()
+    return asker is None or scope in asker.scopes
+
+
+def signed_in() -> str | None:
+    """Return the name of whoever is signed in with this browser."""
+    asker = ASKER.get()
+    return None if asker is None or asker.form_token is None else asker.name
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Which changes a page hears of, and from which place on: one from before anything of it was read."""
+
+    topics: Sequence[str] = ()
+    since: str = ""
+
+
+NOT_LIVE: Final = Live()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The pages of one control plane."""
+
+    deps: Deps
+    pages: Pages
+
+    def live(self, *topics: str) -> Live:
+        """Return how a page of these topics stays current; asked for before anything is read for it."""
+        return Live(topics, self.deps.hub.token or "")
+
+    async def home(self) -> HTMLResponse:
+        """Show what the fleet does, and what needs a person."""
+        live = self.live("runs", "pods")
+        recent = await self.deps.reading.runs(Filters().filters(), 10)
+        overview = await self.deps.reading.overview()
+        why = await class_reasons(self.deps.reading, [each["classKey"] for each in overview["queue"]])
+        since = timestamp(self.deps.reading.clock.now() - FAILED_LATELY)
+        today = await self.deps.accounts.today()
+        hours = (self.deps.reading.clock.now() - today.start) / HOUR
+        failures = [each for each in overview["recentFailures"] if (each["finishedAt"] or "") >= since]
+        return await self.show(
+            "home.html",
+            live=live,
+            overview=overview,
+            today=today,
+            # of the first hour nothing can be told yet
+            an_hour=today.finished / hours if hours >= 1 else None,
+            failures=failures,
+            runs=recent["items"],
+            why=why,
+        )
+
+    async def runs(self, wanted: RunsView) -> HTMLResponse:
+        """Show the runs that fit, the newest first."""
+        live = self.live("runs")
+        shown = columns.chosen(wanted.columns)
+        page = await self.deps.reading.runs(wanted.filters(), wanted.limit, wanted.after)
+        chosen = wanted.model_dump(exclude={"after", "columns"}, exclude_none=True, exclude_defaults=True)
+        if tuple(shown) != columns.USUAL:
+            chosen["columns"] = ",".join(shown)
+        return await self.show(
+            "runs.html",
+            live=live,
+            page=page,
+            sieve=wanted.model_dump(exclude={"after", "limit", "columns"}, exclude_none=True),
+            columns=shown,
+            chosen=chosen,
+            statuses=list(Status),
+            kinds=sorted(RUN_KINDS),
+            wanted=wanted,
+        )
+
+    async def run(self, run_id: str) -> HTMLResponse:
+        """Show a run whole: how it stands, what it found and made, and what can be done about it."""
+        live, reading = self.live(f"run/{run_id}"), self.deps.reading
+        found, visible, numbers, is_keyless = await asyncio.gather(
+            reading.run(run_id),
+            reading.visible_artifacts([run_id]),
+            reading.measured(run_id, NUMBERS_DRAWN),
+            self.deps.authenticator.is_open(),
+        )
+        pace, why, nodes = await asyncio.gather(
+            reading.pace(found), self._reasons(found), self._with_code(run_id, found["nodes"])
+        )
+        checkpoints = [each for each in found["artifacts"] if each["name"].startswith(PREFIX)]
+        results = [each for each in found["artifacts"] if not each["name"].startswith(PREFIX)]
+        drawn = [each for each in metrics([numbers]) if each.is_curve][:CURVES_SHOWN]
+        status = Status(found["status"])
+        return await self.show(
+            "run.html",
+            live=live,
+            run=found,
+            timeline=timeline(found["stages"], found["attempts"], reading.clock.now()),
+            picture=tree_picture(found["nodes"]),
+            curves=[(each.name, line_chart(curve(each))) for each in drawn],
+            pace=pace,
+            why=why,
+            tree=by_stage(nodes),
+            results=results,
+            checkpoints=checkpoints,
+            figures=figures(visible[run_id], found["nodes"]),
+            papers=papers(visible[run_id]),
+            can_cancel=status not in FINAL and status != Status.CANCELING,
+            can_revise=_allows(status, Cause.REVISE),
+            can_retry=status in FINAL and found["kind"] in RUN_KINDS,
+            can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
+            can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
+            stages=STAGES.get(found["kind"], ()),
+            is_held=status in HELD,
+            is_over=status in FINAL,
+            is_keyless=is_keyless,
+        )
+
+    async def _reasons(self, run: Json) -> Sequence[Json]:
+        """Return why a run waits; nothing of one that has begun."""
+        if Status(run["status"]) not in INITIAL:
+            return ()
+        reasons: Sequence[Json] = (await explanation(self.deps.reading, run["id"]))["reasons"]
+        return reasons
+
+    async def _with_code(self, run_id: str, nodes: Sequence[Json]) -> list[Json]:
+        """Return the nodes, the first of them with what they ran and printed."""
+        whole: dict[tuple[str, str], Json] = {}
+        after: str | None = None
+        for _ in range(NODES_WITH_CODE // NODES_MAX if nodes else 0):
+            page = await self.deps.reading.nodes(run_id, after=after)
+            whole |= {(node["stage"], node["id"]): node for node in page["items"]}
+            after = page["next"]
+            if after is None:
+                break
+        left, shown = TEXTS_SHOWN_CHARS, []
+        for node in nodes:
+            texts = {name: whole.get((node["stage"], node["id"]), {}).get(name) for name in TEXTS}
+            left -= sum(min(len(each), formatting.TEXT_SHOWN_CHARS) for each in texts.values() if each)
+            shown.append({**node, **(texts if left >= 0 else dict.fromkeys(TEXTS))})
+        return shown
+
+    async def events(self, run_id: str, wanted: LogFilters) -> HTMLResponse:
+        """Show a stretch of a log in its order: its end, what comes before a cursor, or after a position."""
+        is_live = wanted.after is None and wanted.at is None
+        live = self.live(f"log/{run_id}") if is_live else NOT_LIVE
+        reading = self.deps.reading
+        if wanted.at is not None:
+            page = await reading.events_from(run_id, wanted.at)
+            items, older, newer = page["items"], page["earlier"], page["later"]
+        else:
+            page = await reading.events(run_id, **wanted.model_dump(exclude={"at", "order"}))
+            items, older, newer = page["items"][::-1], page["next"], None
+        sieve = {"type": wanted.type, "level": wanted.level, "q": wanted.text}
+        return await self.show(
+            "events.html",
+            live=live,
+            is_live=is_live,
+            run_id=run_id,
+            items=items,
+            older=older,
+            newer=newer,
+            chosen=wanted.model_dump(
+                include={"type", "level", "text", "limit"}, exclude_none=True, exclude_defaults=True
+            ),
+            sieve={name: value for name, value in sieve.items() if value is not None},
+            wanted=wanted,
+            types=sorted(TYPES),
+        )
+
+    async def artifact(self, artifact_id: str) -> HTMLResponse:
+        """Show a file; what a browser would run is shown as text, or only named."""
+        found = await self.deps.reading.artifact(artifact_id)
+        content: bytes | None = b""
+        if kind_of(found["name"], found["contentType"]) in ("table", "text"):
+            await self.deps.inspector.require(found)
+            content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
+        if content is None:
+            raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")
+        # beside the event loop: what a pod wrote decides how long it takes
+        shown = await asyncio.to_thread(view, found["name"], found["contentType"], content, found["size"])
+        return await self.show("artifact.html", artifact=found, view=shown)
+
+    async def hypotheses(
+        self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
+    ) -> HTMLResponse:
+        """Show the hypotheses and the form of a new one, with what is wrong with it."""
+        wanted, live = wanted or Page(), self.live("hypotheses")
+        page = await self.deps.reading.hypotheses(wanted.limit, wanted.after)
+        return await self.show(
+            "hypotheses.html",
+            422 if problems else 200,
+            live=live,
+            page=page,
+            form=form or ProposalForm(),
+            problems=problems,
+        )
+
+    async def hypothesis(
+        self,
+        hypothesis_id: str,
+        *,
+        form: LaunchForm | None = None,
+        problems: Sequence[str] = (),
+        code: int = 422,
+    ) -> HTMLResponse:
+        """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
+        since = self.live().since
+        found = await self.deps.reading.hypothesis(hypothesis_id)
+        requests = [found["ideation"]["requestId"]] if found["ideation"] else []
+        topics = (
+            f"hypothesis/{hypothesis_id}",
+            *(f"run/{each}" for each in requests),
+            *topics_of(found["runs"]),
+        )
+        index = found["ideaIndex"]
+        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
+        return await self.show(
+            "hypothesis.html",
+            code if problems else 200,
+            live=Live(topics, since),
+            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
+            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
+            form=form or LaunchForm(idea_index="" if index is None else str(index)),
+            problems=problems,
+        )
+
+    async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
+        """Show what waits for a person's verdict, papers beside scores; `done` just got one."""
+        live = self.live("runs")
+        page = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
+        for run in page["items"]:
+            visible = run.pop("visible")
+            run["papers"] = papers(visible)
+            run["figures"] = figures(visible, [])
+        return await self.show(
+            "reviews.html",
+            live=live,
+            page=page,
+            done=await self._verdict(done),
+            is_keyless=await self.deps.authenticator.is_open(),
+        )
+
+    async def problem(self, code: int, detail: str, *, back: str) -> HTMLResponse:
+        """Return a page that says what did not work, with the way back."""
+        return await self.show("problem.html", code, status=code, detail=detail, back=back)
+
+    async def said(self, run_id: str) -> Mapping[str, Any] | None:
+        """Return what a person has said of a run, None where nobody has."""
+        run = await self.deps.reading.run(run_id)
+        said: Mapping[str, Any] | None = run.get("humanVerdict")
+        return said
+
+    async def _verdict(self, run_id: str | None) -> Json | None:
+        """Return the run on which a verdict was just given, None for any other."""
+        if run_id is None:
+            return None
+        try:
+            run = await self.deps.reading.run(run_id)
+        except NotFound:
+            return None
+        return run if run.get("humanVerdict") else None
+
+    async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page with what stands on every page."""
+        waiting = await self.deps.reading.waiting_for_people()
+        return self.pages.page(name, code, waiting=waiting, **values)
+
+
+def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
+    """Return the nodes of each stage, both in the order in which they came."""
+    stages: dict[str, list[Json]] = {}
+    for node in nodes:
+        stages.setdefault(node["stage"], []).append(node)
+    return stages
+
+
+def topics_of(runs: Sequence[Json]) -> Sequence[str]:
+    """Return what a list of runs listens to: those that may still change, or all where those are many.
+
+    The tabs of a browser share one stream, and its address has to hold the topics of all.
+    """
+    moving = [f"run/{run['id']}" for run in runs if Status(run["status"]) not in FINAL]
+    return moving if len(moving) <= RUNS_FOLLOWED else ("runs",)
+
+
+def _allows(status: Status, cause: Cause) -> bool:
+    return not isinstance(next_status(status, cause), Illegal)

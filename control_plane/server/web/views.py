@@ -1,0 +1,76 @@
+"""The addresses of the pages; what a person sends is in `steering`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final, TypeVar
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from control_plane.concurrency.singleflight import Joined
+from control_plane.server.api.runs import LogFilters, MayRead, Page, RunsView
+from control_plane.server.web.forms.addresses import shorter
+from control_plane.server.web.site import Site
+
+SEE_OTHER: Final = 303
+
+Wanted = TypeVar("Wanted", bound=Page)
+
+
+def router(site: Site) -> APIRouter:
+    """Return the routes of the pages."""
+    routes = APIRouter(include_in_schema=False)
+
+    # Two hundred people may watch the same run: each change would be read two hundred times.
+    joined: Joined[HTMLResponse] = Joined()
+
+    @routes.get("/")
+    async def home(principal: MayRead) -> HTMLResponse:
+        return await joined.read(("/", principal), site.home)
+
+    @routes.get("/runs")
+    async def runs(_: MayRead, request: Request, wanted: Annotated[RunsView, Query()]) -> Response:
+        if short := _shorter(request):
+            return short
+        return await site.runs(_given(wanted))
+
+    @routes.get("/runs/{run_id}")
+    async def run(run_id: str, principal: MayRead) -> HTMLResponse:
+        return await joined.read((run_id, principal), partial(site.run, run_id))
+
+    @routes.get("/runs/{run_id}/events")
+    async def events(
+        run_id: str, _: MayRead, request: Request, wanted: Annotated[LogFilters, Query()]
+    ) -> Response:
+        if short := _shorter(request):
+            return short
+        return await site.events(run_id, _given(wanted))
+
+    @routes.get("/artifacts/{artifact_id:path}")
+    async def artifact(artifact_id: str, _: MayRead) -> HTMLResponse:
+        return await site.artifact(artifact_id)
+
+    @routes.get("/hypotheses")
+    async def hypotheses(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
+        return await site.hypotheses(wanted)
+
+    @routes.get("/hypotheses/{hypothesis_id}")
+    async def hypothesis(hypothesis_id: str, _: MayRead) -> HTMLResponse:
+        return await site.hypothesis(hypothesis_id)
+
+    @routes.get("/reviews")
+    async def reviews(_: MayRead, after: str | None = None, done: str | None = None) -> HTMLResponse:
+        return await site.reviews(after, done)
+
+    return routes
+
+
+def _shorter(request: Request) -> Response | None:
+    address = shorter(request.url.path, request.query_params.multi_items())
+    return None if address is None else RedirectResponse(address, SEE_OTHER)
+
+
+def _given(wanted: Wanted) -> Wanted:
+    """Return the filters without those that a form sent empty."""
+    return type(wanted)(**{name: value for name, value in wanted.model_dump().items() if value != ""})

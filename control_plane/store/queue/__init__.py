@@ -1,0 +1,1 @@
+"""Queries on what waits and what is claimed."""

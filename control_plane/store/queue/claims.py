@@ -1,0 +1,149 @@
+"""Claims for pods without a database of their own: the statements of `events.queue.claims`, done here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError, PyMongoError
+
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.schema import QUEUES
+from events.queue import claims, roster
+from events.queue.claims import Claim, Orders
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End
+from events.runtime.errors import Conflict, Transient
+from events.text.key_text import RunToken
+
+log = logging.getLogger(__name__)
+
+# Ten times that of a pod that asks the database itself: a control plane may be away for a while.
+LEASE_S: Final = 600.0
+_IN_FLIGHT: Final = "an earlier claim with this token took a run: ask for that"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The queue, for whoever holds a token. Raises `Conflict` where the lease is lost, and `Transient`."""
+
+    db: Database
+    ttl_s: float = LEASE_S
+
+    async def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
+        """List the waiting classes in the order of `collections`, by one look into each."""
+        async with answers():
+            heads = [(name, await self.db[name].aggregate(claims.HEADS)) for name in collections]
+            return [each for name, found in heads for each in claims.classes_of(name, await found.to_list())]
+
+    async def take(self, wanted: WaitingClass, *, token: str, pod: str, key_id: str | None) -> Claim | None:
+        """Take the head of a class for a pod; None when it is empty by now."""
+        async with answers():
+            try:
+                document = await self.db[wanted.collection].find_one_and_update(
+                    claims.waiting_in(wanted),
+                    claims.taking(token, pod, self.ttl_s, key_id=key_id),
+                    sort=claims.CLAIM_ORDER,
+                    return_document=ReturnDocument.AFTER,
+                )
+            except DuplicateKeyError as error:
+                raise Transient("claim_in_flight", _IN_FLIGHT) from error
+            if document is None:
+                return None
+            claim = await self._claimed(wanted.collection, document, token)
+            elsewhere = [name for name in QUEUES if name != wanted.collection]
+            is_second = [
+                await self.db[name].find_one(claims.claimed_with(token), {"_id": 1}) for name in elsewhere
+            ]
+        if any(is_second):  # the unique index guards one queue: of two claims at once each may have taken one
+            held = RunToken(claim.run_id, claim.attempt, token)
+            await self.settle(
+                held, End("preempted", "claimed_twice", "its pod has another run"), 0, jitter=0.0
+            )
+            raise Transient("claim_in_flight", _IN_FLIGHT)
+        return claim
+
+    async def recover(self, collections: Sequence[str], token: str) -> Claim | None:
+        """Find the run that a claim with this token holds; a write, so that the answer is a majority's."""
+        async with answers():
+            for name in collections:
+                document = await self.db[name].find_one_and_update(
+                    claims.claimed_with(token),
+                    claims.extension(self.ttl_s),
+                    return_document=ReturnDocument.AFTER,
+                )
+                if document is not None:
+                    return await self._claimed(name, document, token)
+        return None
+
+    async def renew(self, held: RunToken) -> Orders:
+        """Extend a lease by a whole term from the store's now."""
+        for name in QUEUES:
+            async with answers():
+                document = await self.db[name].find_one_and_update(
+                    claims.held(*held),
+                    claims.extension(self.ttl_s),
+                    projection=claims.ORDERS,
+                    return_document=ReturnDocument.AFTER,
+                )
+            if document is not None:
+                return claims.orders_of(document)
+        raise _lost(held)
+
+    async def settle(
+        self, held: RunToken, how: End, last: int, *, jitter: float, root: str | None = None
+    ) -> None:
+        """Decide the end by compare-and-set; a run that moved meanwhile is read again."""
+        own = claims.owned(*held)
+        for _ in range(claims.SETTLE_TRIES_MAX):
+            async with answers():
+                found = [(name, run) for name in QUEUES if (run := await self.db[name].find_one(own))]
+                if not found:
+                    raise _lost(held)
+                ((name, run),) = found
+                if run["settled"] is not None:
+                    return
+                decided = claims.settling(run, how, last, jitter=jitter, root=root)
+                result = await self.db[name].update_one({**own, "revision": run["revision"]}, decided)
+                if result.matched_count:
+                    return
+        raise Transient("contended", f"run {held.run_id} changes too fast to settle")
+
+    @answers()
+    async def reporter_of(self, pod_id: str) -> Document | None:
+        """Return with which key a pod has reported, None where it never did."""
+        return await self.db.pods.find_one({"_id": pod_id}, {"keyId": 1})
+
+    @answers()
+    async def report(
+        self, pod_id: str, fields: Mapping[str, Any], started_at: datetime, *, key_id: str | None
+    ) -> Document | None:
+        """Write a pod's line of the roster; None where it belongs to another key."""
+        try:
+            document = await self.db.pods.find_one_and_update(
+                {"_id": pod_id, "keyId": key_id},
+                roster.line(fields, started_at, key_id=key_id),
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+        except DuplicateKeyError:
+            return None
+        assert document is not None, "an upsert answers with its document"
+        hour, update = roster.sample(pod_id, document["reportedAt"], fields["telemetry"])
+        try:
+            await self.db.pod_telemetry.update_one(hour, update, upsert=True)
+        except PyMongoError as error:  # a sample may be lost; what the fleet wants of the pod may not
+            log.warning("pod.sample_dropped", extra={"why": str(error)})
+        return document
+
+    async def _claimed(self, collection: str, document: Document, token: str) -> Claim:
+        stored = await self.db.run_specs.find_one({"_id": document["_id"]})
+        return claims.claim_of(document, stored, collection=collection, token=token, lease_s=self.ttl_s)
+
+
+def _lost(held: RunToken) -> Conflict:
+    return Conflict("lease_lost", f"attempt {held.attempt} of run {held.run_id} is another's by now, or over")

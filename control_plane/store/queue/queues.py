@@ -1,0 +1,31 @@
+"""Queries on a place in line, each a bounded walk along the claim index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from control_plane.model.explanation import Line
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.schema import CLAIM_INDEX, QUEUES
+from events.lifecycle import Status
+from events.runs import IDEATION
+
+AHEAD_MAX: Final = 10_000
+
+
+async def ahead_of(db: Database, run: Mapping[str, Any]) -> Line:
+    """Return what will be claimed before a queued run, counted up to `AHEAD_MAX`."""
+    queue = QUEUES[1] if run["kind"] == IDEATION else QUEUES[0]
+    of_class: Document = {"status": Status.QUEUED.value, "classKey": run["classKey"]}
+    of_rank = {**of_class, "priority": run["priority"]}
+    async with answers():
+
+        async def count(query: Document, most: int) -> int:
+            return await db[queue].count_documents(query, limit=most, hint=CLAIM_INDEX) if most > 0 else 0
+
+        higher = await count({**of_class, "priority": {"$gt": run["priority"]}}, AHEAD_MAX)
+        earlier = await count({**of_rank, "queuedAt": {"$lt": run["queuedAt"]}}, AHEAD_MAX - higher)
+        same = {**of_rank, "queuedAt": run["queuedAt"], "_id": {"$lt": run["_id"]}}
+        beside = await count(same, AHEAD_MAX - higher - earlier)
+    return Line(higher + earlier + beside, higher, AHEAD_MAX)

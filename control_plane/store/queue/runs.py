@@ -1,0 +1,285 @@
+"""Queries on the claimable collections: `runs` and `ideation_requests`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.errors import BulkWriteError, PyMongoError
+
+from control_plane.model.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Seal, Settled
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.schema import QUEUES
+from events.lifecycle import LEASE_TTL_S, Failures, Status
+from events.queue import journal
+from events.runtime.errors import Transient
+
+BATCH_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run, and the collection it lives in."""
+
+    collection: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """An application to commit; journal entries up to `flushed` are in the log by now and leave the run."""
+
+    found: Found
+    view: Mapping[str, Any]
+    flushed: int
+    decision: journal.Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Reads and compare-and-sets of runs."""
+
+    db: Database
+
+    @answers()
+    async def find(self, run_id: str) -> Found | None:
+        """Return the run of this id, wherever it is queued."""
+        for collection in QUEUES:
+            document = await self.db[collection].find_one({"_id": run_id})
+            if document is not None:
+                return Found(collection, decode(document))
+        return None
+
+    @answers()
+    async def find_all(self, run_ids: Collection[str]) -> Mapping[str, Found]:
+        """Return the runs of these ids, as many as there are, in one look at each queue that may have one."""
+        found: dict[str, Found] = {}
+        for name in QUEUES:
+            missing = sorted(run_id for run_id in run_ids if run_id not in found)
+            if missing:
+                documents = await self.db[name].find({"_id": {"$in": missing}}).to_list()
+                found |= {document["_id"]: Found(name, decode(document)) for document in documents}
+        return found
+
+    @answers()
+    async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:
+        """Make `decision` if the run is still what was read; None when it moved meanwhile."""
+        document = await self.db[found.collection].find_one_and_update(
+            {"_id": found.run.id, "revision": found.run.revision, **guard},
+            journal.update(decision),
+            return_document=ReturnDocument.AFTER,
+        )
+        return None if document is None else Found(found.collection, decode(document))
+
+    @answers()
+    async def advance(self, advances: Sequence[Advance]) -> bool:
+        """Commit applications, of a run each: cursor, view, and the end that it brings.
+
+        False if any of the runs moved since it was read; which, nobody knows until they are read again.
+        """
+        updates: dict[str, list[UpdateOne]] = {}
+        for each in advances:
+            updates.setdefault(each.found.collection, []).append(_advancing(each))
+        matched = 0
+        for collection, changes in updates.items():
+            try:
+                result = await self.db[collection].bulk_write(changes, ordered=False)
+            except BulkWriteError as error:
+                if (error.details or {}).get("writeConcernErrors"):
+                    raise Transient("not_durable", f"{collection}: the write was not confirmed") from error
+                if len(advances) == 1:
+                    raise
+                return False  # each alone meets its own error
+            matched += result.matched_count
+        return matched == len(advances)
+
+    @answers()
+    async def unload(self, found: Found, flushed: int) -> None:
+        """Drop journal entries that are in the log."""
+        await self.db[found.collection].update_one(
+            {"_id": found.run.id}, {"$pull": {"journal": {"n": {"$lte": flushed}}}}
+        )
+
+    @answers()
+    async def beat(self, run_id: str, attempt: int, at: datetime) -> None:
+        """Note that somebody who is not fenced spoke for the run."""
+        for collection in QUEUES:
+            result = await self.db[collection].update_one(
+                {"_id": run_id, "attempt": {"$lte": attempt}},
+                {"$max": {"lastHeartbeat": at}},
+            )
+            if result.matched_count:
+                return
+
+    async def leases(self, collection: str) -> Sequence[HeldLease]:
+        """Return every lease that somebody should be renewing, judged by the store's clock."""
+        wanted = {
+            "attempt": 1,
+            "renewals": "$lease.renewals",
+            "isExpired": {"$lt": ["$lease.until", "$$NOW"]},
+            "ttlS": {"$ifNull": ["$lease.ttlS", LEASE_TTL_S]},
+        }
+        try:
+            found = await self.db[collection].aggregate(
+                [{"$match": {"lease.until": {"$type": "date"}}}, {"$project": wanted}]
+            )
+            return [
+                HeldLease(each["_id"], each["attempt"], each["renewals"], each["isExpired"], each["ttlS"])
+                async for each in found
+            ]
+        except PyMongoError as error:
+            raise Transient("mongodb_unreachable", str(error)) from error
+
+    async def rescue(self, found: Found, decision: journal.Decision) -> Found | None:
+        """Make `decision` if the very lease that was read is still there and over by the store's clock."""
+        assert found.run.lease is not None
+        return await self.decide(
+            found,
+            decision,
+            **{
+                "lease.until": found.run.lease.until,
+                "$expr": {"$lt": ["$lease.until", "$$NOW"]},
+            },
+        )
+
+    async def due(self, collection: str) -> Sequence[Run]:
+        """Return delayed runs whose time has come by the store's clock."""
+        query = {
+            "status": Status.DELAYED.value,
+            "$expr": {"$lte": ["$notBefore", "$$NOW"]},
+        }
+        return await self._read(collection, query, "notBefore")
+
+    async def overdue(self, collection: str) -> Sequence[Run]:
+        """Return waiting runs whose longest queue time is over by the store's clock."""
+        query = {
+            "status": {"$in": [Status.QUEUED.value, Status.DELAYED.value]},
+            "queueDeadline": {"$type": "date"},
+            "$expr": {"$lt": ["$queueDeadline", "$$NOW"]},
+        }
+        return await self._read(collection, query, "queueDeadline")
+
+    async def with_journal(self, collection: str) -> Sequence[Run]:
+        """Return runs that still carry decisions which are not in the log."""
+        # In no order: the order of the ids would be found by looking at every run there is.
+        return await self._read(collection, {"journal.n": {"$gte": 0}}, None)
+
+    async def with_open_log(self, collection: str, after: str) -> Sequence[Run]:
+        """Return a page of runs whose log is not complete yet, in id order after `after`."""
+        return await self._read(collection, {"logOpen": True, "_id": {"$gt": after}}, "_id")
+
+    @answers()
+    async def close_stale_logs(self, collection: str, run_ids: Sequence[str], grace_s: float) -> int:
+        """Give up those of these logs that stayed short for `grace_s` after their settle; return how many.
+
+        The mark names what is missing, refuses nothing, and goes when the rest arrives.
+        """
+        limit = {
+            "$dateSubtract": {
+                "startDate": "$$NOW",
+                "unit": "second",
+                "amount": int(grace_s),
+            }
+        }
+        missing = {"from": {"$add": ["$lastEventSeq", 1]}, "to": "$settled.last"}
+        result = await self.db[collection].update_many(
+            {
+                "_id": {"$in": list(run_ids)},
+                "logOpen": True,
+                "settled.last": {"$type": "number"},
+                "$expr": {
+                    "$and": [
+                        {"$lt": ["$settled.at", limit]},
+                        {"$lt": ["$lastEventSeq", "$settled.last"]},
+                    ]
+                },
+            },
+            [{"$set": {"logOpen": False, "logIncomplete": missing}}],
+        )
+        return result.modified_count
+
+    async def _read(self, collection: str, query: Mapping[str, Any], order: str | None) -> Sequence[Run]:
+        try:
+            cursor = self.db[collection].find(query).limit(BATCH_MAX)
+            if order is not None:
+                cursor.sort(order)
+            return [decode(document) async for document in cursor]
+        except PyMongoError as error:
+            raise Transient("mongodb_unreachable", str(error)) from error
+
+
+def _advancing(advance: Advance) -> UpdateOne:
+    run = advance.found.run
+    kept = {"$filter": {"input": "$journal", "cond": {"$gt": ["$$this.n", advance.flushed]}}}
+    values = {name: journal.expression(value) for name, value in advance.view.items()}
+    pipeline: list[Document] = [{"$set": {"journal": kept}}] if run.journal else []
+    if advance.decision is not None:
+        pipeline += journal.update(advance.decision)
+    # The decision's entry records the cursor as it was, so the view moves after it.
+    pipeline.append({"$set": values})
+    return UpdateOne({"_id": run.id, "revision": run.revision, "lastEventSeq": run.last_event_seq}, pipeline)
+
+
+def decode(document: Mapping[str, Any]) -> Run:
+    """Return a stored run in types."""
+    lease, settled, stage = (
+        document["lease"],
+        document["settled"],
+        document["currentStage"],
+    )
+    return Run(
+        id=document["_id"],
+        kind=document["kind"],
+        status=Status(document["status"]),
+        revision=document["revision"],
+        attempt=document["attempt"],
+        last_event_seq=document["lastEventSeq"],
+        failures=Failures(**document["failures"]),
+        max_attempts=document["maxAttempts"],
+        review=document["review"] == "human",
+        class_key=document["classKey"],
+        claimed_by=document["claimedBy"],
+        lease=lease and Lease(lease["tokenHash"], lease["until"], lease["renewals"], lease.get("heard")),
+        settled=settled and Settled(settled["outcome"], settled["last"], settled.get("root")),
+        log_open=bool(document["logOpen"]),
+        log_incomplete=document["logIncomplete"] is not None,
+        current_stage=stage and CurrentStage(stage["name"], stage["progress"], stage["activity"]),
+        started_at=document["startedAt"],
+        validation=document["validation"],
+        journal=tuple(decode_entry(entry) for entry in document["journal"]),
+        hypothesis_id=document["hypothesisId"],
+        # Runs from before there were pauses, notes and tokens lack them.
+        paused=bool(document.get("paused")),
+        notes_count=len(document.get("notes") or ()),
+        tokens=tuple(
+            AttemptToken(each["attempt"], each["hash"], each["keyId"], each["endsAt"])
+            for each in document.get("tokens") or ()
+        ),
+        sealed=_seal(document.get("sealed")),
+    )
+
+
+def _seal(document: Mapping[str, Any] | None) -> Seal | None:
+    return (
+        None
+        if document is None
+        else Seal(document["attempt"], document["last"], document["whole"], document.get("root"))
+    )
+
+
+def decode_entry(entry: Mapping[str, Any]) -> Entry:
+    """Return a stored journal entry in types."""
+    return Entry(
+        n=entry["n"],
+        cause=entry["cause"],
+        by=entry["by"],
+        at=entry["at"],
+        came_from=entry["from"],
+        to=entry["to"],
+        attempt=entry["attempt"],
+        seq=entry["seq"],
+        sets=entry["set"],
+    )

@@ -1,0 +1,116 @@
+"""Everything that is stored about one run, as an audit reads it.
+
+Events that change nothing but the position are kept as stretches: a run may have said any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from control_plane.model.ranges import Ranges
+from control_plane.model.run import Entry
+from control_plane.store.log.events import decode
+from control_plane.store.queue.runs import decode_entry
+from events.chain import NOTHING
+from events.envelope import Event
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A stretch of events without an effect, from position `first` to `last`, and when they came in."""
+
+    attempt: int
+    first: int
+    last: int
+    oldest: datetime
+    newest: datetime
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
+
+    `quiet` are the other events, `broken` says in words which documents could not be read. Of the
+    log as it is now `sealed_root` is that of the lines which a person's verdict rests on, and `settled_root`
+    that of the lines which the last attempt settled with, as they were said. `unnumbered` are digests of
+    events without a number by which a refusal is judged.
+    """
+
+    collection: str
+    run: Document
+    log: Sequence[Document]
+    attempts: Sequence[Document]
+    stages: Sequence[Document]
+    artifacts: Sequence[Document]
+    validations: Sequence[Document]
+    letters: Sequence[Document]
+    now: datetime
+    ideas: Sequence[Document] = ()
+    quiet: Sequence[Quiet] = ()
+    broken: Sequence[str] = ()
+    sealed_root: str = NOTHING
+    settled_root: str = NOTHING
+    unnumbered: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        return str(self.run["_id"])
+
+    @cached_property
+    def logged(self) -> list[Entry]:
+        """The decisions in the log, by number."""
+        found = [decode_entry(each["data"]) for each in self.log if "revision" in each]
+        return sorted(found, key=lambda entry: entry.n)
+
+    @cached_property
+    def waiting(self) -> list[Entry]:
+        """The decisions that are still in the run's journal only."""
+        known = {entry.n for entry in self.logged}
+        return [decode_entry(each) for each in self.run["journal"] if each["n"] not in known]
+
+    @cached_property
+    def decisions(self) -> list[Entry]:
+        """Every decision, by number."""
+        return sorted([*self.logged, *self.waiting], key=lambda entry: entry.n)
+
+    @cached_property
+    def numbered(self) -> list[Document]:
+        """The events with a sequence that are kept whole, as they are stored, in order."""
+        found = [each for each in self.log if "sequence" in each]
+        return sorted(found, key=lambda each: (each["attempt"], each["sequence"]))
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """Those of them that can be read."""
+        return [event for each in self.numbered if (event := readable(each)) is not None]
+
+    @cached_property
+    def hashes(self) -> Mapping[str, str]:
+        """The digests of what is kept whole here, and of what `unnumbered` names, by id."""
+        return {**self.unnumbered, **{each["_id"]: each["hash"] for each in self.log}}
+
+    @cached_property
+    def positions(self) -> Mapping[int, Ranges]:
+        """The positions that the log of each attempt holds."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for each in self.numbered:
+            spans.setdefault(each["attempt"], []).append((each["sequence"], each["sequence"]))
+        for stretch in self.quiet:
+            spans.setdefault(stretch.attempt, []).append((stretch.first, stretch.last))
+        return {attempt: Ranges.of(found) for attempt, found in spans.items()}
+
+
+def readable(document: Document) -> Event | None:
+    """Return a stored event in types; None where its data does not fit its type."""
+    try:
+        return decode(document)
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return None

@@ -1,0 +1,317 @@
+"""Queries of the audit: whole runs and everything beside them, read and never written."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Final, cast
+
+from bson import Code, decode, encode
+from bson.codec_options import CodecOptions, DatetimeConversion, TypeDecoder, TypeRegistry
+from bson.errors import BSONError
+from bson.int64 import Int64
+from bson.raw_bson import RawBSONDocument
+
+from control_plane.store.database import Database, Document, answers
+from control_plane.store.schema import QUEUES
+from control_plane.store.verify.collecting import Collected, Unjudged
+from control_plane.store.verify.evidence import Evidence
+from control_plane.store.verify.letters import asked_for
+from control_plane.store.verify.shapes import name as named
+from control_plane.store.verify.shapes import problem
+from events.lifecycle import HELD
+
+PAGE: Final = 500
+GROUPS_MAX: Final = 1_000
+SHARERS_MAX: Final = 20
+SCANNED_MAX: Final = 2_000  # documents, of any number of runs
+VALUE_CHARS_MAX: Final = 100
+WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", "ideas")
+BESIDE: Final = (*WITH_RUN, "dead_letters")
+UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
+
+
+class _WholeNumbers(TypeDecoder):
+    """Reads a whole number beyond 32 bits as the `int` that it is; JSON knows no `Int64`."""
+
+    bson_type = Int64
+
+    def transform_bson(self, value: Any) -> int:
+        return int(value)
+
+
+class _Programs(TypeDecoder):
+    """Reads JavaScript as bytes: the driver's type for it is a `str` that cannot be hashed."""
+
+    bson_type = Code
+
+    def transform_bson(self, value: Any) -> bytes:
+        return str(value).encode("utf-8", "replace")
+
+
+# Of what is read raw only: as an option of the client it breaks how the driver reads a failed write.
+READ: Final[Any] = CodecOptions(
+    tz_aware=True,
+    type_registry=TypeRegistry([_WholeNumbers(), _Programs()]),
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReads:
+    """Reads what is held against the log; pages, so that no cursor stays open on a busy collection."""
+
+    HELD: ClassVar[Mapping[str, Any]] = {"status": {"$in": sorted(HELD)}}
+
+    db: Database
+
+    async def collection_of(self, run_id: str) -> str | None:
+        """Return where a run is queued."""
+        for collection in QUEUES:
+            async with answers():
+                if await self.db[collection].find_one({"_id": run_id}, {"_id": 1}) is not None:
+                    return collection
+        return None
+
+    async def run_ids(self, only: str | None = None) -> AsyncIterator[tuple[str, str]]:
+        """Yield the collection and id of every run, or of one."""
+        if only is not None:
+            collection = await self.collection_of(only)
+            if collection is not None:
+                yield collection, only
+            return
+        for collection in QUEUES:
+            async for run_id in self._ids(collection):
+                yield collection, run_id
+
+    async def _ids(self, collection: str) -> AsyncIterator[str]:
+        beyond: Document = {"$gt": ""}
+        while True:
+            async with answers():
+                unread = self.db.get_collection(collection, codec_options=UNREAD)
+                cursor = unread.find({"_id": beyond}, {"_id": 1}).sort("_id").limit(PAGE)
+                page = await cursor.to_list()
+            for raw in page:
+                yield _id_of(raw)
+            if len(page) < PAGE:
+                return
+            beyond = _beyond(page[-1])
+
+    @answers()
+    async def position(self, collection: str, run_id: str) -> tuple[Any, ...] | None:
+        """Return what moves when a run moves; the same twice means that it stood still in between."""
+        fields = {"revision": 1, "lastEventSeq": 1, "journal.n": 1, "attempt": 1, "status": 1}
+        unread = self.db.get_collection(collection, codec_options=UNREAD)
+        run = await unread.find_one({"_id": run_id}, fields)
+        count = await self.db.events.count_documents({"runId": run_id})
+        return None if run is None else (decoded(run), count)
+
+    async def evidence(self, collection: str, run_id: str) -> Evidence | None:
+        """Return what an audit needs of a run; raises `Unjudged` where that cannot be read, or held."""
+        now = await self._now(collection, run_id)
+        found = [each async for each in self._read(collection, {"_id": run_id})]
+        if now is None or not found:
+            return None
+        run, size = found[0]
+        if (wrong := problem(collection, run)) is not None:
+            raise Unjudged("unreadable", f"{collection} {run_id}: {wrong}")
+        held = Collected(run)
+        held.add(collection, run, size)
+        query = {"runId": run_id}
+        for name in BESIDE:
+            async for document, size in self._read(name, query):
+                held.add(name, document, size)
+        held.kept_ids |= asked_for(run_id, held.beside.get("dead_letters", ()))
+        unnumbered = await self._unnumbered(held.kept_ids)
+        decided = {**query, "revision": {"$exists": True}}
+        async for document, size in self._read("events", decided):
+            held.add_decision(document, size)
+        numbered = {**query, "sequence": {"$exists": True}}
+        async for document, size in self._read("events", numbered, [("attempt", 1), ("sequence", 1)]):
+            held.add_event(document, size)
+        held.close()
+        return Evidence(
+            collection=collection,
+            run=run,
+            log=held.log,
+            attempts=held.beside.get("attempts", ()),
+            stages=held.beside.get("stages", ()),
+            artifacts=held.beside.get("artifacts", ()),
+            validations=held.beside.get("validations", ()),
+            letters=held.beside.get("dead_letters", ()),
+            ideas=held.beside.get("ideas", ()),
+            now=now,
+            quiet=held.quiet,
+            broken=held.broken,
+            sealed_root=held.sealed.stored,
+            settled_root=held.settled.said,
+            unnumbered=unnumbered,
+        )
+
+    @answers()
+    async def _now(self, collection: str, run_id: str) -> datetime | None:
+        """Return the store's clock."""
+        pipeline: list[Document] = [{"$match": {"_id": run_id}}, {"$project": {"now": "$$NOW"}}]
+        found = await (await self.db[collection].aggregate(pipeline)).to_list()
+        return found[0]["now"] if found else None
+
+    async def _unnumbered(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the digests of those of these events that have no number."""
+        found: dict[str, str] = {}
+        named = sorted(ids)
+        for start in range(0, len(named), PAGE):
+            query = {"_id": {"$in": named[start : start + PAGE]}, "sequence": {"$exists": False}}
+            async for document, _ in self._read("events", query):
+                found[str(document["_id"])] = str(document.get("hash"))
+        return found
+
+    async def _read(
+        self, collection: str, query: Document, order: Sequence[tuple[str, int]] = ()
+    ) -> AsyncIterator[tuple[Document, int]]:
+        """Yield documents and their sizes in bytes, one held at a time, whatever their values are."""
+        async with answers():
+            cursor = self.db.get_collection(collection, codec_options=UNREAD).find(query).batch_size(PAGE)
+            if order:
+                cursor = cursor.sort(list(order))
+            async for raw in cursor:
+                yield decoded(raw)
+
+    async def artifacts(self, run_id: str) -> AsyncIterator[Document]:
+        """Yield the registered files of a run that can be read."""
+        async for document, _ in self._read("artifacts", {"runId": run_id}):
+            if problem("artifacts", document) is None:
+                yield document
+
+    async def misnamed(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield collections, and in words each document whose id, or run, is no text: no other look finds it.
+
+        Both ends of the order of types are walked until a text comes; one read tells that there is none.
+        """
+        for collection in (*QUEUES, "events", *BESIDE):
+            for field in ("_id",) if collection in QUEUES else ("_id", "runId"):
+                async for told in self._misnamed_at(collection, field, 1):
+                    yield collection, told
+                if await self._has_text(collection, field):
+                    async for told in self._misnamed_at(collection, field, -1):
+                        yield collection, told
+
+    async def _misnamed_at(self, collection: str, field: str, direction: int) -> AsyncIterator[str]:
+        async for document, _ in self._walk(collection, field, direction):
+            value = document.get(field)
+            if isinstance(value, str):
+                return
+            if collection != "dead_letters" or field != "runId" or value is not None:
+                yield f"{named(document)}: {field} is {repr(value)[:VALUE_CHARS_MAX]}"
+
+    @answers()
+    async def _has_text(self, collection: str, field: str) -> bool:
+        """Say whether a walk from the other end meets other documents."""
+        return await self.db[collection].find_one({field: {"$gte": ""}}, {"_id": 1}) is not None
+
+    async def _walk(self, collection: str, field: str, direction: int) -> AsyncIterator[tuple[Document, int]]:
+        async with answers():
+            cursor = self.db.get_collection(collection, codec_options=UNREAD).find({}, {field: 1})
+            async for raw in cursor.sort(field, direction).batch_size(2):
+                yield decoded(raw)
+
+    @answers()
+    async def shared(self, field: str, condition: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+        """Return values of `field` that several runs have, with those runs."""
+        found: list[tuple[str, list[str]]] = []
+        for collection in QUEUES:
+            pipeline: list[Document] = [
+                {"$match": {**condition, field: {"$type": "string"}}},
+                {"$sort": {"_id": 1}},
+                {
+                    "$group": {
+                        "_id": f"${field}",
+                        "runs": {"$firstN": {"input": "$_id", "n": SHARERS_MAX}},
+                        "count": {"$sum": 1},
+                    }
+                },
+                {"$match": {"count": {"$gt": 1}}},
+                {"$limit": GROUPS_MAX},
+            ]
+            readable = self.db.get_collection(collection, codec_options=READ)
+            cursor = await readable.aggregate(pipeline, allowDiskUse=True)
+            found += [(group["_id"], [str(run) for run in group["runs"]]) for group in await cursor.to_list()]
+        return found
+
+    async def runs_without_spec(self) -> AsyncIterator[str]:
+        """Yield the runs that nobody could carry out."""
+        async for _, run_id in self.run_ids():
+            async with answers():
+                spec = await self.db.run_specs.find_one({"_id": run_id}, {"_id": 1})
+            if spec is None:
+                yield run_id
+
+    async def orphans(self) -> AsyncIterator[tuple[str, str]]:
+        """Yield documents' collections and run ids for which there is no run; a page of runs at a time."""
+        for collection in WITH_RUN:
+            beyond: Document = {"$gt": ""}
+            while page := await self._told_of(collection, beyond):
+                told = [_id_of(raw) for raw in page]
+                known = await self._existing(told)
+                for run_id in told:
+                    if run_id not in known:
+                        yield collection, run_id
+                beyond = _beyond(page[-1])
+
+    @answers()
+    async def _told_of(self, collection: str, beyond: Document) -> list[Document]:
+        """Return the next runs that documents speak of, each as the `_id` of a document."""
+        pipeline: list[Document] = [
+            {"$match": {"runId": beyond}},
+            {"$sort": {"runId": 1}},
+            {"$limit": SCANNED_MAX},
+            {"$group": {"_id": "$runId"}},
+            {"$sort": {"_id": 1}},
+        ]
+        unread = self.db.get_collection(collection, codec_options=UNREAD)
+        return await (await unread.aggregate(pipeline)).to_list()
+
+    @answers()
+    async def _existing(self, run_ids: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for collection in QUEUES:
+            documents = await self.db[collection].find({"_id": {"$in": list(run_ids)}}, {"_id": 1}).to_list()
+            found |= {each["_id"] for each in documents}
+        return found
+
+    async def letters_of_nobody(self) -> AsyncIterator[Document]:
+        """Yield the refused lines of runs that do not exist, and those that name none."""
+        async for letter, _ in self._read("dead_letters", {}):
+            run_id = letter.get("runId")
+            if run_id is None or (isinstance(run_id, str) and await self.collection_of(run_id) is None):
+                yield letter
+
+
+def _id_of(raw: Document) -> str:
+    """Return an id that is text; what of it is no UTF-8 is replaced, and found under no name."""
+    return str(decoded(raw)[0]["_id"])
+
+
+def _beyond(raw: Document) -> Document:
+    """Return the condition "greater than this" of a document with an `_id` alone, whatever bytes that has."""
+    body = _body(raw)
+    assert body[5:9] == b"_id\0"
+    return cast("Document", RawBSONDocument(body[:5] + b"$gt" + body[8:]))
+
+
+def _body(raw: Document) -> bytes:
+    return bytes(raw.raw) if isinstance(raw, RawBSONDocument) else encode(raw)
+
+
+def decoded(raw: Document) -> tuple[Document, int]:
+    """Return a document and its size in bytes. What BSON can say and Python cannot stays a value of BSON's.
+
+    A document that cannot be decoded has its id and nothing else.
+    """
+    body = _body(raw)
+    try:
+        return decode(body, READ), len(body)
+    except (BSONError, ValueError, RecursionError):
+        identity = raw.get("_id") if isinstance(raw, RawBSONDocument) else None
+        return {"_id": identity}, len(body)

@@ -1,0 +1,1 @@
+"""What time moves: lost attempts, delayed runs, orphans."""

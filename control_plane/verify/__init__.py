@@ -1,0 +1,1 @@
+"""The database held against its own log and its invariants; reads only."""

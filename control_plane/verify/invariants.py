@@ -1,0 +1,294 @@
+"""What must hold of every run, whatever happened: one function for each, pure.
+
+Each looks at the evidence and returns what is wrong, in words with the numbers. States that
+a healthy fleet passes through for a moment are no finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from control_plane.model.ownership import strangers
+from control_plane.model.projection import artifact_prefix
+from control_plane.model.ranges import Ranges
+from control_plane.model.run import Entry
+from control_plane.store.verify.evidence import Evidence, readable
+from control_plane.verify.refusals import wrongly_refused
+from control_plane.verify.replay import Replayed
+from events.envelope import content_hash
+from events.lifecycle import FINAL, HELD, INITIAL, LEASE_TTL_S, TRANSITIONS, Cause, Status
+
+JOURNAL_GRACE: Final = timedelta(minutes=1)
+GAP_GRACE: Final = timedelta(minutes=2)
+LEASE_GRACE: Final = timedelta(seconds=3 * LEASE_TTL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run's evidence, and what its own log makes of it."""
+
+    evidence: Evidence
+    told: Replayed
+
+
+def status_path(case: Case) -> Iterator[str]:
+    """Every decision is a row of the transition table, and follows from the one before."""
+    for entry in case.evidence.decisions:
+        if (problem := _illegal(entry)) is not None:
+            yield problem
+    yield from case.told.contradictions
+
+
+def _illegal(entry: Entry) -> str | None:
+    if entry.cause == Cause.SUBMIT:
+        is_legal = entry.came_from is None and entry.to in INITIAL
+    elif entry.cause not in set(Cause) or entry.came_from not in set(Status):
+        is_legal = False
+    else:
+        targets = TRANSITIONS[Cause(entry.cause)].get(Status(entry.came_from), ())
+        is_legal = entry.to in targets
+    return (
+        None if is_legal else f"decision {entry.n} ({entry.cause}) led from {entry.came_from} to {entry.to}"
+    )
+
+
+def final_status_changed(case: Case) -> Iterator[str]:
+    """A run that has ended stays as it ended, unless a person revised his verdict."""
+    final: Entry | None = None
+    for entry in case.evidence.decisions:
+        is_revised = final is not None and entry.cause == Cause.REVISE
+        if final is not None and entry.to != final.to and not is_revised:
+            yield f"decision {final.n} ended the run as {final.to}, decision {entry.n} made it {entry.to}"
+        if entry.to in FINAL and (final is None or is_revised):
+            final = entry
+    status = case.evidence.run["status"]
+    if final is not None and status != final.to:
+        yield f"decision {final.n} ended the run as {final.to}, stored is {status}"
+
+
+def status_unexplained(case: Case) -> Iterator[str]:
+    """The stored status is where the log leads."""
+    told, stored = case.told.fields.get("status"), case.evidence.run["status"]
+    if told != stored:
+        yield f"stored is {stored}, the log leads to {told}"
+
+
+def two_owners(case: Case) -> Iterator[str]:
+    """An attempt is claimed only after the one before has ended or was rescued."""
+    owner: int | None = None
+    claims: set[int] = set()
+    for entry in case.evidence.decisions:
+        if entry.cause == Cause.CLAIM:
+            attempt = int(entry.sets.get("attempt") or 0)
+            if owner is not None:
+                yield f"attempt {attempt} was claimed while attempt {owner} owned the run"
+            if attempt in claims:
+                yield f"attempt {attempt} was claimed twice"
+            owner = attempt
+            claims.add(attempt)
+        elif entry.cause.startswith("end: ") or entry.cause == Cause.RESCUE:
+            owner = None
+    for document in case.evidence.attempts:
+        if document.get("pod") is not None and document["attempt"] not in claims:
+            yield f"attempt {document['attempt']} has the pod {document['pod']}, but nobody claimed it"
+
+
+def actor_term(case: Case) -> Iterator[str]:
+    """A worker decides for its own attempt only."""
+    for entry in case.evidence.decisions:
+        _, marker, term = entry.by.rpartition("#a")
+        if marker and term != str(entry.attempt):
+            yield f"decision {entry.n} of attempt {entry.attempt} was made by {entry.by}"
+
+
+def revision_gap(case: Case) -> Iterator[str]:
+    """Decisions are numbered without a gap, up to the run's revision."""
+    held = Ranges.of((entry.n, entry.n) for entry in case.evidence.decisions)
+    revision = case.evidence.run["revision"]
+    if missing := held.gaps(0, revision):
+        yield f"of {revision} decisions the log lacks {missing}"
+    if beyond := held.above(revision):
+        yield f"the run is at revision {revision}, the log goes on to {beyond}"
+
+
+def sequence_gap(case: Case) -> Iterator[str]:
+    """What was applied is in the log, without a gap; what waits behind a gap waits only for a while."""
+    evidence = case.evidence
+    yield from case.told.unreached
+    cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
+    current = evidence.run["attempt"]
+    cursors[current] = max(cursors.get(current, 0), evidence.run["lastEventSeq"])
+    for attempt in sorted(set(cursors) | set(evidence.positions)):
+        held, applied = evidence.positions.get(attempt, Ranges()), cursors.get(attempt, 0)
+        if gone := held.gaps(0, applied):
+            yield f"attempt {attempt}: events {gone} were applied and are not in the log"
+        waits = held.gaps(applied, held.last)
+        if waits and _is_old_behind(evidence, attempt, waits.spans[0][0]):
+            yield f"attempt {attempt}: events {waits} never came, later ones wait behind them"
+
+
+def _is_old_behind(evidence: Evidence, attempt: int, gap: int) -> bool:
+    behind = [
+        each["receivedAt"]
+        for each in evidence.numbered
+        if each["attempt"] == attempt and each["sequence"] > gap
+    ]
+    behind += [each.oldest for each in evidence.quiet if each.attempt == attempt and each.last > gap]
+    return any(evidence.now - moment > GAP_GRACE for moment in behind)
+
+
+def not_applied(case: Case) -> Iterator[str]:
+    """What has no gap before it is applied."""
+    evidence = case.evidence
+    current, cursor = evidence.run["attempt"], evidence.run["lastEventSeq"]
+    late = [
+        each
+        for each in evidence.numbered
+        if each["attempt"] == current
+        and each["sequence"] == cursor + 1
+        and evidence.now - each["receivedAt"] > GAP_GRACE
+    ]
+    if late and current > 0 and evidence.run.get("sealed") is None:
+        yield f"attempt {current}: event {cursor + 1} is in the log and was never applied"
+
+
+def event_after_end(case: Case) -> Iterator[str]:
+    """No event stands behind the last one that its attempt's settle named."""
+    for entry in case.evidence.decisions:
+        settled = entry.sets.get("settled")
+        if settled:
+            held = case.evidence.positions.get(entry.attempt, Ranges())
+            beyond = held.above(settled["last"])
+            if beyond:
+                yield f"attempt {entry.attempt} settled at {settled['last']}, the log holds {beyond}"
+
+
+def event_tampered(case: Case) -> Iterator[str]:
+    """A stored event is what was taken in."""
+    for document in case.evidence.log:
+        event = readable(document) if document.get("hash") else None
+        if document.get("hash") and (event is None or content_hash(event) != document["hash"]):
+            yield f"event {document['_id']} is not what was taken in"
+
+
+def seal_broken(case: Case) -> Iterator[str]:
+    """The lines that a person's verdict rests on are those that it was given on."""
+    sealed = case.evidence.run.get("sealed") or {}
+    root = sealed.get("root")
+    if root is not None and root != case.evidence.sealed_root:
+        found = case.evidence.sealed_root or "none"
+        yield (
+            f"events 1 to {sealed['last']} of attempt {sealed['attempt']} are not those that the verdict was "
+            f"given on: their root is {found}, and was {root}"
+        )
+
+
+def settle_broken(case: Case) -> Iterator[str]:
+    """A whole record holds the lines that its attempt settled with."""
+    run = case.evidence.run
+    settled = run["settled"] or {}
+    root, last = settled.get("root"), settled.get("last", 0)
+    if root is not None and run["lastEventSeq"] >= last and root != case.evidence.settled_root:
+        found = case.evidence.settled_root or "none"
+        yield (
+            f"events 1 to {last} of attempt {run['attempt']} are not those that it settled with: their root "
+            f"is {found}, and was {root}"
+        )
+
+
+def journal_stuck(case: Case) -> Iterator[str]:
+    """A decision is in the log a minute later."""
+    for entry in case.evidence.waiting:
+        if case.evidence.now - entry.at > JOURNAL_GRACE:
+            yield f"decision {entry.n} ({entry.cause}) of {entry.at:%H:%M:%S} is not in the log"
+
+
+def lease_leaked(case: Case) -> Iterator[str]:
+    """A held run has a lease that somebody renews or takes back; any other run has none that runs."""
+    run = case.evidence.run
+    until = (run["lease"] or {}).get("until")
+    if run["status"] not in HELD:
+        if until is not None:
+            yield f"the run is {run['status']}, and its lease runs until {until:%H:%M:%S}"
+    elif until is None:
+        yield f"the run is {run['status']} without a lease: nobody can take it back"
+    elif case.evidence.now - until > LEASE_GRACE:
+        yield f"the lease of attempt {run['attempt']} ended at {until:%H:%M:%S}, and nobody took the run back"
+
+
+def wrong_budget(case: Case) -> Iterator[str]:
+    """Each failure is charged once, to the budget of its cause."""
+    charged: Counter[str] = Counter({"app": 0, "infra": 0, "preempted": 0})
+    for entry in case.evidence.decisions:
+        if entry.came_from != Status.CANCELING:
+            match entry.cause:
+                case Cause.END_FAILED:
+                    charged["app"] += 1
+                case Cause.RESCUE:
+                    charged["infra"] += 1
+                case Cause.END_PREEMPTED | Cause.END_CANCELED:
+                    charged["preempted"] += 1
+    stored = dict(case.evidence.run["failures"])
+    if stored != dict(charged):
+        yield f"the log charges {dict(charged)}, stored is {stored}"
+
+
+def field_without_writer(case: Case) -> Iterator[str]:
+    """Every stored field has a writer."""
+    evidence = case.evidence
+    groups = {
+        evidence.collection: [evidence.run], "attempts": evidence.attempts, "stages": evidence.stages,
+        "artifacts": evidence.artifacts, "validations": evidence.validations, "ideas": evidence.ideas,
+        "events": evidence.log, "dead_letters": evidence.letters,
+    }  # fmt: skip
+    for collection, documents in groups.items():
+        for document in documents:
+            if names := strangers(collection, document):
+                yield f"{collection} {document['_id']}: nobody writes {', '.join(names)}"
+
+
+def artifact_foreign(case: Case) -> Iterator[str]:
+    """An artifact's object lies below its own attempt."""
+    for artifact in case.evidence.artifacts:
+        prefix = artifact_prefix(artifact["runId"], artifact["attempt"])
+        if not str(artifact["key"]).startswith(prefix):
+            yield f"artifact {artifact['name']} of attempt {artifact['attempt']} lies at {artifact['key']}"
+
+
+def wrong_refusal(case: Case) -> Iterator[str]:
+    """A line was refused for a reason that holds."""
+    for letter in case.evidence.letters:
+        if (problem := wrongly_refused(case.evidence, letter)) is not None:
+            yield f"dead letter {letter['_id']} ({letter['code']}): {problem}"
+
+
+INVARIANTS: Final[Mapping[str, Callable[[Case], Iterator[str]]]] = {
+    "status-path": status_path,
+    "final-status-changed": final_status_changed,
+    "status-unexplained": status_unexplained,
+    "two-owners": two_owners,
+    "actor-term": actor_term,
+    "revision-gap": revision_gap,
+    "sequence-gap": sequence_gap,
+    "not-applied": not_applied,
+    "event-after-end": event_after_end,
+    "event-tampered": event_tampered,
+    "seal-broken": seal_broken,
+    "settle-broken": settle_broken,
+    "journal-stuck": journal_stuck,
+    "lease-leaked": lease_leaked,
+    "wrong-budget": wrong_budget,
+    "field-without-writer": field_without_writer,
+    "artifact-foreign": artifact_foreign,
+    "wrong-refusal": wrong_refusal,
+}
+
+
+def log_incomplete(evidence: Evidence) -> str | None:
+    """Return what a lost disk took from a log; a note, and no violation."""
+    mark = evidence.run["logIncomplete"]
+    return None if mark is None else f"incomplete, events {mark['from']}–{mark['to']} are missing"

@@ -1,0 +1,1 @@
+"""How a worker's events reach the control plane: spool, lines, sender, client."""

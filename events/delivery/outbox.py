@@ -1,0 +1,404 @@
+"""The worker's durable spool: the events that were said and are not yet safe elsewhere.
+
+Law: an event gets its id, time and sequence here, in the one SQLite transaction that keeps
+it. The transaction of an end event also keeps how the attempt shall be settled and with
+which token, so a crash after it leaves an intention, never a doubt. A row leaves only by a
+verdict of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from events.catalog import ENDS, Fact
+from events.chain import NOTHING, chained
+from events.delivery.durable import commit, lock_file, open_database
+from events.delivery.outgoing import MESSAGE_MAX, Row, bounded, cut, refusal_of, said, with_line
+from events.pipe import Said
+from events.queue.settlement import End
+from events.runtime.clock import Clock, Ids, timestamp
+from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
+
+log = logging.getLogger(__name__)
+
+OUTBOX_BYTES_MAX: Final = 1 << 30
+RESERVE_BYTES: Final = 1 << 20  # kept free on the disk so that an end, or a verdict, always finds room
+DUE_EVENTS: Final = 50  # so many waiting events are worth a request at once
+SCHEMA_VERSION: Final = 3
+UPGRADES: Final = {
+    1: "ALTER TABLE attempts ADD COLUMN traceparent TEXT;",
+    2: "ALTER TABLE attempts ADD COLUMN root TEXT;",
+}
+SCHEMA: Final = """
+CREATE TABLE attempts (
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
+  run_id TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  token TEXT NOT NULL,
+  source TEXT NOT NULL,
+  collection TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'ended', 'over')),
+  last INTEGER NOT NULL DEFAULT 0,
+  how TEXT,
+  traceparent TEXT,
+  root TEXT,
+  UNIQUE (run_id, attempt)
+);
+CREATE TABLE events (
+  position INTEGER PRIMARY KEY,
+  attempt_key INTEGER NOT NULL REFERENCES attempts (key),
+  sequence INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  type TEXT NOT NULL,
+  line BLOB NOT NULL,
+  UNIQUE (attempt_key, sequence)
+);
+"""
+ATTEMPTS: Final = """
+SELECT key, state, how, run_id, attempt, token, source, collection, last, traceparent, root FROM attempts
+"""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that this worker holds or held.
+
+    `last` is the highest sequence given, `root` that of the lines 1 to `last` (`chain.py`); None for an
+    attempt that an earlier version opened.
+    """
+
+    run_id: str
+    attempt: int
+    token: str = field(repr=False)
+    source: str
+    collection: str
+    last: int
+    traceparent: str | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intention:
+    """An attempt that ended here and is still to be settled; its `last` is the end's own sequence."""
+
+    attempt: Attempt
+    how: End
+
+
+class Outbox:
+    """The spool of one data directory; safe for any number of threads of one process."""
+
+    def __init__(self, path: Path, *, clock: Clock, ids: Ids, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
+        """Open or create the spool. Raises `ConfigError` when another process has it, or it is unreadable."""
+        self._path = path
+        self._clock = clock
+        self._ids = ids
+        self._bytes_max = bytes_max
+        self._lock = threading.RLock()
+        self._guard = lock_file(path.with_name(f"{path.name}.lock"))
+        try:
+            self._db = open_database(path, SCHEMA, version=SCHEMA_VERSION, upgrades=UPGRADES)
+        except ConfigError:
+            os.close(self._guard)
+            raise
+        self._reserve = path.with_name(f"{path.name}.reserve")
+        self._has_reserve = False
+        self._keep_reserve()
+        if not self._has_reserve:
+            log.warning("outbox.no_reserve", extra={"path": str(self._reserve)})
+        self._pending: int = self._db.execute("SELECT count(*) FROM events").fetchone()[0]
+        self.due = threading.Event()  # set when a request is worth sending without waiting longer
+        self._announce()
+
+    def close(self) -> None:
+        """Let go of the files; everything kept stays for the next `Outbox`."""
+        with self._lock:
+            self._db.close()
+            os.close(self._guard)
+
+    def __enter__(self) -> Outbox:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open_attempt(
+        self,
+        run_id: str,
+        attempt: int,
+        *,
+        token: str,
+        source: str,
+        collection: str,
+        traceparent: str | None = None,
+    ) -> Attempt:
+        """Begin to keep the events of an attempt; the same claim found again goes on where it was."""
+
+        def step(db: sqlite3.Connection) -> Attempt:
+            db.execute(
+                "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent, root)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (run_id, attempt, token, source, collection, traceparent, NOTHING),
+            )
+            _, state, known = _find(db, run_id, attempt)
+            if known.token != token or state != "open":
+                raise Conflict(
+                    "ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} was opened and ended before"
+                )
+            return known
+
+        return self._write(step)
+
+    def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:
+        """Keep all of `facts`, in this order, or none; return the last sequence given.
+
+        Raises `Conflict` after the attempt's end, `Transient` with OUTBOX_FULL at the stated limit, with
+        DISK_FULL or DISK_FAILED where the disk does not take it.
+        """
+        sayings = [said(fact) for fact in facts]
+        if any(one.type in ENDS for one in sayings):
+            raise Rejected("END_WITHOUT_SETTLEMENT", "an end event is kept by append_end")
+        with self._lock:
+            if self.is_full():
+                raise self._limit_reached()
+            last = self._write(lambda db: self._insert(db, run_id, attempt, sayings))
+            self._count(len(sayings))
+        return last
+
+    def append_end(self, run_id: str, attempt: int, fact: Fact | Said, how: End) -> Intention:
+        """Keep the attempt's last event together with the intention to settle; no limit refuses it."""
+        end = bounded(said(fact))
+        if end.type not in ENDS:
+            raise Rejected("NOT_AN_END", f"{end.type} does not end an attempt")
+        how = how if how.message is None else replace(how, message=cut(how.message, MESSAGE_MAX))
+
+        def step(db: sqlite3.Connection) -> Intention:
+            self._insert(db, run_id, attempt, [end])
+            db.execute(
+                "UPDATE attempts SET state = 'ended', how = ? WHERE run_id = ? AND attempt = ?",
+                (msgspec.json.encode(how).decode(), run_id, attempt),
+            )
+            return Intention(_find(db, run_id, attempt)[2], how)
+
+        with self._lock:
+            intention = self._write(step, urgent=True)
+            self._count(1)
+            self.due.set()
+        return intention
+
+    def find(self, run_id: str, attempt: int) -> Attempt:
+        """Return an attempt whose events are kept here. Raises `Conflict`."""
+        with self._lock:
+            return _find(self._db, run_id, attempt)[2]
+
+    def unsettled(self) -> list[Intention]:
+        """Return the ends whose settlement was not confirmed yet, oldest first."""
+        rows = self._read(f"{ATTEMPTS} WHERE state = 'ended' ORDER BY key")
+        return [Intention(Attempt(*row), msgspec.json.decode(how, type=End)) for _, _, how, *row in rows]
+
+    def unended(self) -> list[Attempt]:
+        """Return the attempts without an end, oldest first: after a crash, those that it cut off."""
+        rows = self._read(f"{ATTEMPTS} WHERE state = 'open' ORDER BY key")
+        return [Attempt(*row) for _, _, _, *row in rows]
+
+    def mark_settled(self, run_id: str, attempt: int) -> None:
+        """Note that nothing is left to tell the store; what was said is still delivered."""
+        self._end(run_id, attempt, "ended")
+
+    def abandon(self, run_id: str, attempt: int) -> None:
+        """Close an attempt without an end, as after a lost lease; what was said is still delivered."""
+        self._end(run_id, attempt, "open")
+
+    def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
+        """Return the oldest events of one attempt within both limits, and at least one when there is any.
+
+        It is the attempt that was opened first, but for those of `without`.
+        """
+        rows: list[Row] = []
+        size = 0
+        with self._lock:
+            waiting = self._db.execute(
+                "SELECT key, run_id, attempt FROM attempts AS a"
+                " WHERE EXISTS (SELECT 1 FROM events WHERE attempt_key = a.key) ORDER BY key"
+            ).fetchall()
+            first = next((key for key, *name in waiting if tuple(name) not in without), None)
+            found = self._db.execute(
+                "SELECT e.position, e.id, e.type, a.run_id, a.attempt, e.sequence, a.source, e.line,"
+                " a.traceparent, a.token"
+                " FROM events AS e JOIN attempts AS a ON a.key = e.attempt_key"
+                " WHERE e.attempt_key = ? ORDER BY e.sequence LIMIT ?",
+                (first, events_max),
+            )
+            for values in found:
+                row = Row(*values)
+                size += len(row.line) + 1
+                if rows and size > bytes_max:
+                    break
+                rows.append(row)
+            found.close()
+        return rows
+
+    def confirm(self, rows: Sequence[Row]) -> None:
+        """Let go of events that are safe, or refused for good; repeating it changes nothing."""
+        done = [(row.position, row.id) for row in rows if row.position is not None]
+        if not done:
+            return
+
+        def step(db: sqlite3.Connection) -> int:
+            gone = db.executemany("DELETE FROM events WHERE position = ? AND id = ?", done).rowcount
+            _drop_finished(db)
+            return gone
+
+        with self._lock:
+            self._count(-self._write(step, urgent=True))
+            if not self._has_reserve and self._pending == 0:
+                self._keep_reserve()
+
+    def replace_refused(self, row: Row, code: str, message: str) -> None:
+        """Put `ai.run.event_refused` with the same sequence in the place of a line refused for good."""
+        refusal = refusal_of(row, code, message)
+        self._write(
+            lambda db: db.execute(
+                "UPDATE events SET id = ?, type = ?, line = ? WHERE position = ? AND id = ?",
+                (refusal.id, refusal.type, refusal.line, row.position, row.id),
+            ),
+            urgent=True,
+        )
+
+    def pending(self, run_id: str | None = None) -> int:
+        """Return how many events wait, of one run or of all."""
+        if run_id is None:
+            return self._pending
+        ((count,),) = self._read(
+            "SELECT count(*) FROM events WHERE attempt_key IN (SELECT key FROM attempts WHERE run_id = ?)",
+            (run_id,),
+        )
+        return int(count)
+
+    def has_left(self, run_id: str, attempt: int, sequence: int) -> bool:
+        """Tell whether every event of the attempt up to `sequence` has left."""
+        waiting = self._read(
+            "SELECT 1 FROM events WHERE sequence <= ? AND attempt_key ="
+            " (SELECT key FROM attempts WHERE run_id = ? AND attempt = ?) LIMIT 1",
+            (sequence, run_id, attempt),
+        )
+        return not waiting
+
+    def size_bytes(self) -> int:
+        """Return the bytes in use; freed ones are used again, so the file does not outgrow the limit."""
+        with self._lock:
+            return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
+
+    def check_room(self) -> None:
+        """Raise `Transient` (OUTBOX_FULL, DISK_FULL) where a new attempt would soon stand still."""
+        with self._lock:
+            if self.is_full():
+                raise self._limit_reached()
+            if not self._has_reserve:
+                self._keep_reserve()
+            if not self._has_reserve:
+                raise Transient("DISK_FULL", f"the disk of {self._path.parent} has no room for a new attempt")
+
+    def is_full(self) -> bool:
+        """Tell whether the stated limit is reached: nothing but ends is taken until events have left."""
+        return self.size_bytes() >= self._bytes_max
+
+    def _limit_reached(self) -> Transient:
+        return Transient("OUTBOX_FULL", f"{self._path} holds its limit of {self._bytes_max} bytes")
+
+    def _insert(self, db: sqlite3.Connection, run_id: str, attempt: int, sayings: Sequence[Said]) -> int:
+        key, state, known = _find(db, run_id, attempt)
+        if state != "open":
+            raise Conflict("ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} has ended")
+        time = timestamp(self._clock.now())
+        rows = [
+            with_line(
+                Row(
+                    None, self._ids.ulid(), one.type, run_id, attempt, n, known.source,
+                    traceparent=known.traceparent,
+                ),
+                one.data,
+                time,
+            )
+            for n, one in enumerate(sayings, known.last + 1)
+        ]  # fmt: skip
+        db.executemany(
+            "INSERT INTO events (attempt_key, sequence, id, type, line) VALUES (?, ?, ?, ?, ?)",
+            [(key, row.sequence, row.id, row.type, row.line) for row in rows],
+        )
+        last, root = known.last + len(rows), known.root
+        if root is not None:
+            for row in rows:
+                root = chained(root, row.digest)
+        db.execute("UPDATE attempts SET last = ?, root = ? WHERE key = ?", (last, root, key))
+        return last
+
+    def _end(self, run_id: str, attempt: int, state: str) -> None:
+        def step(db: sqlite3.Connection) -> None:
+            db.execute(
+                "UPDATE attempts SET state = 'over' WHERE run_id = ? AND attempt = ? AND state = ?",
+                (run_id, attempt, state),
+            )
+            _drop_finished(db)
+
+        self._write(step, urgent=True)
+
+    def _pragma(self, name: str) -> int:
+        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _read(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def _write(self, step: Callable[[sqlite3.Connection], T], *, urgent: bool = False) -> T:
+        """Run `step` in one transaction; an urgent one may use up the reserve on a full disk."""
+        with self._lock:
+            try:
+                return commit(self._db, step)
+            except Transient:
+                if not (urgent and self._has_reserve):
+                    raise
+                self._reserve.unlink(missing_ok=True)
+                self._has_reserve = False
+                return commit(self._db, step)
+
+    def _keep_reserve(self) -> None:
+        # A disk without room for it is full by now; the next empty outbox tries again.
+        with suppress(OSError), self._reserve.open("ab") as file:
+            os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+            self._has_reserve = True
+
+    def _count(self, change: int) -> None:
+        self._pending += change
+        self._announce()
+
+    def _announce(self) -> None:
+        if self._pending >= DUE_EVENTS:
+            self.due.set()
+
+
+def _find(db: sqlite3.Connection, run_id: str, attempt: int) -> tuple[int, str, Attempt]:
+    found = db.execute(f"{ATTEMPTS} WHERE run_id = ? AND attempt = ?", (run_id, attempt)).fetchone()
+    if found is None:
+        raise Conflict("ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} is not open here")
+    key, state, _, *row = found
+    return key, state, Attempt(*row)
+
+
+def _drop_finished(db: sqlite3.Connection) -> None:
+    db.execute(
+        "DELETE FROM attempts WHERE state = 'over' AND NOT EXISTS"
+        " (SELECT 1 FROM events WHERE events.attempt_key = attempts.key)"
+    )

@@ -1,0 +1,135 @@
+"""One event on its way out: a line that ingest can take, or the refusal in its place. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from events.catalog import (
+    EventRefused,
+    Fact,
+    RunCanceled,
+    RunCompleted,
+    RunFailed,
+    RunPreempted,
+    data_of,
+    type_of,
+)
+from events.chain import REFUSED, said_digest
+from events.codec import LINE_BYTES_MAX
+from events.envelope import encode, hash_of, line_hash
+from events.pipe import Said
+from events.queue.settlement import End
+from events.runtime.errors import Rejected
+from events.text.key_text import digest as secret_digest
+from events.text.key_text import run_token
+
+END_TEXT_MAX: Final = 20_000  # characters of each text of an end event
+MESSAGE_MAX: Final = 4_000  # characters of a settlement's or a refusal's message
+OWN_CHARS: Final = 16  # of a digest in an id: 64 bits that nobody guesses
+
+
+class Row(NamedTuple):
+    """One event on its way; without a position it lives in memory only."""
+
+    position: int | None
+    id: str
+    type: str
+    run_id: str
+    attempt: int
+    sequence: int | None
+    source: str
+    line: bytes = b""
+    traceparent: str | None = None
+    token: str = ""  # with which the attempt was claimed
+    digest: str = ""  # with which a line that is new counts in the root of its attempt
+
+    @property
+    def run_token(self) -> str:
+        """What proves that the attempt is ours to speak for."""
+        return run_token(self.run_id, self.attempt, self.token)
+
+
+def end_of(fact: Fact) -> End:
+    """Return what the end event of an attempt means for its run."""
+    match fact:
+        case RunCompleted():
+            return End("completed", message=fact.summary)
+        case RunFailed():
+            return End("failed", fact.code, fact.message, fact.stage, fact.retryable)
+        case RunCanceled():
+            return End("canceled", message=fact.reason)
+        case RunPreempted():
+            return End("preempted", message=fact.reason)
+        case _:
+            raise Rejected("NOT_AN_END", f"{type_of(type(fact))} does not end an attempt")
+
+
+def refusal_of(row: Row, code: str, message: str) -> Row:
+    """Return the event that takes the place, and the sequence, of a line refused for good.
+
+    It follows from the refused line, so that saying it again is a duplicate; its id follows from the token
+    too, so that nobody else, who may have read the line, uses it before. It names the line's digest, which
+    still counts in the root of its attempt.
+    """
+    read = msgspec.json.decode(row.line)
+    digest = said_digest(row.type, read["data"], line_hash(row.line))
+    own = row._replace(id=f"{row.id}.{secret_digest(row.token + row.id)[:OWN_CHARS]}")
+    return _refusal(own, read["time"], code, message, digest)
+
+
+def _refusal(row: Row, time: str, code: str, message: str, digest: str | None = None) -> Row:
+    fact = EventRefused(
+        refused_type=row.type[:200], code=code[:200], message=cut(message, MESSAGE_MAX), digest=digest
+    )
+    return _written(row._replace(type=REFUSED), data_of(fact), time)
+
+
+def said(fact: Fact | Said) -> Said:
+    """Return a fact by its public type, as the child would have said it."""
+    return fact if isinstance(fact, Said) else Said(type=type_of(type(fact)), data=data_of(fact))
+
+
+def with_line(row: Row, data: dict[str, Any], time: str) -> Row:
+    """Return `row` with its line; what no line can carry is refused here, and the run goes on."""
+    try:
+        full = _written(row, data, time)
+    except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        return _refusal(row, time, "unstorable", str(error))
+    if len(full.line) <= LINE_BYTES_MAX:
+        return full
+    return _refusal(row, time, "too_large", f"{len(full.line)} bytes, the limit is {LINE_BYTES_MAX}")
+
+
+def _written(row: Row, data: dict[str, Any], time: str) -> Row:
+    line = encode(
+        row.type,
+        data,
+        event_id=row.id,
+        source=row.source,
+        run_id=row.run_id,
+        attempt=row.attempt,
+        sequence=row.sequence,
+        time=time,
+        traceparent=row.traceparent,
+    )
+    digest = hash_of(row.type, row.run_id, row.attempt, row.sequence, time, data)
+    return row._replace(line=line, digest=said_digest(row.type, data, digest))
+
+
+def bounded(end: Said) -> Said:
+    """Return an end event whose texts are cut: it says less rather than nothing."""
+    return Said(
+        type=end.type,
+        data={
+            name: cut(value, END_TEXT_MAX) if isinstance(value, str) else value
+            for name, value in end.data.items()
+        },
+    )
+
+
+def cut(text: str, characters_max: int) -> str:
+    """Return the beginning of `text` as something that JSON can hold."""
+    # A path or an exception's message may hold lone surrogates, which no JSON text can.
+    return text[:characters_max].encode("utf-8", "replace").decode()

@@ -1,0 +1,1 @@
+"""Names, paths and folders that come from elsewhere."""

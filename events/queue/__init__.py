@@ -1,0 +1,1 @@
+"""The statements of the queue, for whichever side carries them out; pure."""

@@ -1,0 +1,215 @@
+"""Claims: what a pod seeks, what it gets, and the statements by which a run becomes its own, pure.
+
+Law: every write names `(run, attempt, token)`; matching nothing means the lease is lost. The claim is one
+update that seeks in one index. Pods with a database make these statements themselves, control planes make
+them for the others: both build them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from events.lifecycle import HELD, LEASE_TTL_S, Cause, Failures, Standing, Status
+from events.pipe import Note
+from events.queue import journal
+from events.queue.journal import Decision, Expression, ServerTime
+from events.queue.matching import WaitingClass
+from events.queue.settlement import End, settle_decision
+from events.text.key_text import digest, run_token
+from events.trace import traceparent_of
+
+Document = dict[str, Any]
+
+# Strict order inside a class; with the class before it, the claim index.
+CLAIM_ORDER: Final = [("priority", -1), ("queuedAt", 1), ("_id", 1)]
+CLASSES_MAX: Final = 200
+SETTLE_TRIES_MAX: Final = 50
+ORDERS: Final = {"status": 1, "paused": 1, "notes": 1}  # the fields that orders are read from
+_HELD: Final = {"$in": [status.value for status in HELD]}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A run that is ours for `lease_s` from each renewal: the attempt is our term, the token our proof.
+
+    `from_stage` is where a retry of a part begins; `paused` and `notes` are what people wanted
+    of the run before this attempt; `traceparent` is the context of this attempt in the run's trace.
+    """
+
+    collection: str
+    run_id: str
+    attempt: int
+    token: str = field(repr=False)
+    kind: str
+    spec: Mapping[str, Any]
+    hypothesis_id: str | None
+    from_stage: str | None = None
+    paused: bool = False
+    notes: tuple[Note, ...] = ()
+    traceparent: str | None = None
+    lease_s: float = LEASE_TTL_S
+
+    @property
+    def run_token(self) -> str:
+        """What proves to the control plane that this attempt is ours, and opens nothing else."""
+        return run_token(self.run_id, self.attempt, self.token)
+
+    @property
+    def has_past(self) -> bool:
+        """Return whether somebody may have left checkpoints to go on from."""
+        return self.attempt > 1 or self.from_stage is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What people want of the owner of a run; `notes` are all of them, the oldest first."""
+
+    cancel: bool = False
+    paused: bool = False
+    notes: tuple[Note, ...] = ()
+
+
+# The heads of the classes that wait: the claim index is skipped along, two of its keys looked at for each.
+HEADS: Final[list[Document]] = [
+    {"$match": {"status": Status.QUEUED.value}},
+    {"$sort": {"status": 1, "classKey": 1, **dict(CLAIM_ORDER)}},
+    {"$group": {"_id": "$classKey", "priority": {"$first": "$priority"}}},
+    {"$limit": CLASSES_MAX},
+]
+
+
+def classes_of(collection: str, heads: Iterable[Document]) -> list[WaitingClass]:
+    """Return the waiting classes of a queue, of which `HEADS` told."""
+    return sorted(
+        (WaitingClass(collection, each["_id"], each["priority"]) for each in heads),
+        key=lambda found: found.class_key,
+    )
+
+
+def waiting_in(wanted: WaitingClass) -> Document:
+    """Return the filter whose first match, by `CLAIM_ORDER`, is the head of a class."""
+    return {"status": Status.QUEUED.value, "classKey": wanted.class_key}
+
+
+def claimed_with(token: str) -> Document:
+    """Return the filter of the run that is held by a claim with this token."""
+    return {"lease.tokenHash": digest(token), "status": _HELD}
+
+
+def owned(run_id: str, attempt: int, token: str) -> Document:
+    """Return the filter of a run whose last claim was this one, held or settled."""
+    return {"_id": run_id, "attempt": attempt, "lease.tokenHash": digest(token)}
+
+
+def held(run_id: str, attempt: int, token: str) -> Document:
+    """Return the filter of a run that this claim still holds."""
+    return {**owned(run_id, attempt, token), "status": _HELD}
+
+
+def taking(token: str, pod: str, ttl_s: float, *, key_id: str | None = None) -> list[Document]:
+    """Return the update by which a pod takes a run, with the key `key_id` where it asked over HTTP."""
+    return journal.update(claim_decision(token, pod, ttl_s, key_id=key_id))
+
+
+def claim_decision(token: str, pod: str, ttl_s: float, *, key_id: str | None = None) -> Decision:
+    """Return the decision by which a pod takes the head of a class."""
+    attempt = Expression({"$add": ["$attempt", 1]})
+    hashed, by = digest(token), {"$literal": key_id}
+    opens = {"attempt": attempt.body, "hash": hashed, "keyId": by, "endsAt": None}
+    is_open = {"$or": [{"$eq": ["$$this.endsAt", None]}, {"$gt": ["$$this.endsAt", "$$NOW"]}]}
+    still_open = {"$filter": {"input": {"$ifNull": ["$tokens", []]}, "cond": is_open}}
+    return Decision(
+        cause=Cause.CLAIM,
+        to=Status.SCHEDULED,
+        by=pod,
+        sets={
+            "attempt": attempt,
+            "claimedBy": pod,
+            "claimedAt": ServerTime(),
+            "lastEventSeq": 0,
+            "currentStage": None,
+            "startedAt": None,
+            "validation": None,
+            "settled": None,
+            "error": None,
+        },
+        silent={
+            "lease": {
+                "tokenHash": hashed,
+                "until": ServerTime(ttl_s),
+                "renewals": 0,
+                "heard": Expression({"$add": ["$revision", 1]}),
+                "ttlS": ttl_s,
+            },
+            "tokens": Expression({"$concatArrays": [still_open, [opens]]}),
+            "logOpen": True,
+            "logIncomplete": None,
+        },
+    )
+
+
+def extension(ttl_s: float) -> list[Document]:
+    """Return the update that extends a lease by a whole term from the store's now."""
+    renewed = {
+        "until": journal.expression(ServerTime(ttl_s)),
+        "renewals": {"$add": ["$lease.renewals", 1]},
+        # The answer shows the run as it is now: of whatever was decided until now, we hear by it.
+        "heard": "$revision",
+    }
+    return [{"$set": {"lease": {"$mergeObjects": ["$lease", renewed]}}}]
+
+
+def orders_of(run: Mapping[str, Any]) -> Orders:
+    """Return what people want of the owner of a stored run."""
+    return Orders(cancel=run["status"] == Status.CANCELING.value, paused=_is_paused(run), notes=_notes(run))
+
+
+def claim_of(
+    run: Mapping[str, Any], stored: Mapping[str, Any] | None, *, collection: str, token: str, lease_s: float
+) -> Claim:
+    """Return the claim that took a stored run, whose specification is `stored`."""
+    given = stored or {}
+    return Claim(
+        collection=collection,
+        run_id=run["_id"],
+        attempt=run["attempt"],
+        token=token,
+        kind=run["kind"],
+        spec=given.get("spec", {}),
+        hypothesis_id=run["hypothesisId"],
+        from_stage=given.get("fromStage"),
+        paused=_is_paused(run),
+        notes=_notes(run),
+        traceparent=traceparent_of(given.get("traceparent"), f"{run['_id']}/a{run['attempt']}"),
+        lease_s=lease_s,
+    )
+
+
+def settling(
+    run: Mapping[str, Any], how: End, last: int, *, jitter: float, root: str | None = None
+) -> list[Document]:
+    """Return the update by which the owner of a stored run ends its attempt."""
+    attempt = run["attempt"]
+    by = f"{run['claimedBy'] or 'worker'}#a{attempt}"
+    return journal.update(
+        settle_decision(_standing(run), attempt, how, last, by=by, jitter=jitter, root=root)
+    )
+
+
+def _standing(run: Mapping[str, Any]) -> Standing:
+    return Standing(
+        status=Status(run["status"]),
+        failures=Failures(**run["failures"]),
+        max_attempts=run["maxAttempts"],
+        review=run["review"] == "human",
+    )
+
+
+def _is_paused(run: Mapping[str, Any]) -> bool:
+    return bool(run.get("paused"))  # runs from before there were pauses lack it
+
+
+def _notes(run: Mapping[str, Any]) -> tuple[Note, ...]:
+    return tuple(Note(each["number"], each["text"], each["by"]) for each in run.get("notes") or ())

@@ -1,0 +1,83 @@
+"""Which waiting classes a pod can serve, and in which order it tries them, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from events.queue.abilities import Abilities, lacks
+from events.runs import ANY_REGION, GPU_TIERS
+
+Mode = Literal["experiment", "ideation", "hybrid"]
+MODES: tuple[Mode, ...] = ("experiment", "ideation", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingClass:
+    """A class in which at least one run waits, with the priority of its head."""
+
+    collection: str
+    class_key: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seeker:
+    """A pod that seeks a run."""
+
+    pod: str
+    mode: Mode
+    abilities: Abilities
+
+    def serves(self, collection: str, class_key: str | None) -> bool:
+        """Say whether it could take a run of this class; None is one of which no more is known."""
+        if collection not in collections(self.mode):
+            return False
+        return class_key is None or matches(class_key, self.abilities)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Classes by name, for whoever seeks a run of any of them."""
+
+    classes: frozenset[str]
+
+    def serves(self, collection: str, class_key: str | None) -> bool:
+        """Say whether a run of this class is sought; None is one of which no more is known."""
+        return class_key is None or class_key in self.classes
+
+
+def collections(mode: Mode) -> tuple[str, ...]:
+    """Return the queues that a mode serves, the preferred one first."""
+    match mode:
+        case "experiment":
+            return ("runs",)
+        case "ideation":
+            return ("ideation_requests",)
+        case "hybrid":
+            return ("ideation_requests", "runs")
+
+
+def matches(class_key: str, pod: Abilities) -> bool:
+    """Say whether the pod can serve runs of `kind/gpu tier/region`."""
+    return not any(lacks(class_key, pod))
+
+
+def classes(pod: Abilities) -> list[str]:
+    """Return every class of which the pod can serve runs."""
+    regions = dict.fromkeys((ANY_REGION, pod.region or ANY_REGION))
+    named = (
+        f"{kind}/{tier}/{region}" for kind in sorted(pod.kinds) for tier in GPU_TIERS for region in regions
+    )
+    return [each for each in named if matches(each, pod)]
+
+
+def candidates(waiting: Sequence[WaitingClass], seeker: Seeker) -> list[WaitingClass]:
+    """Return the classes to try: preferred queue first, then the highest priority of the head.
+
+    `waiting` may name queues that the seeker's mode does not serve, since wake-ups tell of all of them.
+    """
+    order = collections(seeker.mode)
+    served = [each for each in waiting if seeker.serves(each.collection, each.class_key)]
+    return sorted(served, key=lambda each: (order.index(each.collection), -each.priority))

@@ -1,0 +1,139 @@
+"""The end of an attempt as one decision, whoever makes it: settle, end event or rescue.
+
+Law: `lifecycle.end` decides; this only says which fields of the run follow from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from events.lifecycle import (
+    END_CAUSES,
+    FINAL,
+    Cause,
+    Ending,
+    Illegal,
+    Outcome,
+    Standing,
+    Status,
+    end,
+    rescue,
+)
+from events.queue.journal import Decision, Expression, ServerTime, expression
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an attempt ended, in the words of whoever saw it."""
+
+    outcome: Outcome
+    code: str | None = None
+    message: str | None = None
+    stage: str | None = None
+    retryable: bool = False
+
+
+def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: float) -> Decision | Illegal:
+    """Return the decision that ends a held run, or `Illegal` when nobody holds it any more."""
+    ending = end(run, how.outcome, retryable=how.retryable, jitter=jitter)
+    if isinstance(ending, Illegal):
+        return ending
+    return Decision(
+        cause=END_CAUSES[how.outcome],
+        to=ending.to,
+        by=by,
+        sets=_fields(ending, attempt, how),
+        silent={"lease": RELEASED, "tokens": ENDING},
+    )
+
+
+def rescue_decision(run: Standing, attempt: int, *, by: str, jitter: float) -> Decision | Illegal:
+    """Return the decision that takes a run from an owner whose lease ran out."""
+    ending = rescue(run, jitter=jitter)
+    if isinstance(ending, Illegal):
+        return ending
+    message = f"attempt {attempt} stopped renewing its lease; its pod is gone or cut off"
+    how = End("failed", "POD_LOST", message, retryable=True)
+    return Decision(
+        cause=Cause.RESCUE,
+        to=ending.to,
+        by=by,
+        sets=_fields(ending, attempt, how),
+        # Nobody knows the last sequence of a lost attempt, so nobody waits for it.
+        silent={"lease": None, "logOpen": False, "tokens": ENDING},
+    )
+
+
+# A settled attempt keeps its token, so that a repeated settle finds itself.
+RELEASED = {
+    "tokenHash": Expression("$lease.tokenHash"),
+    "until": None,
+    "renewals": Expression("$lease.renewals"),
+}
+
+# So long after an attempt's end may its pod still deliver what was said before it.
+TOKEN_LIFE: Final = timedelta(days=7)
+_ENDS_NOW = {"$mergeObjects": ["$$this", {"endsAt": expression(ServerTime(TOKEN_LIFE.total_seconds()))}]}
+ENDING: Final = Expression(
+    {
+        "$map": {
+            "input": {"$ifNull": ["$tokens", []]},
+            "in": {"$cond": [{"$eq": ["$$this.endsAt", None]}, _ENDS_NOW, "$$this"]},
+        }
+    }
+)
+
+
+def _fields(ending: Ending, attempt: int, how: End) -> dict[str, Any]:
+    fields: dict[str, Any] = {"failures": asdict(ending.failures)}
+    if how.outcome == "failed" and ending.to is not Status.CANCELED:
+        fields["error"] = {
+            "code": how.code,
+            "message": how.message,
+            "stage": how.stage,
+            "retryable": how.retryable,
+            "attempt": attempt,
+        }
+    if ending.to in FINAL:
+        fields["finishedAt"] = ServerTime()
+    if ending.to in (Status.QUEUED, Status.DELAYED):
+        fields |= {"claimedBy": None, "claimedAt": None, "queueDeadline": _deadline(ending.delay_s or 0.0)}
+    if ending.delay_s is not None:
+        fields["notBefore"] = ServerTime(ending.delay_s)
+    return fields
+
+
+def _deadline(delay_s: float) -> Expression:
+    """Return until when the run may wait now: each wait has the whole limit, however long the run worked."""
+    since = expression(ServerTime(delay_s))
+    return Expression({"$dateAdd": {"startDate": since, "unit": "second", "amount": "$queueLimitS"}})
+
+
+def settled(how: End, last: int, root: str | None) -> dict[str, Any]:
+    """Return the note that a settle leaves in the run; `last` is the attempt's last sequence.
+
+    What was applied before belongs to the record, whatever the worker says: `last` is never below it. `root`
+    is that of the lines 1 to `last` (`chain.py`), where the worker knows it.
+    """
+    return {
+        "outcome": how.outcome,
+        "code": how.code,
+        "message": how.message,
+        "last": Expression({"$max": [last, "$lastEventSeq"]}),
+        "root": root,
+        "at": ServerTime(),
+    }
+
+
+def settle_decision(
+    run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float, root: str | None = None
+) -> Decision:
+    """Return the worker's word on its attempt: the end itself, or a note that comes after it."""
+    note = {"settled": settled(how, last, root)}
+    open_log = {"logOpen": Expression({"$lt": ["$lastEventSeq", last]})}
+    decision = end_decision(run, attempt, how, by=by, jitter=jitter)
+    if isinstance(decision, Illegal):
+        return Decision(Cause.SETTLED, run.status, by, sets=note, silent=open_log)
+    return replace(decision, sets={**decision.sets, **note}, silent={**decision.silent, **open_log})

@@ -1,0 +1,1 @@
+"""What every program of the fleet stands on: clock, errors, loops, logs, access."""

@@ -1,0 +1,31 @@
+"""What is known to be wrong with the Python that runs us: the holes that its patch releases closed.
+
+Law: an old patch level is told, in the log of each program at its start and by `podfleet doctor`, and refused
+by nobody. A refusal would be right where a hole can be reached from outside and none of ours stands before
+it; there is no such one: cookies are read by `control_plane.access.cookies`, addresses judged by
+`stages.isolation.reach`.
+Whoever adds a use of the standard library that a listed hole reaches has to refuse instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# By line of releases: the first one in which all of the holes below are closed.
+MENDED: Final[Mapping[tuple[int, int], int]] = {(3, 11): 10, (3, 12): 6}
+HOLES: Final = (
+    "quadratic reading of cookies (CVE-2024-7592), private addresses taken for public (CVE-2024-4032)"
+)
+
+
+def objection(version: tuple[int, int, int]) -> str | None:
+    """Return what is wrong with a Python of this version, and what to do; None where nothing is known."""
+    mended = MENDED.get(version[:2])
+    if mended is None or version[2] >= mended:
+        return None
+    line = f"{version[0]}.{version[1]}"
+    return (
+        f"Python {line}.{version[2]} has holes that {line}.{mended} closed: {HOLES}. podfleet does not "
+        f"rely on what is broken there; install {line}.{mended} or newer all the same"
+    )

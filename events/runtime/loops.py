@@ -1,0 +1,52 @@
+"""The one shape of a background loop: ask a step to run, again and again, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from events.runtime.clock import Clock
+from events.runtime.errors import PodfleetError, Transient
+
+log = logging.getLogger(__name__)
+
+
+class Threads(Protocol):
+    """Starts work beside the caller's."""
+
+    def __call__(self, name: str, work: Callable[[], object]) -> None: ...
+
+
+def start_thread(name: str, work: Callable[[], object]) -> None:
+    """Start a thread that does not keep the process alive."""
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
+def run_every(
+    seconds: float,
+    step: Callable[[], object],
+    *,
+    stop: threading.Event,
+    clock: Clock,
+    hurry: threading.Event | None = None,
+) -> None:
+    """Run `step` at once and then every `seconds` until `stop`; a failure waits for the next turn.
+
+    `hurry` brings the next turn forward; whoever sets `stop` sets it too.
+    """
+    while not stop.is_set():
+        try:
+            step()
+        except PodfleetError as error:
+            # What only people can mend, such as a revoked password, must not end the loop either.
+            level = logging.WARNING if isinstance(error, Transient) else logging.ERROR
+            why = {"step": _name(step), "code": error.code, "why": error.message}
+            log.log(level, "loop.retried", extra=why)
+        if clock.wait(hurry or stop, seconds) and hurry is not None:
+            hurry.clear()
+
+
+def _name(step: Callable[[], object]) -> str:
+    return getattr(step, "__qualname__", type(step).__name__)

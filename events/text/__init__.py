@@ -1,0 +1,1 @@
+"""Values and secrets as text: for people, terminals, spreadsheets and logs."""

@@ -1,0 +1,284 @@
+"""Stored values in words for people, pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, get_args
+
+from markupsafe import Markup, escape
+
+from events.catalog import Level, RunLog, type_of
+from events.text.brief import brief_data
+
+MINUTE_S: Final = 60
+HOUR_S: Final = 3600
+DAY_S: Final = 86_400
+SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+SIZE_STEP: Final = 1024
+CENTS_SHOWN_MIN: Final = 0.0001
+TEXT_SHOWN_CHARS: Final = 20_000
+LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, and the API all
+UNNAMED_CHARS_MAX: Final = 80
+LOG: Final = type_of(RunLog)
+LEVELS: Final = get_args(Level)
+_LAYOUT: Final = json.JSONEncoder(indent=1, ensure_ascii=False, sort_keys=True)
+# An idea's fields in the order in which people read them; the name stands above.
+IDEA_FIELDS: Final = (
+    "Title",
+    "Short Hypothesis",
+    "Abstract",
+    "Experiments",
+    "Related Work",
+    "Risk Factors and Limitations",
+    "Name",
+)
+
+# A sign beside the colour, so that no status is told by colour alone.
+SIGNS: Final = {
+    "QUEUED": "○",
+    "DELAYED": "◔",
+    "SCHEDULED": "◑",
+    "RUNNING": "▶",
+    "AUTO_VALIDATING": "▶",
+    "CANCELING": "◐",
+    "AWAITING_HUMAN": "?",
+    "COMPLETED": "✓",
+    "HUMAN_VALIDATED": "✓",
+    "HUMAN_REJECTED": "✗",
+    "FAILED": "✗",
+    "CANCELED": "–",
+}
+
+NEXT_STEPS: Final = {
+    "OUT_OF_MEMORY": "Use a smaller model or batch, or ask for a pod with more memory (requires.gpu_gib).",
+    "TIMEOUT": "Raise time_limit_s, or lower the number of nodes.",
+    "KILLED": "Something outside the run ended it; retry.",
+    "POD_LOST": "The pod went away; retry, and look at the pod's own log.",
+    "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
+    "CUDA_UNSUPPORTED_ARCH": "Install a PyTorch build that knows this GPU on the pod.",
+    "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
+    "BUDGET_EXCEEDED": "What was found by then is kept; raise max_cost_usd or max_tokens and run it again.",
+    "NOT_AVAILABLE": "The message says what the pod lacks.",
+    "CONFIG": "The message says what can be run; submit again with that.",
+    "NO_IDEA": "Say more in the idea or its context, or propose it again on a pod with a model key.",
+    "MODEL_UNREACHABLE": "Check OPENAI_BASE_URL and the network of the pod, then try again.",
+    "MODEL_TIMED_OUT": "The model's server was too slow; try again when it is less busy.",
+    "MODEL_RATE_LIMITED": "The model's server asks for fewer requests; try again later.",
+    "MODEL_QUOTA": "The account of the pod's key has no quota left; refill it, or use another key.",
+    "MODEL_UNAUTHORISED": "Check the pod's key; without any key the built-in researcher serves.",
+    "MODEL_REFUSED": "The model would not answer this; word the idea in another way, or use another model.",
+    "MODEL_MALFORMED": "The model did not answer in the form asked for; use a more capable one.",
+    "MODEL_CUT_OFF": "The model's answers were cut off; use one with more room for an answer.",
+    "QUEUE_TIMEOUT": "Start a pod that serves this class, then retry.",
+}
+
+
+def status(name: str) -> Markup:
+    """Return a status as a badge with sign, word and colour."""
+    return Markup('<span class="badge s-{0}"><span aria-hidden="true">{1}</span> {0}</span>').format(
+        name, SIGNS.get(name, "·")
+    )
+
+
+def moment(text: str | None) -> Markup:
+    """Return a moment (RFC 3339 text) as a time element that scripts turn into relative words."""
+    if not text:
+        return Markup("–")
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(text, text[:19].replace("T", " "))
+
+
+def clock(text: str) -> str:
+    """Return a moment with its zone's distance from UTC (RFC 3339 text) as on a calendar and a clock."""
+    at = datetime.fromisoformat(text)
+    zone = "UTC" if at.utcoffset() == timedelta(0) else f"UTC{at.isoformat()[-6:]}"
+    return f"{at:%a} {at.day} {at:%b %Y, %H:%M} {zone}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration given in seconds."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value < MINUTE_S:
+        return f"{value:.1f} s"
+    value = int(value)  # rounded, the last second of a minute would be its sixtieth
+    if value < HOUR_S:
+        return f"{value // MINUTE_S:.0f} min {value % MINUTE_S:.0f} s"
+    if value < DAY_S:
+        return f"{value // HOUR_S:.0f} h {value % HOUR_S // MINUTE_S:.0f} min"
+    return f"{value // DAY_S:.0f} d {value % DAY_S // HOUR_S:.0f} h"
+
+
+def between(start: str | None, end: str | None) -> str:
+    """Return the time between two moments."""
+    if not start or not end:
+        return "–"
+    return seconds((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes in the largest fitting unit."""
+    if value is None:
+        return "–"
+    for unit in SIZES:
+        if value < SIZE_STEP or unit == SIZES[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= SIZE_STEP
+    raise AssertionError("the last unit fits everything")
+
+
+def number(value: Any) -> str:
+    """Return a measured number with four significant digits."""
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def dollars(value: float) -> str:
+    """Return money: cents where that says enough, else four significant digits."""
+    if 0 < value < CENTS_SHOWN_MIN:
+        return f"< ${CENTS_SHOWN_MIN}"
+    return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4g}"
+
+
+def count(value: float) -> str:
+    """Return how many there are."""
+    return f"{value:,.0f}"
+
+
+def is_number(text: str) -> bool:
+    """Say whether a cell holds a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def words(name: str) -> str:
+    """Return the name of a field as words."""
+    spaced = name.replace("_", " ").strip()
+    return spaced[:1].upper() + spaced[1:]
+
+
+def counted(value: float, most: float) -> str:
+    """Return how many there are of what is counted up to `most`."""
+    return f"{count(value)}+" if value >= most else count(value)
+
+
+def sentence(text: str) -> str:
+    """Return a reason as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def cut(text: str, most: int = TEXT_SHOWN_CHARS) -> str:
+    """Return the beginning of a long text, and how much is left out."""
+    left = len(text) - most
+    return text if left <= 0 else f"{text[:most]}\n… {left:,} more characters"
+
+
+def laid_out(value: Any, most: int = TEXT_SHOWN_CHARS) -> str:
+    """Return a value as indented JSON, and that there is more where it has more characters.
+
+    The depth of nesting multiplies what is indented: a quarter of a mebibyte can become dozens.
+    """
+    pieces: list[str] = []
+    left = most
+    for piece in _LAYOUT.iterencode(value):
+        left -= len(piece)
+        if left < 0:
+            return "".join([*pieces, piece[:left], "\n… more, which is not shown here"])
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def idea_name(idea: Mapping[str, Any]) -> str:
+    """Return what people call an idea, whatever of it there is."""
+    for name in ("Title", "Name", "Short Hypothesis", "title", "name", "short_hypothesis"):
+        said = idea.get(name)
+        if isinstance(said, str) and said.strip():
+            return said.strip()[:UNNAMED_CHARS_MAX]
+    return "an idea without a name"
+
+
+def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what there is of an idea that was begun and not finalised: its name, why not, and its fields."""
+    idea = each.get("idea")
+    number, why = each.get("number"), each.get("why")
+    if not isinstance(idea, Mapping):
+        told = {name: value for name, value in each.items() if name not in ("idea", "number", "why")}
+        idea = told or None
+    name = idea_name(idea) if idea else f"idea {number}" if isinstance(number, int) else idea_name({})
+    return {"name": name, "why": why if isinstance(why, str) else "", "idea": idea}
+
+
+def idea_fields(idea: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the seven fields of an idea, also those that are empty, then what else it says, each brief."""
+    told = brief_data({**dict.fromkeys(IDEA_FIELDS), **idea}, IDEA_FIELDS, TEXT_SHOWN_CHARS)
+    return list(told.items())
+
+
+def percent(value: float | None) -> str:
+    """Return a fraction of one as a percentage."""
+    return "–" if value is None else f"{value:.0%}"
+
+
+def says(event: Mapping[str, Any]) -> str:
+    """Return an event's data in one line."""
+    data = event["data"]
+    match event["type"]:
+        case "ai.run.status_changed":
+            return f"{data['from'] or 'new'} → {data['to']} ({data['cause']}, by {data['by']})"
+        case "ai.run.stage_progress":
+            return f"{data['stage']} {percent(data['progress'])} {data.get('activity') or ''}"
+        case "ai.run.stage_metric":
+            return f"{data['stage']}: {data['name']} = {number(data['value'])}"
+        case "ai.node.completed":
+            return f"{data['node']}: {data.get('error') or number(data.get('metric'))}"
+        case "ai.run.usage":
+            tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
+            return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"
+        case "ai.ideation.generated":
+            return f"{len(data['ideas'])} ideas, {len(data.get('unfinished', []))} unfinished"
+    for name in ("message", "summary", "plan", "name", "node", "stage", "verdict"):
+        if data.get(name):
+            return str(data[name])
+    return ""
+
+
+def level(event: Mapping[str, Any]) -> str | None:
+    """Return the level of a log line as the filter names it; None of any other event."""
+    if event["type"] != LOG:
+        return None
+    said = event["data"].get("level", "info")
+    return "warn" if said == "warning" else said if said in LEVELS else None
+
+
+def lines(text: str | None) -> Markup:
+    """Return text with its line breaks."""
+    return Markup("<br>").join(escape(line) for line in (text or "").splitlines())
+
+
+FILTERS: Final = {
+    "says": says,
+    "level": level,
+    "status": status,
+    "moment": moment,
+    "clock": clock,
+    "seconds": seconds,
+    "size": size,
+    "number": number,
+    "percent": percent,
+    "lines": lines,
+    "dollars": dollars,
+    "count": count,
+    "words": words,
+    "sentence": sentence,
+    "counted": counted,
+    "is_number": is_number,
+    "cut": cut,
+    "laid_out": laid_out,
+    "idea_name": idea_name,
+    "idea_fields": idea_fields,
+    "unfinished": unfinished,
+}

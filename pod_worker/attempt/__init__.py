@@ -1,0 +1,1 @@
+"""One claimed attempt, from its start to its settle."""

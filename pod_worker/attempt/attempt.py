@@ -1,0 +1,524 @@
+"""Runs one claimed attempt from start to settle: the parent's side of a pipeline.
+
+Law: one thread records what the child says, in order; it alone reads the clock for the
+limits and the lease, so that suspending, stopping and ending happen in one place. After a
+pause it looks at the lease before it does anything else.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from events.catalog import (
+    ENDS,
+    TYPES,
+    ArtifactDetected,
+    ArtifactFailed,
+    Fact,
+    RunCompleted,
+    RunFailed,
+    RunLog,
+    RunPreempted,
+)
+from events.checkpoints import MANIFEST
+from events.delivery.outbox import Outbox
+from events.delivery.outgoing import end_of
+from events.files.removing import remove_tree
+from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
+from events.queue.claims import Claim
+from events.queue.settlement import End
+from events.runs import stages_before
+from events.runtime.clock import Clock, Ids, instant
+from events.runtime.errors import LeaseLost, Transient
+from events.runtime.loops import Threads
+from pod_worker.attempt.heartbeat import Heartbeat
+from pod_worker.attempt.inbox import Inbox
+from pod_worker.attempt.lease import judge
+from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
+from pod_worker.attempt.settlement import Evidence, Order, final_fact, without_files
+from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
+from pod_worker.child.ending import TimedOut
+from pod_worker.child.process import Exit, Heard, Listener
+from pod_worker.files.fetched import Fetched
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX: Final = 500
+TICK_S: Final = 0.1
+FULL_PAUSE_S: Final = 1.0
+DISK_PATIENCE_S: Final = 60.0  # somebody may make room; the control plane does, where it was away
+NAME_MAX: Final = 200
+RESTORED: Final = "restored"  # the folder in a workspace in which earlier attempts' checkpoints lie
+RESTORE_WAIT_S: Final = 300.0
+RESTORE_BACK_OFF_S: Final = 2.0
+CANCEL_GRACE_S: Final = 30.0
+PREEMPT_GRACE_S: Final = 2.0  # one provider gives a pod five seconds in all
+UPLOADS_AFTER_ORDER_S: Final = 0.5
+UPLOADS_AFTER_FAILURE_S: Final = 60.0
+SETTLE_BACK_OFF_S: Final = 2.0
+
+# Why a child stands still: its lease is not trusted, there is no room for what it says, or a person asked.
+Halt = Literal["lease", "disk", "pause"]
+
+
+class Process(Protocol):
+    """The pipeline's process, from order to end."""
+
+    @property
+    def work(self) -> Path | None:
+        """The only folder in which its run's may be, None where any will do."""
+        ...
+
+    def start(self, order: Start, listener: Listener) -> None: ...
+
+    def join(self, limit_s: float) -> Exit | None:
+        """Return how it ended, when all that it wrote was heard; None while it still runs."""
+        ...
+
+    def answer(self, kept: Kept) -> None: ...
+
+    def tell(self, note: Note) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Uploads(Protocol):
+    """Takes the files that a pipeline made."""
+
+    def add(self, claim: Claim, made: Made) -> None: ...
+
+    def add_checkpoint(
+        self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]
+    ) -> None: ...
+
+    def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
+        """Wait for the attempt's uploads; return what could not be kept, None when all was."""
+        ...
+
+    def has_waiting(self, claim: Claim) -> bool: ...
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def forget(self, claim: Claim) -> None: ...
+
+
+class Checkpoints(Protocol):
+    """What earlier attempts of a run left, and the run whose part it repeats."""
+
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
+        """Fill `folder`; return warnings, and on which pods it was made. Raises `Transient`, `LeaseLost`."""
+        ...
+
+
+class Settling(Protocol):
+    """The part of the queue that ends an attempt."""
+
+    def settle(
+        self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What every attempt of a worker shares; `pod` is the name of the pod."""
+
+    queue: Settling
+    outbox: Outbox
+    uploads: Uploads
+    checkpoints: Checkpoints
+    clock: Clock
+    ids: Ids
+    threads: Threads
+    work: Path
+    stop: threading.Event
+    pod: str = ""
+    rate: Rate = field(default_factory=Rate)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt under way."""
+
+    ports: Ports
+    claim: Claim
+    child: Process
+    heartbeat: Heartbeat
+    show: Callable[[bool], None]  # learns whether the child stands still
+    inbox: Inbox = field(init=False)
+    bounds: Bounds = field(init=False)
+    halts: set[Halt] = field(default_factory=set)
+    ordered: Order | None = None
+    timed_out: TimedOut | None = None
+    obstacle: RunFailed | None = None
+    said: Fact | None = None
+    gave_back: bool = False  # whether the pipeline itself left the run to another attempt
+    stage: str | None = None
+    lived: Lived = field(default_factory=Lived)
+    turned_s: float = 0.0
+    ordered_s: float = 0.0
+    metered_s: float = 0.0
+    noted: int = 0
+    full_since_s: float | None = None
+    unsaved: list[Said | Fact] = field(default_factory=list)
+    pods_before: dict[str, list[str]] = field(default_factory=dict)  # by the checkpoint that was left
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.ports.clock)
+        self.bounds = bounds_of(self.claim.spec)
+
+    @property
+    def workspace(self) -> Path:
+        """The folder of this attempt."""
+        return (self.child.work or self.ports.work) / f"{self.claim.run_id}-a{self.claim.attempt}"
+
+    def run(self) -> None:
+        """Run the child to its end and settle; after a lost lease nothing is written any more."""
+        workspace = self.workspace
+        self.metered_s = self.ports.clock.monotonic_s()
+        self.heartbeat.start(self.ports.threads)
+        try:
+            self._run(workspace)
+        except LeaseLost:
+            self.child.kill()
+            self.ports.uploads.forget(self.claim)
+            self._close(self.ports.outbox.abandon)
+            log.warning("run.abandoned", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
+        finally:
+            self.inbox.close()
+            self.heartbeat.stop()
+            if "lease" in self.halts:
+                # What stood still for a lease that was lost must not hold up the files of the next attempt.
+                self.ports.uploads.resume()
+            remove_tree(workspace)
+
+    def _run(self, workspace: Path) -> None:
+        remove_tree(workspace)
+        try:
+            workspace.mkdir(parents=True)
+        except OSError as error:
+            why = f"the folder of the attempt cannot be made: {error.strerror}"
+            self._give_up(RunFailed(code="DISK_FULL", message=why, retryable=True))
+        self._restore(workspace / RESTORED)
+        self._pause()  # a run that waited for a pod while it was paused does not even begin
+        self.child.start(self._order(workspace), self.inbox.put)
+        self.turned_s = self.ports.clock.monotonic_s()
+        self._finish(self._supervise())
+
+    def _restore(self, folder: Path) -> None:
+        """Fetch what earlier attempts left; patient with outages, but a pod is not rented to wait."""
+        begun_s = self.ports.clock.monotonic_s()
+        while self.claim.has_past and self._wanted() is None and self.obstacle is None:
+            self._stand()
+            try:
+                fetched = self.ports.checkpoints.fetch(self.claim, folder)
+            except Transient as error:
+                log.warning("checkpoints.retried", extra={"run": self.claim.run_id, "why": error.message})
+                if self.ports.clock.monotonic_s() - begun_s < RESTORE_WAIT_S:
+                    self.ports.clock.wait(self.ports.stop, RESTORE_BACK_OFF_S)
+                    continue
+                remove_tree(folder)  # half a set would be a riddle
+                why = f"this attempt begins at the start, without checkpoints: {error.message}"
+                fetched = Fetched([why])
+                is_away = True
+            else:
+                is_away = False
+            self.pods_before = fetched.pods
+            self.unsaved += [RunLog(message=each, level="warning") for each in fetched.warnings]
+            self._save()
+            self._require(folder, retryable=is_away)
+            return
+
+    def _require(self, folder: Path, *, retryable: bool) -> None:
+        """End a retry of a part that lacks what comes before it: nobody asked to pay for that again."""
+        stage = self.claim.from_stage
+        if stage is None:
+            return
+        wanted = stages_before(self.claim.kind, stage)
+        missing = [each for each in wanted if not (folder / each / MANIFEST).is_file()]
+        if missing:
+            message = f"the run begins at {stage}, and no checkpoint of {', '.join(missing)} can be had"
+            self._give_up(RunFailed(code="CHECKPOINT_MISSING", message=message, retryable=retryable))
+
+    def _give_up(self, obstacle: RunFailed) -> None:
+        """End the child for a reason that is not its own."""
+        self.obstacle = obstacle
+        self.child.kill()
+
+    def _order(self, workspace: Path) -> Start:
+        claim, notes = self.claim, self.heartbeat.pulse.notes
+        self.noted = max((note.number for note in notes), default=0)
+        return Start(
+            run_id=claim.run_id,
+            attempt=claim.attempt,
+            kind=claim.kind,
+            spec=dict(claim.spec),
+            workspace=str(workspace),
+            restored=str(workspace / RESTORED),
+            hypothesis_id=claim.hypothesis_id,
+            notes=list(notes),
+            pod=self.ports.pod,
+            pods_before=self.pods_before,
+        )
+
+    def _supervise(self) -> Exit:
+        while True:
+            self._stand()
+            self._pause()
+            self._pass_on_notes()
+            self._meter()
+            self._record()
+            self._obey()
+            self._limit()
+            # After its last word there is nothing to do but to wait for the process.
+            ended = self.child.join(0 if self.said is None else TICK_S)
+            if ended is not None:
+                self._record_the_rest()
+                return ended
+
+    def _record_the_rest(self) -> None:
+        while self.obstacle is None and (self.unsaved or not self.inbox.is_empty()):
+            self._stand()
+            self._record()
+            if self.unsaved and self.ports.stop.is_set():
+                # A log with a hole must not end as if it were whole: the rescue takes the run.
+                raise LeaseLost(self.claim.run_id, self.claim.attempt)
+
+    def _record(self) -> None:
+        """Take what was said since the last turn into the outbox, in one transaction.
+
+        Without room it is kept here, no more is taken, and the child stands still: nothing is lost.
+        """
+        if not self.unsaved:
+            for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S if self.said is None else 0):
+                self._take(each)
+        self._save()
+
+    def _save(self) -> None:
+        if not self.unsaved or self.obstacle is not None:
+            return
+        try:
+            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+        except Transient as error:
+            self._no_room(error)
+            return
+        self.unsaved = []
+        self.full_since_s = None
+        self._go_on("disk")
+
+    def _no_room(self, error: Transient) -> None:
+        """Stand still until there is room; a disk that stays full ends the attempt with that name."""
+        now_s = self.ports.clock.monotonic_s()
+        if self.full_since_s is None:
+            self.full_since_s = now_s
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+        self._halt("disk")
+        if error.code != "OUTBOX_FULL" and now_s - self.full_since_s > DISK_PATIENCE_S:
+            self._give_up(RunFailed(code=error.code, message=error.message, retryable=True))
+            return
+        self.ports.clock.wait(self.ports.stop, FULL_PAUSE_S)
+
+    def _take(self, heard: Heard) -> None:
+        self.lived = replace(self.lived, heard_s=self.lived.total_s)
+        if isinstance(heard, Made):
+            heard = self._resolved(heard)
+        elif isinstance(heard, Checkpoint):
+            heard = msgspec.structs.replace(heard, files=[self._resolved(each) for each in heard.files])
+        match heard:
+            case Made() if self._is_ours(heard):
+                self.unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
+                self.ports.uploads.add(self.claim, heard)
+            case Checkpoint() if all(self._is_ours(each) for each in heard.files):
+                self.ports.uploads.add_checkpoint(self.claim, heard, self.child.answer)
+            case Checkpoint():
+                self.child.answer(Kept(heard.number, "a file lies outside the attempt's folder"))
+            case Made():
+                message = "the file lies outside the attempt's folder"
+                refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
+                self.unsaved.append(refused)
+            case Said(type=name, data=data) if name in ENDS:
+                self.said = msgspec.convert(data, TYPES[name])
+            case Said(data=data):
+                self.stage = str(data.get("stage") or self.stage or "") or None
+                self.unsaved.append(heard)
+
+    def _resolved(self, made: Made) -> Made:
+        """Return it with the path of the file's own folder: whoever opens it follows no link any more."""
+        path = Path(made.path)
+        return msgspec.structs.replace(made, path=os.path.join(os.path.realpath(path.parent), path.name))
+
+    def _is_ours(self, made: Made) -> bool:
+        # Not what the folder resolves to: its process may put a link in its place.
+        path, folder = Path(made.path), self.workspace.parent.resolve() / self.workspace.name
+        return path.name not in ("", "..") and path.is_relative_to(folder)
+
+    def _stand(self) -> None:
+        match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):
+            case "lost" | "given up":
+                raise LeaseLost(self.claim.run_id, self.claim.attempt)
+            case "suspended":
+                self._halt("lease")
+            case "trusted":
+                self._go_on("lease")
+
+    def _halt(self, why: Halt) -> None:
+        if why in self.halts:
+            return
+        log.warning("child.halted", extra={"run": self.claim.run_id, "why": why})
+        if why == "lease":
+            self.ports.uploads.suspend()
+        if not self.halts:
+            self.child.suspend()
+        self.halts.add(why)
+        self.show(True)
+
+    def _go_on(self, why: Halt) -> None:
+        if why not in self.halts:
+            return
+        log.warning("child.goes_on", extra={"run": self.claim.run_id, "why": why})
+        self.halts.remove(why)
+        if why == "lease":
+            self.ports.uploads.resume()
+        if not self.halts:
+            self.child.resume()
+            self.show(False)
+
+    def _pause(self) -> None:
+        """Stand still while a person wants that; an order to end it wakes the child, so that it hears it."""
+        if self.heartbeat.pulse.paused and self._wanted() is None:
+            self._halt("pause")
+        else:
+            self._go_on("pause")
+
+    def _pass_on_notes(self) -> None:
+        for note in self.heartbeat.pulse.notes:
+            if note.number > self.noted:
+                self.child.tell(note)
+                self.noted = note.number
+
+    def _meter(self) -> None:
+        """Say once a minute what the pod cost; while the disk is full the stretch just grows."""
+        seconds = self.ports.clock.monotonic_s() - self.metered_s
+        if self.ports.rate.is_told and seconds >= EVERY_S and not self.unsaved:
+            self._charge(seconds)
+
+    def _charge(self, seconds: float) -> None:
+        self.unsaved.append(usage_of(self.ports.rate, seconds))
+        self.metered_s += seconds
+
+    def _wanted(self) -> Order | None:
+        if self.heartbeat.pulse.cancel:
+            return "cancel"
+        return "preempt" if self.ports.stop.is_set() else None
+
+    def _obey(self) -> None:
+        """Pass on a cancel or the pod's own stop; a child that does not obey in time is killed."""
+        now_s = self.ports.clock.monotonic_s()
+        if self.ordered is None and (wanted := self._wanted()) is not None:
+            self.ordered, self.ordered_s = wanted, now_s
+            self.child.terminate()
+        grace_s = PREEMPT_GRACE_S if self.ports.stop.is_set() else CANCEL_GRACE_S
+        if self.ordered is not None and now_s - self.ordered_s > grace_s:
+            self.child.kill()
+
+    def _limit(self) -> None:
+        now_s = self.ports.clock.monotonic_s()
+        if not self.halts:
+            self.lived = replace(self.lived, total_s=self.lived.total_s + now_s - self.turned_s)
+        self.turned_s = now_s
+        if self.timed_out is None and (over := exceeded(self.bounds, self.lived)) is not None:
+            self.timed_out = over
+            self.child.kill()
+
+    def _finish(self, ended: Exit) -> None:
+        fact = final_fact(
+            Evidence(
+                end=ended.end,
+                said=self.said,
+                ordered=self.ordered,
+                timed_out=self.timed_out,
+                obstacle=self.obstacle,
+                oom_evidence=ended.oom_evidence,
+                stage=self.stage,
+                last_words=ended.last_words,
+            )
+        )
+        missing = self._drain_uploads(fact)
+        self.ports.uploads.forget(self.claim)
+        if missing is not None and isinstance(fact, RunCompleted):
+            fact = without_files(missing, self._wanted(), self.stage)
+        self.gave_back = fact is self.said and isinstance(fact, RunPreempted)
+        how = end_of(fact)
+        self._charge_the_rest()
+        try:
+            kept = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how).attempt
+        except Transient as error:
+            # Not even the reserve is left: the store at least learns how it ended.
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+            kept = self.ports.outbox.find(self.claim.run_id, self.claim.attempt)
+        self._settle(how, kept.last, kept.root)
+
+    def _charge_the_rest(self) -> None:
+        """Say what the pod cost since the last time; a disk that does not take it takes the end first."""
+        if not self.ports.rate.is_told:
+            return
+        if self.obstacle is not None:
+            self.unsaved.clear()  # the log has a hole by now: nothing fills it, and a cost needs no order
+        self._charge(self.ports.clock.monotonic_s() - self.metered_s)
+        try:
+            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+        except Transient as error:
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})
+
+    def _drain_uploads(self, fact: Fact) -> str | None:
+        """Wait for the uploads as long as the end deserves; lease and orders are watched meanwhile."""
+        begun_s = self.ports.clock.monotonic_s()
+        patience_s = float("inf") if isinstance(fact, RunCompleted) else UPLOADS_AFTER_FAILURE_S
+        while True:
+            self._stand()
+            self._meter()
+            self._save()
+            now_s = self.ports.clock.monotonic_s()
+            if self._wanted() is not None:
+                patience_s = min(patience_s, now_s - begun_s + UPLOADS_AFTER_ORDER_S)
+            problem = self.ports.uploads.drain(self.claim, deadline_s=now_s + TICK_S)
+            if not self.ports.uploads.has_waiting(self.claim) or now_s - begun_s > patience_s:
+                return problem
+
+    def _settle(self, how: End, last: int, root: str | None) -> None:
+        """Settle until the store has it; the intention is on disk, so a stop only puts it off."""
+        claim = self.claim
+        while True:
+            try:
+                self.ports.queue.settle(claim, how, last, jitter=self.ports.ids.fraction(), root=root)
+            except Transient as error:
+                log.warning("settle.retried", extra={"run": claim.run_id, "why": error.message})
+                if self.ports.clock.wait(self.ports.stop, SETTLE_BACK_OFF_S):
+                    return
+                continue
+            except LeaseLost:
+                log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
+            self._close(self.ports.outbox.mark_settled)
+            return
+
+    def _close(self, close: Callable[[str, int], None]) -> None:
+        """Note in the outbox that the attempt is over; a disk without room learns it at the next start."""
+        try:
+            close(self.claim.run_id, self.claim.attempt)
+        except Transient as error:
+            log.error("outbox.refused", extra={"code": error.code, "why": error.message})

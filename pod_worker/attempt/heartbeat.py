@@ -1,0 +1,87 @@
+"""Keeps the lease of one claim, and hears what the fleet orders."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from events.pipe import Note
+from events.queue.claims import Claim, Orders
+from events.runtime.clock import Clock, instant
+from events.runtime.errors import LeaseLost
+from events.runtime.loops import Threads, run_every
+from pod_worker.attempt.lease import RENEW_EVERY_S, Lease, grant, lose
+
+log = logging.getLogger(__name__)
+
+
+class Renewals(Protocol):
+    """The part of the queue that a heartbeat needs."""
+
+    def renew(self, claim: Claim) -> Orders: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What the last beat brought."""
+
+    lease: Lease
+    cancel: bool = False
+    paused: bool = False
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Renews in a thread of its own, which a busy child or a slow disk cannot starve."""
+
+    claim: Claim
+    renewals: Renewals
+    clock: Clock
+    pulse: Pulse
+    every_s: float = RENEW_EVERY_S
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _hurry: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, threads: Threads) -> None:
+        """Beat until `stop`."""
+        threads(f"lease-{self.claim.run_id}", self._beat)
+
+    def stop(self) -> None:
+        """Beat no more; a renewal under way changes nothing that matters."""
+        self._stop.set()
+        self._hurry.set()
+
+    def hurry(self) -> None:
+        """Ask now: somebody has heard of an order."""
+        self._hurry.set()
+
+    def run_once(self) -> Pulse:
+        """Ask for one renewal; `Transient` means that nobody knows."""
+        asked = instant(self.clock)
+        try:
+            orders = self.renewals.renew(self.claim)
+        except LeaseLost:
+            log.warning("lease.lost", extra={"run": self.claim.run_id, "attempt": self.claim.attempt})
+            self.lose()
+        else:
+            with self._lock:
+                lease = self.pulse.lease
+                if not lease.is_lost:
+                    lease = grant(asked=asked, ttl_s=self.claim.lease_s)
+                cancel = self.pulse.cancel or orders.cancel
+                self.pulse = Pulse(lease, cancel=cancel, paused=orders.paused, notes=orders.notes)
+        return self.pulse
+
+    def lose(self) -> None:
+        """Take note that the lease is another's."""
+        with self._lock:
+            self.pulse = replace(self.pulse, lease=lose(self.pulse.lease))
+
+    def _beat(self) -> None:
+        self.clock.wait(self._hurry, self.every_s)  # the claim was the first
+        self._hurry.clear()
+        run_every(self.every_s, self.run_once, stop=self._stop, clock=self.clock, hurry=self._hurry)

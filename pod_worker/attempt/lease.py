@@ -1,0 +1,50 @@
+"""How long a worker may trust its lease, and what it does when it may not, pure.
+
+Law: trust runs from the moment a renewal was *asked*, minus a margin. Without trust the
+child stands still and nothing is written; a renewal wakes it, a loss kills it, and so does
+a silence that lasts too long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from events.runtime.clock import Instant
+
+RENEW_EVERY_S: Final = 10.0
+MARGIN_FRACTION: Final = 1 / 12  # 5 s of the usual minute
+SILENCE_MAX_S: Final = 30 * 60.0
+
+Stand = Literal["trusted", "suspended", "lost", "given up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What the worker knows of its own lease: when it asked for it, and for how long it holds."""
+
+    asked: Instant
+    trusted_s: float
+    is_lost: bool = False
+
+
+def grant(*, asked: Instant, ttl_s: float) -> Lease:
+    """Return the lease that a successful renewal, asked at `asked`, gives."""
+    assert ttl_s > 0
+    return Lease(asked=asked, trusted_s=ttl_s * (1 - MARGIN_FRACTION))
+
+
+def lose(lease: Lease) -> Lease:
+    """Return the lease after the store said that it is another's."""
+    return replace(lease, is_lost=True)
+
+
+def judge(lease: Lease, *, at: Instant, silence_max_s: float = SILENCE_MAX_S) -> Stand:
+    """Return how the worker stands with its run at `at`."""
+    if lease.is_lost:
+        return "lost"
+    if at.elapsed_s(lease.asked) < lease.trusted_s:
+        return "trusted"
+    # A wall clock that was put forward proves no silence: only time that we lived through does.
+    silence_s = at.monotonic_s - lease.asked.monotonic_s
+    return "suspended" if silence_s < silence_max_s else "given up"

@@ -1,0 +1,77 @@
+"""What an attempt's end is: the child's last word, its death, and our own orders weighed, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
+from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
+
+Order = Literal["cancel", "preempt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that is known when a child is gone.
+
+    `said` is its own end event, if it reported one; `ordered` is why we told it to stop;
+    `obstacle` is why it could not begin, or why a part of what it said could not be kept.
+    """
+
+    end: Exited | Signalled | NeverStarted
+    said: Fact | None = None
+    ordered: Order | None = None
+    timed_out: TimedOut | None = None
+    obstacle: RunFailed | None = None
+    oom_evidence: bool = False
+    stage: str | None = None
+    last_words: str = ""
+
+
+def final_fact(evidence: Evidence) -> Fact:
+    """Return the one end event of the attempt.
+
+    A result that was reached before our order took effect counts; a failure that our order
+    caused does not. A log with a hole never ends as if it were whole.
+    """
+    if isinstance(evidence.said, RunCompleted) and evidence.obstacle is None:
+        return evidence.said
+    if evidence.ordered is not None:
+        return obeyed(evidence.ordered)
+    if evidence.obstacle is not None:
+        return msgspec.structs.replace(evidence.obstacle, stage=evidence.stage)
+    if evidence.timed_out is not None:
+        return failure_for(evidence.timed_out, oom_evidence=False, stage=evidence.stage)
+    if isinstance(evidence.said, RunCanceled):
+        # Nobody of us asked for it: somebody outside signalled the process.
+        return RunFailed(
+            code="KILLED",
+            message="somebody outside the run told its process to stop",
+            stage=evidence.stage,
+            retryable=True,
+        )
+    if evidence.said is not None:
+        return evidence.said
+    return failure_for(
+        evidence.end,
+        oom_evidence=evidence.oom_evidence,
+        stage=evidence.stage,
+        last_words=evidence.last_words,
+    )
+
+
+def obeyed(order: Order) -> RunCanceled | RunPreempted:
+    """Return the end of an attempt that stopped because it was told to."""
+    if order == "cancel":
+        return RunCanceled(reason="canceled on request")
+    return RunPreempted(reason="the pod is going away")
+
+
+def without_files(missing: str, ordered: Order | None, stage: str | None) -> Fact:
+    """Return the end of an attempt that did everything but keep its files."""
+    if ordered is not None:
+        return obeyed(ordered)
+    return RunFailed(code="ARTIFACT_UPLOAD_FAILED", message=missing, stage=stage, retryable=True)

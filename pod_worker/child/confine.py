@@ -1,0 +1,55 @@
+"""How a pipeline's process confines itself, before anything of a run is in it.
+
+Law: what is given up here does not come back, whatever the process runs. It must have one thread yet.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from pod_worker.isolation.confinement import SYSTEM, Confinement
+from pod_worker.isolation.mounts import seclude, show
+from pod_worker.isolation.privileges import become, drop_capabilities
+from pod_worker.isolation.room import Room
+from stages.adapters.sandbox import kernel
+from stages.adapters.sandbox.known_data import around
+
+SHARED: Final = ("shm", "mqueue")  # in /dev: folders of everybody
+
+
+def enter(confinement: Confinement, room: Room) -> None:
+    """Confine this process for good to what `room` is, and to what it needs to read. Raises `OSError`."""
+    if room.work is None:
+        show(confinement.places)
+        become(room.number)
+        return
+    own = [str(each) for each in (room.work, room.home, room.temporary)]
+    if confinement.way == "namespace":
+        seclude(confinement.hidden, confinement.places, own, confinement.scratch)
+        _give_up()
+        kernel.stay_inside()
+    else:
+        _give_up()
+        _fence(confinement, own)
+
+
+def _give_up() -> None:
+    """Have no capability, nor a way to any: in a namespace of our own we had all."""
+    drop_capabilities(kept=0)
+    kernel.gain_no_privileges()
+
+
+def _fence(confinement: Confinement, own: list[str]) -> None:
+    """Let Landlock grant what is needed, piece by piece around what is hidden: it cannot forbid."""
+    system = (f"/{name}" for name in SYSTEM if name != "dev")
+    of_system = [around(root, confinement.hidden) for root in system if os.path.exists(root)]
+    of_places = [around(place, confinement.hidden) for place in confinement.places if os.path.exists(place)]
+    devices = [each.path for each in os.scandir("/dev") if each.name not in SHARED and not each.is_symlink()]
+    kernel.restrict_files(
+        [path for allowed, _ in (*of_system, *of_places) for path in allowed],
+        [path for _, listed in of_places for path in listed],  # Python looks into what it imports from
+        [*own, *devices],
+        kernel.landlock_abi(),
+        has_network=True,
+    )

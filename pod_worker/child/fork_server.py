@@ -1,0 +1,193 @@
+"""Where children come from: the first is started as any program, later ones are forked from one that is warm.
+
+To import what the pipelines need takes seconds, and a run that takes less should not wait for it. So from the
+second child on there is a nursery beside the worker: a process that has imported everything and only forks.
+While it loads, or where it died, children are started as the first was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import select
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from events.runtime.clock import Clock
+from events.runtime.errors import Transient
+from pod_worker.child.process import Child, ChildOptions, Guard, Pipes, allowed, secrets_of
+from pod_worker.isolation.room import Room
+
+log = logging.getLogger(__name__)
+
+LOADED: Final = b"loaded"
+FORK: Final = b"fork"
+NOBODY: Final = b"0"
+WORD_MAX: Final = 64
+COMMAND: Final = (sys.executable, "-m", "pod_worker.child.fork_server_main")
+PR_SET_CHILD_SUBREAPER: Final = 36
+FORK_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A process that another one forked for us, and that is our child all the same."""
+
+    pid: int
+
+    def wait(self) -> int:
+        """Return its exit status, or the signal that ended it as a negative number."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class Nursery:
+    """One worker's source of children; nothing of it is left after the context."""
+
+    def __init__(self, options: ChildOptions, clock: Clock, command: tuple[str, ...] = COMMAND) -> None:
+        self._options = options
+        self._clock = clock
+        self._command = command
+        self._first: Child | None = None
+        self._is_first = True
+        self._warm: Warm | None = None
+
+    def hatch(self) -> None:
+        """Start the first child ahead of time. Raises `Transient` where there is no room for it."""
+        self._first = self.spawn()
+
+    def spawn(self) -> Child:
+        """Return a child that is warm, or on its way. Raises `Transient` where there is no room for it."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        if self.is_warm():
+            return self._fork()
+        if not self._is_first:
+            self.warm_up()
+        self._is_first = False
+        return Child.spawn(self._options, self._clock)
+
+    def warm_up(self) -> None:
+        """Let the nursery load, if there is none. Raises `Transient` where there is no room for it."""
+        if self._warm is None:
+            self._warm = Warm.start(self._options, self._command)
+
+    def is_warm(self) -> bool:
+        """Say whether children are forked by now; a nursery that died is given up."""
+        if self._warm is not None and self._warm.is_over():
+            log.warning("nursery.lost", extra={"status": self._warm.process.returncode})
+            self.close()
+        return self._warm is not None and self._warm.is_loaded()
+
+    def close(self) -> None:
+        """End the nursery, and a child that nobody wanted; there may be a new one."""
+        if self._first is not None:
+            with self._first:
+                self._first = None
+        if self._warm is not None:
+            self._warm.close()
+            self._warm = None
+
+    def _fork(self) -> Child:
+        assert self._warm is not None, "nothing else is forked from"
+        bury_the_forgotten(self._warm.process.pid)
+        pipes = Pipes.open()
+        room: Room | None = None
+        try:
+            room = self._options.room()
+            pid = self._warm.fork(pipes, room)
+            guard = Guard.over(pid)
+        except OSError as error:
+            pipes.close()
+            self.close()
+            if room is not None:
+                room.clear()
+                room.close()
+            raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
+        pipes.close_ends_of_child()
+        return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ), room)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(slots=True)
+class Warm:
+    """The nursery's process, and the way to it."""
+
+    process: subprocess.Popen[bytes]
+    way: socket.socket
+    _has_said: bool = False
+
+    @classmethod
+    def start(cls, options: ChildOptions, command: tuple[str, ...]) -> Self:
+        """Start it; it loads what the pipelines need. Raises `Transient` where there is no room for it."""
+        # What the nursery forks loses its parent at once, and becomes our child.
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        here.settimeout(FORK_S)
+        argv = [*command, f"--socket={there.fileno()}", f"--worker={os.getpid()}"]
+        argv += options.words
+        with there:
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    env=allowed(options.environ),
+                    pass_fds=(there.fileno(),),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                here.close()
+                raise Transient("CHILD_NOT_SPAWNED", f"the nursery cannot start: {error}") from error
+        return cls(process, here)
+
+    def is_over(self) -> bool:
+        """Say whether the process has ended."""
+        return self.process.poll() is not None
+
+    def is_loaded(self) -> bool:
+        """Say whether it can fork."""
+        if not self._has_said and select.select([self.way], [], [], 0)[0]:
+            self._has_said = self.way.recv(WORD_MAX) == LOADED
+        return self._has_said
+
+    def fork(self, pipes: Pipes, room: Room | None) -> int:
+        """Return the number of a new process, which leads a group and holds its ends of the pipes."""
+        ends = [pipes.events_of_child, pipes.orders_of_child, pipes.stdout_of_child, pipes.stderr_of_child]
+        socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.number], ends)
+        answer = self.way.recv(WORD_MAX)
+        if answer in (b"", NOBODY):
+            raise OSError("the nursery has no room for another process")
+        return int(answer)
+
+    def close(self) -> None:
+        """Let it end: it has nothing to lose."""
+        self.way.close()
+        self.process.kill()
+        self.process.wait()
+
+
+def bury_the_forgotten(nursery: int) -> None:
+    """Take the status of processes that a pipeline left behind: orphans are ours since there is a nursery."""
+    for listed in Path("/proc/self/task").glob("*/children"):
+        try:
+            children = listed.read_text().split()
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended since
+            continue
+        for pid in map(int, children):
+            if pid != nursery:
+                with suppress(ChildProcessError):  # whoever started it has taken its status
+                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

@@ -1,0 +1,161 @@
+"""The process that has every pipeline imported, and forks a child of its own for each run.
+
+Law: it has one thread, runs no pipeline and touches no device, so that what is forked off is as good as new:
+no lock is held, no CUDA context is torn in two. What is forked is the worker's own child, not ours: we fork
+twice, and the worker adopts what is orphaned (`nursery.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from events.runtime.clock import SystemClock
+from pod_worker.child.confine import enter
+from pod_worker.child.fork_server import FORK, LOADED, NOBODY, WORD_MAX
+from pod_worker.child.main import Loader, attend, die_with, leave, load_what_works, prepare
+from pod_worker.isolation.confinement import Confinement
+from pod_worker.isolation.mounts import show
+from pod_worker.isolation.privileges import BECOMES, KEPT, drop_capabilities
+from pod_worker.isolation.room import Room
+from stages.pipeline import Pipeline
+from stages.registry import imported, installed
+
+FDS: Final = 4  # events, orders, standard output and error
+ORPHAN_S: Final = 0.001
+PROCESS_NAME: Final = "podfleet-warm"
+
+
+def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
+    """Fork a child whenever the worker asks for one, until it is gone; return the exit status."""
+    arguments = _parse(argv)
+    confinement: Confinement | None = arguments.confinement
+    if gives_users := confinement is not None and confinement.way == "user":
+        show(confinement.places)
+    drop_capabilities(BECOMES if gives_users else KEPT)
+    prepare(PROCESS_NAME)
+    die_with(arguments.worker)
+    pipelines = loader(arguments.kinds or installed())
+    if not pipelines:
+        return 1  # why is on standard error
+    gc.collect()
+    gc.freeze()  # what is here stays: pages that nobody writes to are shared with every child
+    with socket.socket(fileno=arguments.socket) as worker:
+        worker.send(LOADED)
+        while True:
+            word, fds, *_ = socket.recv_fds(worker, WORD_MAX, FDS)
+            if not word.startswith(FORK):
+                return 0
+            number = int(word.removeprefix(FORK) or 0)
+            _bear(worker, fds, pipelines, arguments.worker, Inside.of(confinement, number))
+            for fd in fds:
+                os.close(fd)
+
+
+def _bear(
+    worker: socket.socket,
+    fds: Sequence[int],
+    pipelines: Mapping[str, Pipeline],
+    worker_pid: int,
+    inside: Inside | None,
+) -> None:
+    """Fork a child that the worker adopts, and tell its number; the child does not return."""
+    heard, told = os.pipe()
+    try:
+        between = os.fork()
+        if not between:
+            _fork_again(worker, (told, *fds), pipelines, worker_pid, inside)
+        os.close(told)
+        os.waitpid(between, 0)  # from here on the child is the worker's
+        pid = os.read(heard, WORD_MAX)
+    except OSError:  # no room for another process
+        pid = b""
+    finally:
+        os.close(heard)
+    worker.send(pid or NOBODY)
+
+
+def _fork_again(
+    worker: socket.socket,
+    fds: Sequence[int],
+    pipelines: Mapping[str, Pipeline],
+    worker_pid: int,
+    inside: Inside | None,
+) -> None:
+    """Be the process in between: fork the child and end."""
+    between = os.getpid()
+    try:
+        is_child = not os.fork()
+    except OSError:
+        os._exit(1)
+    if not is_child:
+        os._exit(0)
+    told, events, orders, stdout, stderr = fds
+    os.setsid()
+    os.write(told, str(os.getpid()).encode())
+    os.close(told)
+    worker.close()
+    for fd, standard in ((stdout, 1), (stderr, 2)):
+        os.dup2(fd, standard)
+        os.close(fd)
+    never = threading.Event()
+    while os.getppid() == between:
+        SystemClock().wait(never, ORPHAN_S)
+    if inside is not None:
+        try:
+            inside.enter()
+        except OSError:  # nobody goes on who is not confined
+            traceback.print_exc()
+            leave(1)
+    die_with(worker_pid)  # behind the change of user, which ends such a wish
+    _draw_anew()
+    leave(attend(events, orders, pipelines))
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a child that is forked here is confined to."""
+
+    confinement: Confinement
+    room: Room
+
+    @classmethod
+    def of(cls, confinement: Confinement | None, number: int) -> Self | None:
+        """Return it, by the number that the worker says; None where children are not confined."""
+        return None if confinement is None else cls(confinement, confinement.room_of(number))
+
+    def enter(self) -> None:
+        """Confine this process for good, and let its environment say where it is."""
+        enter(self.confinement, self.room)
+        os.environ.update(self.room.variables)  # noqa: TID251 - a process gets its environment here
+        tempfile.tempdir = None  # what an import has asked for was the worker's
+
+
+def _draw_anew() -> None:
+    """Give this process chance of its own: Python's generator does that by itself, others do not."""
+    if (numpy := imported("numpy")) is not None:
+        numpy.random.seed()
+    if (torch := imported("torch")) is not None:
+        torch.seed()
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m pod_worker.child.fork_server_main", description=__doc__)
+    parser.add_argument("--socket", type=int, required=True)
+    parser.add_argument("--worker", type=int, required=True, help="its process id")
+    parser.add_argument("--confinement", type=Confinement.read, help="what keeps children from the worker")
+    parser.add_argument("--kinds", nargs="*", help="load these kinds only")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

@@ -1,0 +1,229 @@
+"""Reads what a child writes: frames, and the lines that it prints.
+
+Law: what was printed before a frame was written is told before that frame; nothing that
+was written before the child's end is left unread. No secret that the child was given is told:
+the errors of others like to quote keys, and tracebacks quote those errors.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import selectors
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from events.catalog import ENDS, Level, RunLog, data_of, type_of
+from events.pipe import LINE_MAX_BYTES, FromChild, Said, decode_child
+from events.text.mask import Mask
+
+READ_BYTES: Final = 64 * 1024
+REST_MAX_BYTES: Final = 1024 * 1024  # the largest pipe that Linux lets a user make
+LOG_LINE_MAX: Final = 8_000  # characters; a longer line is told in pieces
+LAST_LINES_MAX: Final = 40
+# Each turn is a transaction of the outbox, which costs a processor almost a millisecond, and wakes a thread,
+# for which the writer pays. What is said one by one, a hundred times a second, shares turns.
+REST_S: Final = 0.05
+FEW_BYTES: Final = 16 * 1024  # a quarter of a pipe: who goes on writing more shall not wait for room
+
+Tell = Callable[[FromChild], None]
+
+
+class Hearing:
+    """Tells, in the thread that calls `listen`, everything that comes through three pipes.
+
+    The pipes' ends are non-blocking and belong to this object until `close`.
+    """
+
+    def __init__(
+        self, *, events: int, stdout: int, stderr: int, death: int, secrets: Iterable[str] = ()
+    ) -> None:
+        self._mask = Mask(secrets)
+        self._events = events
+        self._death = death
+        self._printed: dict[int, tuple[Level, LineCutter]] = {
+            stdout: ("info", LineCutter()),
+            stderr: ("warning", LineCutter()),
+        }
+        self._stderr = stderr
+        self._frames = FrameCutter()
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES_MAX)
+        self._selector = selectors.DefaultSelector()
+        for fd in (events, stdout, stderr, death):
+            self._selector.register(fd, selectors.EVENT_READ)
+        self._dying = selectors.DefaultSelector()
+        self._dying.register(death, selectors.EVENT_READ)
+
+    @property
+    def last_words(self) -> str:
+        """The last lines on standard error."""
+        return "\n".join(self._last_lines)
+
+    def listen(self, tell: Tell) -> None:
+        """Tell what comes until `death` is closed at its other end, and then what is left.
+
+        After a few words it rests for a moment: not after what somebody waits for, not while the child dies.
+        """
+        while self._death not in (ready := {key.fd for key, _ in self._selector.select()}):
+            chunk = self._take(self._events) if self._events in ready else b""
+            printed = {fd: self._take(fd) for fd in self._printed}  # after the frames: all that precedes them
+            for fd, lines in printed.items():
+                self._tell_printed(tell, fd, lines)
+            frames = self._frames_in(chunk)
+            for frame in frames:
+                tell(frame)
+            if all(map(is_patient, frames)) and len(chunk) + sum(map(len, printed.values())) < FEW_BYTES:
+                self._dying.select(REST_S)
+        self._tell_rest(tell)
+
+    def close(self) -> None:
+        """Give the pipes up; a writer that still lives gets a broken pipe."""
+        self._selector.close()
+        self._dying.close()
+        for fd in (self._events, *self._printed, self._death):
+            os.close(fd)
+
+    def _tell_rest(self, tell: Tell) -> None:
+        """Every process that was ours is dead: what it wrote is in the pipes, and no more will come."""
+        for fd, (level, cutter) in self._printed.items():
+            for chunk in self._rest_of(fd):
+                self._tell_printed(tell, fd, chunk)
+            self._tell_lines(tell, level, [self._mask.text(line) for line in cutter.flush()])
+        for chunk in self._rest_of(self._events):
+            for frame in self._frames_in(chunk):
+                tell(frame)
+        if self._frames.is_inside:
+            tell(line_said("the pipeline's process ended in the middle of a frame", "warning"))
+
+    def _rest_of(self, fd: int) -> Iterator[bytes]:
+        taken_bytes = 0
+        # The bound is for a daemon that escaped and prints for ever.
+        while taken_bytes < REST_MAX_BYTES and (chunk := self._take(fd)):
+            taken_bytes += len(chunk)
+            yield chunk
+
+    def _take(self, fd: int) -> bytes:
+        """Return what is there now, possibly nothing."""
+        if fd not in self._selector.get_map():
+            return b""
+        try:
+            chunk = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return b""
+        if not chunk:  # all writers are gone; select would report this for ever
+            self._selector.unregister(fd)
+        return chunk
+
+    def _frames_in(self, chunk: bytes) -> list[FromChild]:
+        return [self._frame(line) for line in self._frames.feed(chunk)]
+
+    def _frame(self, line: bytes | None) -> FromChild:
+        if line is None:
+            return line_said(f"a frame of more than {LINE_MAX_BYTES} bytes was dropped", "warning")
+        try:
+            return self._without_secrets(decode_child(line))
+        except msgspec.MsgspecError as error:
+            return line_said(f"a frame could not be read and was dropped: {error}", "warning")
+
+    def _tell_printed(self, tell: Tell, fd: int, chunk: bytes) -> None:
+        level, cutter = self._printed[fd]
+        lines = [self._mask.text(line) for line in cutter.feed(chunk)]
+        if fd == self._stderr:
+            self._last_lines.extend(lines)
+        self._tell_lines(tell, level, lines)
+
+    def _without_secrets(self, frame: FromChild) -> FromChild:
+        return Said(frame.type, self._masked(frame.data)) if isinstance(frame, Said) else frame
+
+    def _masked(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._mask.known(value)
+            case dict():
+                return {name: self._masked(each) for name, each in value.items()}
+            case list():
+                return [self._masked(each) for each in value]
+            case _:
+                return value
+
+    def _tell_lines(self, tell: Tell, level: Level, lines: list[str]) -> None:
+        for line in lines:
+            tell(line_said(line, level))
+
+
+def is_patient(frame: FromChild) -> bool:
+    """Say whether nobody waits for this: a word, but the last one."""
+    return isinstance(frame, Said) and frame.type not in ENDS
+
+
+def line_said(message: str, level: Level) -> Said:
+    """Return one line of the run's log as if the child had said it."""
+    return Said(type_of(RunLog), data_of(RunLog(message=message, level=level)))
+
+
+class FrameCutter:
+    """Cuts a stream of bytes into lines of at most `LINE_MAX_BYTES`."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._is_too_long = False
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the stream stands in the middle of a line."""
+        return self._is_too_long or bool(self._rest)
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
+        """Yield each line that `chunk` completes; None for one that was too long to keep."""
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line = bytes(self._rest) + end
+            is_too_long = self._is_too_long or len(line) >= LINE_MAX_BYTES
+            self._rest.clear()
+            self._is_too_long = False
+            yield None if is_too_long else line
+        self._rest += rest
+        if len(self._rest) >= LINE_MAX_BYTES:
+            self._rest.clear()
+            self._is_too_long = True
+
+
+class LineCutter:
+    """Cuts what a program prints into lines for people.
+
+    Undecodable bytes are replaced, empty lines left out, lines of more than `LOG_LINE_MAX`
+    characters told in pieces. As on a terminal, text before a carriage return was written
+    over: of a progress bar only its last state is told.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Return the lines that `chunk` completes."""
+        *whole, rest = (self._rest + self._decoder.decode(chunk)).split("\n")
+        lines = [piece for line in whole for piece in _pieces(_visible(line))]
+        if len(rest) > LOG_LINE_MAX:
+            *full, rest = _pieces(_visible(rest)) or [""]
+            lines += full
+        self._rest = rest
+        return lines
+
+    def flush(self) -> list[str]:
+        """Return the line that nobody ended."""
+        rest, self._rest = self._rest + self._decoder.decode(b"", final=True), ""
+        return _pieces(_visible(rest))
+
+
+def _visible(line: str) -> str:
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
+def _pieces(line: str) -> list[str]:
+    if not line.strip():
+        return []
+    return [line[start : start + LOG_LINE_MAX] for start in range(0, len(line), LOG_LINE_MAX)]

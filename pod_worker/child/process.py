@@ -1,0 +1,460 @@
+"""The parent's hold on a pipeline's process: start it, hear it, stop it, know its end.
+
+Law: after the end no process of its group is left, also when the parent itself is killed;
+the child sees of the pod's environment only what is named here. A daemon that a pipeline
+puts into a session of its own escapes the group. Words to the child go by a thread of their
+own: one that stands still, or hangs, must not hold up whoever supervises it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import BinaryIO, Final, Protocol, Self
+
+from events.catalog import ENDS
+from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
+from events.runtime.clock import Clock
+from events.runtime.errors import Transient
+from events.text.mask import passwords_of
+from pod_worker.child.ending import Exited, NeverStarted, Signalled
+from pod_worker.child.pipe_reader import Hearing
+from pod_worker.isolation.confinement import Confinement
+from pod_worker.isolation.room import Room
+
+log = logging.getLogger(__name__)
+
+# No credential of the pod is among these; model keys reach the pipeline.
+PASSED: Final = frozenset(
+    {
+        "PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
+        "MPLCONFIGDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "HF_TOKEN", "HF_HOME",
+        "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "PODFLEET_PRICES",
+        "PODFLEET_DATASETS", "PODFLEET_ISOLATION", "PODFLEET_LITERATURE_URL", "PODFLEET_PRIVATE_HOSTS",
+        "PODFLEET_GPU_USD_PER_HOUR", "PODFLEET_JUDGE_SECRET",
+    }
+)  # fmt: skip
+PASSED_PREFIXES: Final = ("LC_", "PYTHON", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "TORCH_", "OPENAI_")
+# Whatever it begins with: other keys of a provider, such as one that administers the account.
+NOT_PASSED: Final = re.compile(r"(^|_)(KEY|SECRET|TOKEN|PASSWORD|CREDENTIALS?)$")
+PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")  # some programs read one case, some the other
+
+# Of what is passed, these are secrets; a shorter value is a placeholder such as "EMPTY", and no secret.
+SECRETS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "HF_TOKEN")
+SECRET_MIN_CHARS: Final = 12
+
+LEAVE_S: Final = 2.0
+
+# The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
+GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
+
+Heard = Said | Made | Checkpoint
+Listener = Callable[[Heard], None]
+
+
+def allowed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of the pod's environment that a pipeline may see."""
+    passed = {
+        name: value
+        for name, value in environ.items()
+        if name in PASSED or (name.startswith(PASSED_PREFIXES) and not NOT_PASSED.search(name))
+    }
+    for upper in PROXIES:
+        lower = upper.lower()
+        if value := environ.get(upper) or environ.get(lower):
+            passed |= {upper: value, lower: value}
+    return passed
+
+
+def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the secrets that a pipeline is given, and that it must not tell; addresses may hold some."""
+    values = (environ.get(name, "").strip() for name in SECRETS)
+    passwords = (each for value in allowed(environ).values() for each in passwords_of(value))
+    return (*(value for value in values if len(value) >= SECRET_MIN_CHARS), *dict.fromkeys(passwords))
+
+
+def oom_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how often the kernel's out-of-memory killer struck here.
+
+    The counter of our own control group where it can be read, else that of the machine.
+    """
+    counts = (_oom_count(file) for file in [*_group_counters(proc, cgroups), proc / "vmstat"])
+    return next((count for count in counts if count is not None), 0)
+
+
+def _group_counters(proc: Path, cgroups: Path) -> list[Path]:
+    files: list[Path] = []
+    for line in _lines(proc / "self/cgroup"):
+        number, controllers, path = line.split(":", 2)
+        # Inside a container the path may be the host's name for what is our root: try both.
+        if "memory" in controllers.split(","):
+            root, name = cgroups / "memory", "memory.oom_control"
+        elif number == "0":
+            root, name = cgroups, "memory.events"
+        else:
+            continue
+        files += [root / path.lstrip("/") / name, root / name]
+    return files
+
+
+def _oom_count(file: Path) -> int | None:
+    return next((int(line.split()[1]) for line in _lines(file) if line.startswith("oom_kill ")), None)
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:  # another kernel, another container runtime: the next source is asked
+        return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildOptions:
+    """What a child is made of. `environ` is the pod's own; only the allowed part is passed on."""
+
+    environ: Mapping[str, str]
+    kinds: tuple[str, ...] = ()  # empty: every kind that is installed
+    command: tuple[str, ...] = (sys.executable, "-m", "pod_worker.child.main")
+    confinement: Confinement | None = None  # none: children may do what we may
+
+    @property
+    def words(self) -> list[str]:
+        """Return what a command line says of it."""
+        words = [] if self.confinement is None else self.confinement.words
+        return [*words, "--kinds", *self.kinds] if self.kinds else words
+
+    def room(self) -> Room | None:
+        """Return what one child is confined to, None where it is not. Raises `OSError`."""
+        return None if self.confinement is None else self.confinement.room()
+
+    def __repr__(self) -> str:
+        return f"ChildOptions(kinds={self.kinds}, command={self.command})"  # the environment holds secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How the process ended, with the evidence.
+
+    `final` is the type of the end event that the child reported, None if it reported none.
+    """
+
+    end: Exited | Signalled
+    final: str | None
+    oom_evidence: bool
+    last_words: str
+
+
+class Living(Protocol):
+    """A process that is our child."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int:
+        """Return its exit status, or the signal that ended it as a negative number."""
+        ...
+
+
+class Child:
+    """One pipeline's process, from spawn to exit. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        process: Living,
+        guard: Guard,
+        pipes: Pipes,
+        clock: Clock,
+        secrets: tuple[str, ...] = (),
+        room: Room | None = None,
+    ) -> None:
+        self.pid: Final = process.pid
+        self._room = room
+        self._process = process
+        self._guard = guard
+        self._death_writer = pipes.death_writer
+        self._hearing = Hearing(
+            events=pipes.events,
+            stdout=pipes.stdout,
+            stderr=pipes.stderr,
+            death=pipes.death,
+            secrets=secrets,
+        )
+        self._words: SimpleQueue[FromParent | None] = SimpleQueue()
+        self._clock = clock
+        self._begun_s = clock.monotonic_s()
+        self._oom_before = oom_kills()
+        self._living = threading.Lock()  # guards `_end`: no signal may reach a stranger with our old id
+        self._end: Exited | Signalled | None = None
+        self._ready: Ready | None = None
+        self._listener: Listener | None = None
+        self._listener_error: Exception | None = None
+        self._final: str | None = None
+        self._news = threading.Event()
+        self._over = threading.Event()
+        self._undertaker = threading.Thread(target=self._bury, name=f"child-{self.pid}-end", daemon=True)
+        self._undertaker.start()
+        orders = os.fdopen(pipes.orders, "wb")
+        self._speaker = threading.Thread(
+            target=self._speak, args=(orders,), name=f"child-{self.pid}-words", daemon=True
+        )
+        self._speaker.start()
+        threading.Thread(target=self._hear, name=f"child-{self.pid}-hearing", daemon=True).start()
+
+    @classmethod
+    def spawn(cls, options: ChildOptions, clock: Clock) -> Self:
+        """Start a process that imports its pipelines and then waits for one order.
+
+        Raises `Transient` where the system has no room for another process.
+        """
+        pipes = Pipes.open()
+        process: subprocess.Popen[bytes] | None = None
+        room: Room | None = None
+        try:
+            room = options.room()
+            home = {} if room is None else room.variables
+            process = subprocess.Popen(
+                _command(options, pipes, room),
+                stdin=subprocess.DEVNULL,
+                stdout=pipes.stdout_of_child,
+                stderr=pipes.stderr_of_child,
+                env=allowed(options.environ) | home,
+                pass_fds=(pipes.events_of_child, pipes.orders_of_child),
+                start_new_session=True,
+            )
+            guard = Guard.over(process.pid)
+        except OSError as error:
+            if process is not None:
+                process.kill()
+                process.wait()
+            pipes.close()
+            if room is not None:
+                room.clear()
+                room.close()
+            raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
+        pipes.close_ends_of_child()
+        return cls(process, guard, pipes, clock, secrets_of(options.environ), room)
+
+    @property
+    def work(self) -> Path | None:
+        """Return the only folder in which its run's may be, None where any will do."""
+        return None if self._room is None else self._room.work
+
+    def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
+        """Wait until the child can serve; one that is not ready in time is left as it is.
+
+        After a `NeverStarted` without an end this may be called again; after a `Ready` that is still
+        loading, to wait for what comes next.
+        """
+        self._clock.wait(self._news, limit_s)
+        self._news.clear()
+        is_over, ready = self._over.is_set(), self._ready
+        if is_over or (ready is not None and not ready.is_loading):
+            self._news.set()  # nothing more will come
+        if ready is not None and not (is_over and ready.is_loading):
+            return ready
+        return NeverStarted(waited_s=self._clock.monotonic_s() - self._begun_s, end=self._end)
+
+    def start(self, order: Start, listener: Listener) -> None:
+        """Give the one order; `listener` hears, in order and in one thread, what the child says.
+
+        Printed lines come as `ai.run.log`. A listener that blocks makes the child wait; one
+        that raises ends it, and `join` raises the same.
+        """
+        assert self._listener is None, "a child serves one order"
+        if self._room is not None:
+            self._room.own(Path(order.workspace))
+        self._listener = listener
+        self._oom_before = oom_kills()
+        self._words.put(order)
+
+    def join(self, limit_s: float) -> Exit | None:
+        """Return how the child ended, when all that it wrote was heard; None while it still runs."""
+        if not self._clock.wait(self._over, limit_s):
+            return None
+        if self._listener_error is not None:
+            raise self._listener_error
+        assert self._end is not None, "over means buried"
+        return Exit(
+            end=self._end,
+            final=self._final,
+            oom_evidence=oom_kills() > self._oom_before,
+            last_words=self._hearing.last_words,
+        )
+
+    def answer(self, kept: Kept) -> None:
+        """Tell the pipeline what became of a checkpoint."""
+        self._words.put(kept)
+
+    def tell(self, note: Note) -> None:
+        """Let the pipeline know what a person wrote."""
+        self._words.put(note)
+
+    def terminate(self) -> None:
+        """Ask the pipeline to stop and clean up; a suspended one hears it when it is resumed."""
+        self._signal(os.kill, signal.SIGTERM)
+
+    def suspend(self) -> None:
+        """Stop every process of the group where it stands."""
+        self._signal(os.killpg, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the group go on."""
+        self._signal(os.killpg, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End every process of the group, also of a suspended one."""
+        self._signal(os.killpg, signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill the child, if it still lives, and wait until nothing of it is left.
+
+        A listener that is stuck, as one may be whose reader has given up, is left behind.
+        """
+        self.kill()
+        self._undertaker.join()
+        if not self._over.wait(LEAVE_S):
+            log.error("child.unheard", extra={"pid": self.pid})
+        if self._room is not None:
+            self._room.close()
+
+    def _speak(self, orders: BinaryIO) -> None:
+        """Write what the child shall hear, until it is dead: `join` says how."""
+        with suppress(BrokenPipeError), orders:
+            while (frame := self._words.get()) is not None:
+                with suppress(BrokenPipeError):
+                    orders.write(encode(frame))
+                    orders.flush()
+
+    def _signal(self, send: Callable[[int, int], None], number: int) -> None:
+        with self._living:
+            if self._end is None:
+                with suppress(ProcessLookupError):  # dead already, only not buried yet
+                    send(self.pid, number)
+
+    def _bury(self) -> None:
+        """Wait for the process's end, then end its group."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken: the group is still ours
+        self.kill()  # grandchildren would hold the pipes open, and the device busy
+        if self._room is not None:
+            self._room.clear()
+        with self._living:
+            self._guard.dismiss()
+            status = self._process.wait()
+            self._end = Signalled(-status) if status < 0 else Exited(status)
+        os.close(self._death_writer)
+
+    def _hear(self) -> None:
+        try:
+            self._hearing.listen(self._tell)
+        except Exception as error:  # noqa: BLE001 - the end of a thread: `join` raises it where it is caught
+            self._listener_error = error
+            self.kill()
+        self._undertaker.join()
+        self._hearing.close()
+        self._words.put(None)
+        self._speaker.join(LEAVE_S)  # longer only where a daemon escaped that has the pipe, and reads nothing
+        self._over.set()
+        self._news.set()
+
+    def _tell(self, frame: FromChild) -> None:
+        listener = self._listener
+        if isinstance(frame, Ready):
+            self._ready = frame
+            self._news.set()
+        elif listener is None:
+            log.warning("child.said", extra={"pid": self.pid, "said": str(frame)})
+        elif isinstance(frame, Said) and frame.type in ENDS and self._final is not None:
+            log.warning("child.ended_twice", extra={"pid": self.pid, "said": frame.type})
+        else:
+            if isinstance(frame, Said) and frame.type in ENDS:
+                self._final = frame.type
+            listener(frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A shell that does nothing but wait for the parent's death, and then kills a group.
+
+    It stands outside the group, so that a suspended group is killed too, and needs nothing
+    of the child, so that a child hanging in native code is killed too.
+    """
+
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def over(cls, group: int) -> Self:
+        """Start a guard over the process group `group`."""
+        command = ["/bin/sh", "-c", GUARD, "podfleet-guard", str(group)]
+        return cls(subprocess.Popen(command, stdin=subprocess.PIPE, env={}, start_new_session=True))
+
+    def dismiss(self) -> None:
+        """End the guard, which then kills nobody."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """Both ends of every pipe between parent and child; `death` is closed when the child is dead."""
+
+    events: int
+    events_of_child: int
+    stdout: int
+    stdout_of_child: int
+    stderr: int
+    stderr_of_child: int
+    orders_of_child: int
+    orders: int
+    death: int
+    death_writer: int
+
+    @classmethod
+    def open(cls) -> Self:
+        pipes = cls(*os.pipe(), *os.pipe(), *os.pipe(), *os.pipe(), *os.pipe())
+        for fd in (pipes.events, pipes.stdout, pipes.stderr):
+            os.set_blocking(fd, False)
+        return pipes
+
+    def close_ends_of_child(self) -> None:
+        """Without this the pipes would never end."""
+        for fd in (self.events_of_child, self.stdout_of_child, self.stderr_of_child, self.orders_of_child):
+            os.close(fd)
+
+    def close(self) -> None:
+        """Close everything, where no child came to be."""
+        self.close_ends_of_child()
+        for fd in (self.events, self.stdout, self.stderr, self.orders, self.death, self.death_writer):
+            os.close(fd)
+
+
+def _command(options: ChildOptions, pipes: Pipes, room: Room | None) -> list[str]:
+    command = [
+        *options.command,
+        f"--events-fd={pipes.events_of_child}",
+        f"--orders-fd={pipes.orders_of_child}",
+    ]
+    if threading.current_thread() is threading.main_thread():
+        # The kernel ends the child with the *thread* that spawned it, and only this one lives as long as
+        # the process. Spawned by another thread, the child has the guard alone.
+        command.append(f"--die-with={os.getpid()}")
+    if room is not None:
+        command.append(f"--room={room.number}")
+    return [*command, *options.words]

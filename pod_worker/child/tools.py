@@ -1,0 +1,92 @@
+"""What this pod offers to its pipelines, wired from the child's environment.
+
+Law: a tool that is broken fails whoever uses it, with its own words, and nobody else: a probe
+runs where the model's settings are wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from events.runtime.clock import SystemClock, SystemIds
+from events.runtime.errors import PipelineError
+from stages.adapters.literature import open_literature
+from stages.adapters.models.opening import open_model, reach_of
+from stages.adapters.sandbox.sandbox import LocalSandbox
+from stages.isolation.sandbox import POLICIES
+from stages.literature import Literature, LookUpFailed, Work
+from stages.models.model import Answer, Model, Question
+from stages.ports import Tools
+from stages.registry import imported
+
+SLOTS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Stands in for a tool that is broken here, and says why to whoever takes it up."""
+
+    error: PipelineError
+
+    @property
+    def name(self) -> str:
+        raise self.error
+
+    def ask(self, question: Question) -> Answer:
+        raise self.error
+
+    def search(self, query: str, limit: int) -> list[Work]:
+        raise LookUpFailed(self.error.message)
+
+
+def tools(environ: Mapping[str, str]) -> Tools:
+    """Return the tools of this pod; `environ` was checked when the worker started."""
+    gpus = visible_gpus()
+    price = environ.get("PODFLEET_GPU_USD_PER_HOUR")
+    return Tools(
+        sandbox=LocalSandbox(
+            clock=SystemClock(),
+            policy=next((each for each in POLICIES if each == environ.get("PODFLEET_ISOLATION")), "strict"),
+            gpus=tuple(filter(None, environ.get("CUDA_VISIBLE_DEVICES", "").split(","))),
+        ),
+        model=_model(environ),
+        literature=_literature(environ),
+        prices=Path(environ["PODFLEET_PRICES"]) if environ.get("PODFLEET_PRICES") else None,
+        data_sets=data_sets(environ),
+        slots=min(SLOTS_MAX, gpus or len(os.sched_getaffinity(0))),
+        gpus=gpus,
+        pod_usd_per_hour=float(price) if price else None,
+        judge_secret=environ.get("PODFLEET_JUDGE_SECRET", ""),
+    )
+
+
+def _model(environ: Mapping[str, str]) -> Model | None:
+    """Return the language model that the settings name, if any."""
+    try:
+        return open_model(environ, clock=SystemClock(), ids=SystemIds())
+    except PipelineError as error:
+        return Unusable(error)
+
+
+def _literature(environ: Mapping[str, str]) -> Literature | None:
+    """Return the index of publications that the settings name, if any."""
+    try:
+        url = environ.get("PODFLEET_LITERATURE_URL")
+        return open_literature(url, clock=SystemClock(), ids=SystemIds(), reach=reach_of(environ))
+    except PipelineError as error:
+        return Unusable(error)
+
+
+def data_sets(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders of PODFLEET_DATASETS."""
+    return tuple(Path(each) for each in environ.get("PODFLEET_DATASETS", "").split(os.pathsep) if each)
+
+
+def visible_gpus() -> int:
+    """Return how many GPUs a pipeline can use; torch is asked only where a pipeline has imported it."""
+    torch = imported("torch")
+    return int(torch.cuda.device_count()) if torch is not None and torch.cuda.is_available() else 0

@@ -1,0 +1,1 @@
+"""Files of a run between this pod and object storage."""

@@ -1,0 +1,28 @@
+"""Where an attempt's uploads are written down: the outbox, in whose order ingest hears of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from events.catalog import Fact
+from events.delivery.outbox import Outbox
+from events.queue.claims import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRegistry:
+    """Registers through the outbox of this worker."""
+
+    outbox: Outbox
+
+    def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
+        """Keep facts and return the last sequence. Raises `Transient`, or `Conflict` after the end."""
+        return self.outbox.append(claim.run_id, claim.attempt, facts)
+
+    def has_left(self, claim: Claim, sequence: int) -> bool:
+        """Say whether ingest has everything up to `sequence`; asking makes the sender hurry."""
+        if self.outbox.has_left(claim.run_id, claim.attempt, sequence):
+            return True
+        self.outbox.due.set()
+        return False

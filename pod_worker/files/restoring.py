@@ -1,0 +1,207 @@
+"""Brings the checkpoints of earlier attempts into the workspace, before the pipeline starts.
+
+Law: what the pipeline finds is whole: every size and hash was checked, on the way, and no byte more
+than was registered is taken. A checkpoint that is not gives way to an older one of its name, or to
+none, and the run's log says so. Whatever it says of names, nothing is written outside its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import httpx
+import msgspec
+
+from events.checkpoints import (
+    MANIFEST,
+    MANIFEST_BYTES_MAX,
+    BrokenManifest,
+    CheckpointFile,
+    Contents,
+    decode_contents,
+)
+from events.delivery.ingest_client import bearer
+from events.files.beneath import read_beneath, write_beneath
+from events.files.paths import BadPath, RunPath, SafeName
+from events.queue.claims import Claim
+from events.runtime.errors import LeaseLost, Transient
+from pod_worker.files.fetched import Fetched
+
+PIECE_BYTES: Final = 256 * 1024
+# Of all checkpoints together: neither a pod's disk nor its time is filled by another's word.
+RESTORED_BYTES_MAX: Final = 16 << 30
+FETCHED_BYTES_MAX: Final = 32 << 30
+SHOWN_CHARS_MAX: Final = 500
+CALL_S: Final = 10.0  # orders are heard between two calls
+
+
+class _Stored(msgspec.Struct, frozen=True):
+    """An artifact of an earlier attempt, and where it can be read for a while."""
+
+    name: str
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: str
+    url: str
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    """A checkpoint that an earlier attempt left, of this run or of one whose part it repeats.
+
+    Its name is text: it was made of artifacts' names.
+    """
+
+    name: str
+    attempt: int
+    manifest: _Stored
+    files: list[_Stored]
+    run_id: str | None = msgspec.field(name="runId", default=None)
+    pods: list[str] = []  # of the attempts of this run until it was left, as the control plane knows them
+
+    def origin(self, run_id: str) -> str:
+        """Return who left it, as the log of run `run_id` says it."""
+        other = "" if self.run_id in (None, run_id) else f" of run {self.run_id}"
+        return f"attempt {self.attempt}{other}"
+
+
+class _Candidates(msgspec.Struct, frozen=True):
+    checkpoints: list[_Candidate]
+
+
+class _BrokenError(Exception):
+    """What storage holds is not what was registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCheckpoints:
+    """Asks the control plane where checkpoints lie, and reads them from the storage."""
+
+    control_plane: httpx.Client
+    storage: httpx.Client
+
+    def fetch(self, claim: Claim, folder: Path) -> Fetched:
+        """Fill `folder` with one folder a checkpoint; return what else is to be known.
+
+        Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
+        """
+        fetched = Fetched()
+        left = _Room(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
+        for candidate in self._candidates(claim):  # the nearest and latest of each name first
+            if candidate.name in fetched.pods:
+                continue
+            try:
+                self._fetch(candidate, claim, folder, left)
+            except (_BrokenError, BadPath, BrokenManifest, OSError) as error:
+                left_by = candidate.origin(claim.run_id)
+                shown = f"the checkpoint {candidate.name} of {left_by} is not used: {error}"
+                fetched.warnings.append(shown[:SHOWN_CHARS_MAX])
+            else:
+                fetched.pods[candidate.name] = candidate.pods
+        return fetched
+
+    def _candidates(self, claim: Claim) -> Sequence[_Candidate]:
+        headers = bearer(claim.run_token)
+        path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
+        try:
+            response = self.control_plane.post(path, headers=headers, timeout=CALL_S)
+        except httpx.HTTPError as error:
+            raise Transient("CONTROL_PLANE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
+        match response.status_code:
+            case httpx.codes.OK:
+                return msgspec.json.decode(response.content, type=_Candidates).checkpoints
+            case httpx.codes.CONFLICT:
+                raise LeaseLost(claim.run_id, claim.attempt)
+            case status:
+                raise Transient("CONTROL_PLANE_UNAVAILABLE", f"the control plane answers {status}")
+
+    def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> None:
+        """Fill the folder of one checkpoint, or leave none."""
+        name = SafeName(candidate.name)
+        if candidate.manifest.size > MANIFEST_BYTES_MAX:
+            raise _BrokenError("its manifest is too large")
+        before = left.disk_bytes
+        try:
+            manifest = self._fetch_manifest(candidate, claim, folder, left)
+            stored = {each.name: each for each in candidate.files}
+            for file in manifest.files:
+                self._read(_wanted(file, stored), folder, RunPath(f"{name}/{file.name}"), left)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder / name)  # without its manifest nothing here counts
+            left.disk_bytes = before
+            raise
+
+    def _fetch_manifest(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> Contents:
+        place = RunPath(f"{candidate.name}/{MANIFEST}")
+        self._read(candidate.manifest, folder, place, left)
+        with read_beneath(folder, place) as file:
+            manifest = decode_contents(file.read())
+        told = (manifest.name, manifest.run_id, manifest.attempt)
+        if told != (candidate.name, candidate.run_id or claim.run_id, candidate.attempt):
+            raise _BrokenError("its manifest is that of another one")
+        if len({file.name for file in manifest.files} | {MANIFEST}) != len(manifest.files) + 1:
+            raise _BrokenError("two of its files have one name")
+        return manifest
+
+    def _read(self, stored: _Stored, folder: Path, place: RunPath, left: _Room) -> None:
+        """Write an object to `place` in `folder`, if its bytes are those that were registered."""
+        left.take(stored.size)
+        digest, size = hashlib.sha256(), 0
+        headers = {"Accept-Encoding": "identity"}
+        try:
+            with (
+                self.storage.stream("GET", stored.url, headers=headers, timeout=CALL_S) as response,
+                write_beneath(folder, place) as file,
+            ):
+                _check(response, stored)
+                for piece in response.iter_raw(PIECE_BYTES):
+                    size += len(piece)
+                    left.carry(len(piece))
+                    if size > stored.size:
+                        break
+                    digest.update(piece)
+                    file.write(piece)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
+        if size != stored.size or digest.hexdigest() != stored.sha256:
+            raise _BrokenError(f"{stored.name} holds other bytes than were registered")
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes may still be kept, and how many may still come; of what is broken none are kept."""
+
+    disk_bytes: int
+    wire_bytes: int
+
+    def take(self, size: int) -> None:
+        """Take room for an object. Raises `_BrokenError` where there is none."""
+        if size > self.disk_bytes:
+            raise _BrokenError(f"more than {RESTORED_BYTES_MAX} bytes of checkpoints are not taken")
+        self.disk_bytes -= size
+
+    def carry(self, size: int) -> None:
+        """Count what came. Raises `_BrokenError` where it was too much in vain."""
+        self.wire_bytes -= size
+        if self.wire_bytes < 0:
+            raise _BrokenError(f"more than {FETCHED_BYTES_MAX} bytes are not fetched for checkpoints")
+
+
+def _check(response: httpx.Response, stored: _Stored) -> None:
+    """Raise `_BrokenError` for an object that is not there, `Transient` where storage has no answer."""
+    if response.status_code == httpx.codes.NOT_FOUND:
+        raise _BrokenError(f"{stored.name} is not in the storage")
+    if not response.is_success:
+        raise Transient("STORAGE_UNAVAILABLE", f"object storage answers {response.status_code}")
+
+
+def _wanted(file: CheckpointFile, stored: Mapping[str, _Stored]) -> _Stored:
+    found = stored.get(file.artifact)
+    if found is None or found.sha256 != file.sha256:
+        raise _BrokenError(f"its file {file.name} was not registered")
+    return found

@@ -1,0 +1,333 @@
+"""Keeps the process of a run from what is its worker's.
+
+Law: it counts for what a trial has shown on this machine. Where every trial fails, runs have the worker's
+user and all that it may, and the worker says why. Root gives away users; who is not root shows a process
+its own folder and what it needs in namespaces of its own, or holds it to that by Landlock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from events.files.removing import remove_tree
+from pod_worker.isolation.mounts import OTHERS_PASS, show
+from pod_worker.isolation.privileges import become
+from pod_worker.isolation.room import FIRST_USER, TRIES_MAX, USERS, Room, choose_user, processes
+
+Way = Literal["user", "namespace", "landlock"]
+# As whom a pipeline runs, as a pod tells it.
+WORDS: Final[Mapping[Way, str]] = {
+    "user": "a user of its own",
+    "namespace": "the worker's user, in namespaces that show it its own folder",
+    "landlock": "the worker's user, held to its own folder by Landlock",
+}
+THE_WORKERS: Final = "the worker's user"
+
+SOURCE: Final = str(Path(__file__).parents[2])
+PASS_ONLY: Final = 0o711
+OTHERS: Final = 0o007
+PROBLEM_BYTES_MAX: Final = 4_096
+GAP_CHARS_MAX: Final = 400  # a pod tells two of them, in a text of 1,000
+OUTBOX_LOCK: Final = "outbox.db.lock"
+TRIAL: Final = (sys.executable, "-m", "pod_worker.child.confinement_trial")
+TRIAL_S: Final = 60.0
+GPU_DEVICES: Final = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm")
+# Variables whose value names files that a pipeline cannot do without, and those whose files it may want.
+NEEDED: Final = (
+    "PODFLEET_DATASETS",
+    "PODFLEET_PRICES",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+)
+WANTED: Final = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "HF_HOME")
+# What is the machine's own; whatever else lies at the root of its file system is somebody's.
+SYSTEM: Final = (
+    *("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "snap", "opt", "var"),
+    *("run", "proc", "sys", "dev", "boot"),
+)  # fmt: skip
+HOMES_IN_SYSTEM: Final = ("opt", "var")
+SCRATCH: Final = ("/dev/shm", "/var/tmp", "/tmp")  # noqa: S108 - each process gets an empty one
+SERVICES: Final = (
+    "/run/user",
+    "/run/secrets",
+    "/run/credentials",
+    "/run/docker.sock",
+    "/run/containerd",
+    "/run/podman",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    """What a process is confined with.
+
+    `places` are what it needs beside its own folders; of what lies in `hidden` it sees nothing else.
+    """
+
+    way: Way
+    work: Path  # the folder of all runs
+    temporary: Path
+    places: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+
+    @classmethod
+    def by_user(cls, data: Path, environ: Mapping[str, str]) -> Self:
+        """Return the confinement of a worker of root, with this folder and its pipelines' environment."""
+        work, temporary = data / "work", Path(tempfile.gettempdir())
+        places = (str(work), str(temporary), *_places(environ))
+        return cls(way="user", work=work, temporary=temporary, places=places)
+
+    @classmethod
+    def of_same_user(cls, way: Way, data: Path, environ: Mapping[str, str], keys: Iterable[Path]) -> Self:
+        """Return that of a worker who is not root; `keys` are files and folders that it keeps to itself."""
+        data, temporary = data.resolve(), Path(tempfile.gettempdir()).resolve()
+        home = os.path.realpath(Path.home())
+        hidden = {*_at_root(), *SCRATCH, *SERVICES, *map(str, (data, temporary, *keys))}
+        if Path(home).parts[1:2] not in [(name,) for name in SYSTEM if name not in HOMES_IN_SYSTEM]:
+            hidden.add(home)
+        real = {os.path.realpath(each) for each in hidden} - {"/"}
+        # Python adds the folder that it was started in, which may hold anything.
+        asked = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
+        unasked = {os.getcwd()} - {SOURCE, *asked}
+        return cls(
+            way=way,
+            work=data / "work",
+            temporary=temporary,
+            places=tuple(each for each in _places(environ) if each not in unasked),
+            hidden=tuple(sorted(real)),
+        )
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        """Return what a process in namespaces has to itself: each begins empty, and is in memory."""
+        return tuple({os.path.realpath(each) for each in (*SCRATCH, self.temporary)})
+
+    @property
+    def words(self) -> list[str]:
+        """Return it as a command line says it."""
+        return [f"--confinement={json.dumps(asdict(self), default=str)}"]
+
+    @classmethod
+    def read(cls, word: str) -> Self:
+        """Return what such a word of a command line says."""
+        told = json.loads(word)
+        paths = {name: Path(told[name]) for name in ("work", "temporary")}
+        return cls(way=told["way"], places=tuple(told["places"]), hidden=tuple(told["hidden"]), **paths)
+
+    def find_gap(self, environ: Mapping[str, str]) -> str | None:
+        """Return why no process here can be confined so, None where one can.
+
+        Forks, so nobody may have started a thread. Closes the worker's own files to others first.
+        """
+        try:
+            gap = self._find_gap_of_user(environ) if self.way == "user" else self._find_gap_of_ours(environ)
+        except OSError as error:
+            gap = f"{error}"
+        return None if gap is None else gap[:GAP_CHARS_MAX]
+
+    def room(self) -> Room:
+        """Return folders for one process, and where it gets a user, one that nobody has. Raises `OSError`."""
+        room = self.room_of(choose_user() if self.way == "user" else self._choose_number())
+        for folder in (room.home, room.temporary):
+            remove_tree(folder)
+            folder.mkdir(mode=0o700, parents=True)
+        if room.work is None:
+            for folder in (room.home, room.temporary):
+                os.chown(folder, room.number, room.number)
+        else:
+            room.work.mkdir(mode=0o700)
+        return room
+
+    def room_of(self, number: int) -> Room:
+        """Return what the process with such a number has, or would have."""
+        work = None if self.way == "user" else self.work / f"run-{number}"
+        return Room(number, self.work / f"home-{number}", self.temporary / f"podfleet-{number}", work)
+
+    def _choose_number(self) -> int:
+        numbers = (FIRST_USER + secrets.randbelow(USERS) for _ in range(TRIES_MAX))
+        rooms = map(self.room_of, numbers)
+        found = next((each for each in rooms if not each.home.exists() and not each.temporary.exists()), None)
+        if found is None:
+            raise OSError(f"there is no room for another process in {self.work}")
+        return found.number
+
+    def _find_gap_of_user(self, environ: Mapping[str, str]) -> str | None:
+        if os.getuid() != 0:
+            return "the worker is not root"
+        self._close_what_is_ours()
+        self._remove_leftovers({user for _, user in processes()})
+        user = choose_user()
+        heard, told = os.pipe()
+        pid = os.fork()
+        if not pid:
+            self._try(told, user, environ)
+        os.close(told)
+        with os.fdopen(heard, "rb") as trial:
+            problem = trial.read(PROBLEM_BYTES_MAX).decode(errors="replace")
+        if os.waitpid(pid, 0)[1] == 0:
+            return None
+        return problem or "the trial of a user of its own was killed"
+
+    def _find_gap_of_ours(self, environ: Mapping[str, str]) -> str | None:
+        """Let a process try to get at what is not its own: at our files, and at those of another process."""
+        self.work.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.work.mkdir(exist_ok=True)
+        if not _is_in_use(self.work.parent):
+            self._remove_leftovers(set())  # who had them ended with the worker before us
+        with (
+            self._a_room() as room,
+            self._a_room() as other,
+            tempfile.NamedTemporaryFile(dir=self.work.parent) as ours,
+        ):
+            assert room.work is not None
+            assert other.work is not None
+            decoys = [
+                Path(ours.name),
+                *(each / "decoy" for each in (other.work, other.home, other.temporary)),
+            ]
+            for each in decoys:
+                each.write_text("decoy")
+            words = [f"--room={room.number}", f"--worker={os.getpid()}", "--decoys", *map(str, decoys)]
+            words += ["--needed", *needed(environ)]
+            try:
+                trial = subprocess.run(
+                    [*TRIAL, *self.words, *words],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    env={**environ, **room.variables},
+                    timeout=TRIAL_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return f"the trial took more than {TRIAL_S:.0f} s"
+        if trial.returncode == 0:
+            return None
+        told = (trial.stdout or trial.stderr).decode(errors="replace").strip().splitlines()
+        return told[-1] if told else "the trial was killed"  # of a traceback the last line says what it was
+
+    @contextmanager
+    def _a_room(self) -> Iterator[Room]:
+        room = self.room()
+        try:
+            yield room
+        finally:
+            room.clear()
+            room.close()
+
+    def _close_what_is_ours(self) -> None:
+        """Let others pass to the work, and not read the worker's settings."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.work.chmod(PASS_ONLY)
+        data = self.work.parent
+        data.chmod(data.stat().st_mode & 0o7777 | OTHERS_PASS)
+        settings = Path(".env")
+        with suppress(FileNotFoundError):
+            settings.chmod(settings.stat().st_mode & 0o7777 & ~OTHERS)
+
+    def _remove_leftovers(self, living: set[int]) -> None:
+        """Remove what processes of a killed worker left; users who still run something keep it."""
+        for home in self.work.glob("home-*"):
+            number = home.name.removeprefix("home-")
+            if number.isdecimal() and int(number) not in living:
+                room = self.room_of(int(number))
+                room.clear()
+                room.close()
+
+    def _try(self, told: int, user: int, environ: Mapping[str, str]) -> None:
+        """Be such a process, in a fork that does not return."""
+        status = 1
+        try:
+            worker = os.getppid()
+            show(self.places)
+            try:
+                become(user)
+            except OSError as error:  # without CAP_SETUID, or with one user in all
+                why = f"the worker may not change users: {error.strerror}; give its container the usual users"
+                raise OSError(why) from error
+            if problem := _problem(self.work, environ, worker):
+                os.write(told, problem.encode())
+            else:
+                status = 0
+        except OSError as error:
+            os.write(told, f"{error}".encode()[:PROBLEM_BYTES_MAX])
+        finally:
+            os._exit(status)
+
+
+def needed(environ: Mapping[str, str]) -> list[str]:
+    """Return the files and folders without which no pipeline runs."""
+    interpreter = str(Path(sys.executable).resolve())
+    return [interpreter, SOURCE, sys.prefix, sys.base_prefix, *_named(environ, NEEDED)]
+
+
+def gpu_devices() -> list[str]:
+    """Return the device files without which no GPU is used."""
+    return [each for pattern in GPU_DEVICES for each in glob.glob(pattern)]
+
+
+def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
+    """Return what is wrong with this process, which has the user by now."""
+    for place in needed(environ):
+        if not os.access(place, os.R_OK | (os.X_OK if os.path.isdir(place) else 0)):
+            return f"others cannot read {place}: run chmod -R o+rX on it"
+    for device in gpu_devices():
+        if not os.access(device, os.R_OK | os.W_OK):
+            return f"others cannot use {device}"
+    for folder in (work, tempfile.gettempdir()):
+        if not os.access(folder, os.X_OK):
+            return f"others cannot enter {folder}: run chmod o+x on it"
+    try:
+        os.kill(worker, 0)
+    except PermissionError:
+        return None
+    return "another user can send signals to the worker"
+
+
+def _places(environ: Mapping[str, str]) -> list[str]:
+    """Return what Python and the pipelines' settings name, each path as it is written and as it resolves."""
+    own = (sys.prefix, sys.base_prefix, SOURCE, *sys.path)
+    named = [*own, *_named(environ, (*NEEDED, *WANTED))]
+    paths = [os.path.abspath(each) for each in named if each]
+    return [each for each in dict.fromkeys((*paths, *map(os.path.realpath, paths))) if os.path.exists(each)]
+
+
+def _at_root() -> list[str]:
+    """Return the folders at the root of the file system that are not the machine's own."""
+    return [
+        each.path
+        for each in os.scandir("/")
+        if each.name not in SYSTEM and each.is_dir(follow_symlinks=False)
+    ]
+
+
+def _named(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    values = (environ.get(name, "").split(os.pathsep) for name in names)
+    return [each for value in values for each in value if os.path.exists(each)]
+
+
+def _is_in_use(data: Path) -> bool:
+    """Say whether a worker holds this folder: one that is started beside it must not take its runs away."""
+    try:
+        handle = os.open(data / OUTBOX_LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False

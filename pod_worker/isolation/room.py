@@ -1,0 +1,117 @@
+"""What one process of a run has to itself: folders, and a user where the worker can give one away.
+
+Law: after its end no folder of it is left, and where it had a user no process, wherever that went.
+"""
+
+from __future__ import annotations
+
+import grp
+import logging
+import os
+import pwd
+import secrets
+import signal
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from events.files.removing import remove_tree
+from events.runtime.clock import SystemClock
+
+log = logging.getLogger(__name__)
+
+# Between the people of a machine and the ranges of systemd, and below what the smallest containers have.
+FIRST_USER: Final = 50_000
+USERS: Final = 10_000
+TRIES_MAX: Final = 100
+CLEAR_S: Final = 20.0
+CLEAR_PAUSE_S: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one process has, from its start to its end; the home is for what belongs to no run."""
+
+    number: int  # of its user, where it has one
+    home: Path
+    temporary: Path  # elsewhere: the name of a socket has 107 characters at most
+    work: Path | None = None  # where its run's folder has to be; None: anywhere, as folders can be given away
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return what the environment says of it."""
+        return {
+            "HOME": str(self.home),
+            "TMPDIR": str(self.temporary),
+            "XDG_CACHE_HOME": str(self.home / "cache"),
+            "MPLCONFIGDIR": str(self.home / "matplotlib"),
+        }
+
+    def own(self, folder: Path) -> None:
+        """Give a folder, and all that we put into it, to the process, and to nobody else."""
+        if self.work is not None:
+            return
+        for path, folders, files in os.walk(folder):
+            for name in (*folders, *files):
+                os.chown(os.path.join(path, name), self.number, self.number, follow_symlinks=False)
+        folder.chmod(0o700)
+        os.chown(folder, self.number, self.number)
+
+    def clear(self) -> None:
+        """Remove its folders but that of its run; first end every process of a user of its own."""
+        if self.work is None:
+            self._end_all()
+        for folder in (self.home, self.temporary):
+            remove_tree(folder)
+
+    def close(self) -> None:
+        """Remove what is left of its run, whose files nobody waits for any more."""
+        if self.work is not None:
+            remove_tree(self.work)
+
+    def _end_all(self) -> None:
+        """End also what left its group."""
+        clock, never = SystemClock(), threading.Event()
+        until_s = clock.monotonic_s() + CLEAR_S  # a process in a broken driver goes when that lets it
+        while living := [pid for pid, user in processes() if user == self.number]:
+            for pid in living:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if clock.monotonic_s() > until_s:
+                log.error("child.remains", extra={"user": self.number, "pids": living})
+                break
+            clock.wait(never, CLEAR_PAUSE_S)
+
+
+def choose_user() -> int:
+    """Return the number of a user that nobody has. Raises `OSError` where none is found."""
+    for _ in range(TRIES_MAX):
+        user = FIRST_USER + secrets.randbelow(USERS)
+        if not _is_known(user) and all(user != other for _, other in processes()):
+            return user
+    raise OSError(f"no user between {FIRST_USER} and {FIRST_USER + USERS} is free")
+
+
+def _is_known(user: int) -> bool:
+    for find in (pwd.getpwuid, grp.getgrgid):
+        with suppress(KeyError):
+            find(user)
+            return True
+    return False
+
+
+def processes() -> list[tuple[int, int]]:
+    """Return each living process with its user; what hides belongs to root in /proc, but tells its user."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError, KeyError):
+            told = dict(line.split(":\t", 1) for line in _lines(f"/proc/{name}/status") if ":\t" in line)
+            if not told["State"].startswith(("Z", "X")):
+                found.append((int(name), int(told["Uid"].split()[0])))
+    return found
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text(errors="replace").splitlines()

@@ -1,0 +1,188 @@
+"""The queue over HTTP, for pods without a database of their own: the control plane claims for them.
+
+Law: no answer, or an odd one, never means "not applied": a claim whose answer was lost is found again by its
+token before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from events.delivery.ingest_client import retry_after_s
+from events.pipe import Note
+from events.queue.claims import Claim, Orders
+from events.queue.matching import Mode, Seeker, WaitingClass
+from events.queue.settlement import End
+from events.runtime.clock import Clock
+from events.runtime.errors import ConfigError, LeaseLost, Transient
+from events.text.key_text import SECRET_CHARS
+from pod_worker.queue.roster import PodOrders, PodReport, report_fields
+
+CALL_S: Final = 20.0
+WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
+NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
+BARRED: Final = frozenset({401, 403})
+
+T = TypeVar("T")
+
+
+class _Noted(msgspec.Struct, frozen=True):
+    number: int
+    text: str
+    by: str
+
+
+class _Claimed(msgspec.Struct, frozen=True, rename="camel"):
+    """A run that is ours, as the control plane tells of it."""
+
+    collection: str
+    run_id: str
+    attempt: int
+    lease_s: float
+    kind: str
+    spec: dict[str, Any]
+    hypothesis_id: str | None
+    from_stage: str | None
+    traceparent: str | None
+    paused: bool
+    notes: list[_Noted]
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    claim: _Claimed | None
+
+
+class _Ordered(msgspec.Struct, frozen=True):
+    cancel: bool
+    paused: bool
+    notes: list[_Noted]
+
+
+class _Settled(msgspec.Struct, frozen=True):
+    settled: bool
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    detail: str
+
+
+class _PodOrders(msgspec.Struct, frozen=True):
+    drain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HttpQueue:
+    """The queue behind a control plane, which is asked with the pod's key."""
+
+    control_plane: httpx.Client
+    clock: Clock
+    wait_s: float = WAIT_S
+
+    def check(self, mode: Mode) -> None:
+        """Ask for nothing. Raises `ConfigError` where this key may not claim, or `Transient`."""
+        body = {"token": NOBODYS, "mode": mode}
+        response = self._post("/api/claims/recover", body, {})
+        if response.status_code in BARRED:
+            raise ConfigError(
+                [f"PODFLEET_API_KEY may not claim: the control plane answers {_said(response)}"]
+            )
+        self._read(response, _Answer)
+
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
+        """Let the control plane take a run for us, or wait a little for one; it knows itself what waits."""
+        able = seeker.abilities
+        body = {
+            "token": token,
+            "pod": seeker.pod,
+            "mode": seeker.mode,
+            "kinds": sorted(able.kinds),
+            "gpu_gib": able.gpu_gib,
+            "region": able.region,
+            "wait_s": self.wait_s,
+        }
+        return _claim(self._ask("/api/claims", body, _Answer), token)
+
+    def recover(self, collections: Sequence[str], token: str) -> Claim | None:
+        """Find a claim by its token, in these queues."""
+        body = {"token": token, "mode": "hybrid"}
+        claim = _claim(self._ask("/api/claims/recover", body, _Answer), token)
+        return claim if claim is not None and claim.collection in collections else None
+
+    def renew(self, claim: Claim) -> Orders:
+        """Extend the lease by a whole term."""
+        found = self._of_run(claim, "renew", {}, _Ordered)
+        return Orders(cancel=found.cancel, paused=found.paused, notes=_notes(found.notes))
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        """End the attempt. The control plane draws its own jitter."""
+        self._of_run(claim, "settle", {**asdict(how), "last": last, "root": root}, _Settled)
+
+    def report(self, report: PodReport) -> PodOrders:
+        """Write the pod's line of the roster; return what the fleet wants of it."""
+        body = {"id": report.id, **report_fields(report), "startedAt": report.started_at.isoformat()}
+        orders = self._ask("/api/pods", body, _PodOrders)
+        return PodOrders(drain=orders.drain)
+
+    def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], answer: type[T]) -> T:
+        headers = {"Podfleet-Run-Token": claim.run_token}
+        response = self._post(f"/api/claims/{claim.run_id}/{action}", body, headers)
+        if response.status_code == httpx.codes.CONFLICT:
+            raise LeaseLost(claim.run_id, claim.attempt)
+        return self._read(response, answer)
+
+    def _ask(self, path: str, body: Mapping[str, Any], answer: type[T]) -> T:
+        return self._read(self._post(path, body, {}), answer)
+
+    def _post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
+        try:
+            return self.control_plane.post(path, json=body, headers=headers, timeout=CALL_S)
+        except httpx.HTTPError as error:
+            why = f"no answer: {type(error).__name__}: {error}"
+            raise Transient("control_plane_unreachable", why) from error
+
+    def _read(self, response: httpx.Response, answer: type[T]) -> T:
+        if not response.is_success:
+            asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
+            message = f"the control plane answers {_said(response)}"
+            raise Transient("control_plane_refuses", message, retry_after_s=asked_s)
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.MsgspecError as error:
+            raise Transient("control_plane_odd", f"the answer makes no sense: {error}") from error
+
+
+def _said(response: httpx.Response) -> str:
+    try:
+        detail = msgspec.json.decode(response.content, type=_Problem).detail
+    except msgspec.MsgspecError:  # a proxy's word
+        detail = response.text
+    return f"{response.status_code}: {detail[:300]}"
+
+
+def _claim(answer: _Answer, token: str) -> Claim | None:
+    found = answer.claim
+    if found is None:
+        return None
+    return Claim(
+        collection=found.collection,
+        run_id=found.run_id,
+        attempt=found.attempt,
+        token=token,
+        kind=found.kind,
+        spec=found.spec,
+        hypothesis_id=found.hypothesis_id,
+        from_stage=found.from_stage,
+        paused=found.paused,
+        notes=_notes(found.notes),
+        traceparent=found.traceparent,
+        lease_s=found.lease_s,
+    )
+
+
+def _notes(notes: Sequence[_Noted]) -> tuple[Note, ...]:
+    return tuple(Note(each.number, each.text, each.by) for each in notes)

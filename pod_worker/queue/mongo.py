@@ -1,0 +1,241 @@
+"""The queue straight in MongoDB, for pods that have a user there.
+
+Law: an error never means "not applied": a claim whose answer was lost is found again by its token before
+the next one. What is asked of the store is built in `events.queue.claims`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import pymongo
+from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    DuplicateKeyError,
+    ExecutionTimeout,
+    OperationFailure,
+    PyMongoError,
+    WriteConcernError,
+)
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from events.lifecycle import LEASE_TTL_S
+from events.queue import claims, roster
+from events.queue.claims import Claim, Orders
+from events.queue.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
+from events.queue.matching import Mode, Seeker, WaitingClass, candidates, collections
+from events.queue.settlement import End
+from events.runtime.errors import ConfigError, LeaseLost, Transient
+from pod_worker.queue.roster import PodOrders, PodReport, report_fields
+
+log = logging.getLogger(__name__)
+
+Document = dict[str, Any]
+
+DATABASE_DEFAULT: Final = "podfleet"
+CALL_S: Final = 20.0  # the longest that one call may take
+# A cursor or plan that a fail-over killed; the driver names every other case by its class.
+KILLED: Final = frozenset({43, 175, 237, 262})
+
+
+def connect(url: str) -> Database[Document]:
+    """Return the database that the URL names, with pinned concerns; it connects at the first call."""
+    try:
+        parsed = parse_uri(url)
+        client: MongoClient[Document] = MongoClient(
+            url,
+            tz_aware=True,
+            retryWrites=True,
+            serverSelectionTimeoutMS=int(CALL_S * 1000),
+            appname="podfleet-worker",
+        )
+    except (ConfigurationError, ValueError) as error:
+        raise ConfigError([f"MONGODB_URL is not usable: {error}"]) from error
+    if problems := weak_options(parsed["options"]):
+        raise ConfigError(problems)
+    return client.get_database(
+        parsed["database"] or DATABASE_DEFAULT,
+        write_concern=WriteConcern("majority", j=True),
+        read_concern=ReadConcern("majority"),
+        read_preference=ReadPreference.PRIMARY,
+    )
+
+
+def require_guarantees(db: Database[Document], collections: Sequence[str]) -> None:
+    """Refuse a store that could give one run to two pods.
+
+    Raises `ConfigError` that lists every reason, `Transient` while nobody answers.
+    """
+    with _calls():
+        try:
+            hello = db.client.admin.command("hello")
+            indexes = {name: db[name].index_information() for name in collections}
+        except OperationFailure as error:
+            if _is_outage(error):
+                raise
+            raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
+        config = _told(db, "replSetGetConfig")
+        found = deployment_of(hello, _told(db, "getDefaultRWConcern"), config and config["config"])
+    problems = weaknesses(found)
+    weak = [(name, weak_token_index(each)) for name, each in indexes.items()]
+    missing = [f"collection {name}: {problem}" for name, problem in weak if problem is not None]
+    if missing:
+        missing.append("run `podfleet migrate` once, with a user that may create indexes")
+    if problems or missing:
+        raise ConfigError([*problems, *missing])
+
+
+def _told(db: Database[Document], command: str) -> Document | None:
+    """Return the answer to a question that not every user may ask, and not every server knows."""
+    try:
+        answer: Document = db.client.admin.command(command)
+    except OperationFailure as error:
+        if _is_outage(error):
+            raise
+        log.info("mongodb.not_told", extra={"command": command, "code": error.code})
+        return None
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class MongoQueue:
+    """The queue straight in MongoDB."""
+
+    db: Database[Document]
+    ttl_s: float = LEASE_TTL_S
+
+    def check(self, mode: Mode) -> None:
+        """Refuse a store that could give one run to two pods. Raises `ConfigError`, `Transient`."""
+        require_guarantees(self.db, collections(mode))
+
+    def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
+        """Take the head of the first class that has one and that the pod can serve."""
+
+        def first_of(waiting: Sequence[WaitingClass]) -> Claim | None:
+            taken = (self.take(each, token=token, pod=seeker.pod) for each in candidates(waiting, seeker))
+            return next((claim for claim in taken if claim is not None), None)
+
+        return first_of(known) or first_of(self.waiting(collections(seeker.mode)))
+
+    def waiting(self, collections: Sequence[str]) -> list[WaitingClass]:
+        """List the waiting classes in the order of `collections`, by one look into each."""
+        with _calls():
+            heads = [(name, self.db[name].aggregate(claims.HEADS)) for name in collections]
+            return [each for name, found in heads for each in claims.classes_of(name, found)]
+
+    def take(self, wanted: WaitingClass, *, token: str, pod: str) -> Claim | None:
+        """Take the head of a class: one document, at most two index keys looked at."""
+        with _calls():
+            document = self.db[wanted.collection].find_one_and_update(
+                claims.waiting_in(wanted),
+                claims.taking(token, pod, self.ttl_s),
+                sort=claims.CLAIM_ORDER,
+                return_document=ReturnDocument.AFTER,
+            )
+            return None if document is None else self._claimed(wanted.collection, document, token)
+
+    def recover(self, collections: Sequence[str], token: str) -> Claim | None:
+        """Find a claim by its token; a write, so that the answer is a majority's."""
+        with _calls():
+            for name in collections:
+                document = self.db[name].find_one_and_update(
+                    claims.claimed_with(token),
+                    claims.extension(self.ttl_s),
+                    return_document=ReturnDocument.AFTER,
+                )
+                if document is not None:
+                    return self._claimed(name, document, token)
+        return None
+
+    def renew(self, claim: Claim) -> Orders:
+        """Extend the lease by a whole term from the store's now."""
+        with _calls():
+            document = self._runs(claim).find_one_and_update(
+                claims.held(claim.run_id, claim.attempt, claim.token),
+                claims.extension(self.ttl_s),
+                projection=claims.ORDERS,
+                return_document=ReturnDocument.AFTER,
+            )
+        if document is None:
+            raise LeaseLost(claim.run_id, claim.attempt)
+        return claims.orders_of(document)
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        """Decide the end by compare-and-set; a run that moved meanwhile is read again."""
+        own = claims.owned(claim.run_id, claim.attempt, claim.token)
+        for _ in range(claims.SETTLE_TRIES_MAX):
+            with _calls():
+                run = self._runs(claim).find_one(own)
+                if run is None:
+                    raise LeaseLost(claim.run_id, claim.attempt)
+                if run["settled"] is not None:
+                    return
+                decided = claims.settling(run, how, last, jitter=jitter, root=root)
+                result = self._runs(claim).update_one({**own, "revision": run["revision"]}, decided)
+                if result.matched_count:
+                    return
+        raise Transient("contended", f"run {claim.run_id} changes too fast to settle")
+
+    def report(self, report: PodReport) -> PodOrders:
+        """Write the pod's line of the roster; return what the fleet wants of it."""
+        fields = report_fields(report)
+        with _calls():
+            document = self.db.pods.find_one_and_update(
+                {"_id": report.id},
+                roster.line(fields, report.started_at),
+                upsert=True,
+                return_document=ReturnDocument.AFTER,
+            )
+            assert document is not None, "an upsert answers with its document"
+            self._sample(report.id, document["reportedAt"], fields["telemetry"])
+        return PodOrders(drain=bool(document["orders"]["drain"]))
+
+    def _sample(self, pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> None:
+        """Keep what is in use, by the store's clock."""
+        hour, update = roster.sample(pod_id, at, telemetry)
+        try:
+            self.db.pod_telemetry.update_one(hour, update, upsert=True)
+        except PyMongoError as error:  # a sample may be lost; what the fleet wants of the pod may not
+            log.warning("pod.sample_dropped", extra={"why": str(error)})
+
+    def _runs(self, claim: Claim) -> Collection[Document]:
+        return self.db[claim.collection]
+
+    def _claimed(self, collection: str, document: Document, token: str) -> Claim:
+        stored = self.db.run_specs.find_one({"_id": document["_id"]})
+        return claims.claim_of(document, stored, collection=collection, token=token, lease_s=self.ttl_s)
+
+
+@contextmanager
+def _calls() -> Iterator[None]:
+    """Bound every call inside in time, and say in our words what went wrong."""
+    try:
+        with pymongo.timeout(CALL_S):
+            yield
+    except DuplicateKeyError as error:
+        raise Transient("claim_in_flight", "an earlier claim with this token landed late") from error
+    except PyMongoError as error:
+        if _is_outage(error):
+            why = f"MongoDB did not answer: {type(error).__name__}"
+            raise Transient("mongodb_unreachable", why) from error
+        # Only people can mend it, such as a password that changed; the run waits for them all the same.
+        raise Transient("mongodb_refuses", f"MongoDB refuses us: {error}") from error
+
+
+def _is_outage(error: PyMongoError) -> bool:
+    """Say whether this is the store's or the network's trouble, and no refusal of what was asked."""
+    if isinstance(error, ConnectionFailure | ExecutionTimeout | WriteConcernError):
+        return True
+    if error.has_error_label("RetryableWriteError"):
+        return True
+    return isinstance(error, OperationFailure) and error.code in KILLED

@@ -1,0 +1,94 @@
+"""What cuts an idle worker's pause short: the control plane tells that there may be a run.
+
+Law: a wake-up is a hint. A pod that hears none looks again all the same, and one that hears one in vain has
+asked once too often.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import httpx
+import msgspec
+
+from events.queue.matching import WaitingClass
+from events.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ASK_S: Final = 20.0  # for one answer; the control plane gives it at once when a run comes
+ANSWER_S: Final = 5.0
+LOOK_S: Final = 0.2  # within this an idle worker notices that it shall stop
+RETRY_S: Final = 5.0
+
+
+class _Class(msgspec.Struct, frozen=True, rename="camel"):
+    collection: str
+    class_key: str
+    priority: int
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    waiting: bool
+    classes: list[_Class] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """No wake-ups: the queue itself waits for a run, or nobody tells."""
+
+    clock: Clock
+
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+        """Wait, until told to stop."""
+        self.clock.wait(stop, seconds)
+        return ()
+
+
+@dataclass(slots=True)
+class Wakeups:
+    """Asks the control plane in a thread of its own, and only while its worker is idle."""
+
+    control_plane: httpx.Client
+    clock: Clock
+    _classes: Sequence[str] = ()
+    _known: Sequence[WaitingClass] = ()
+    _idle: threading.Event = field(default_factory=threading.Event)
+    _rung: threading.Event = field(default_factory=threading.Event)
+
+    def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
+        """Wait until a run of these classes may be waiting, at most so long, or until told to stop."""
+        self._classes, self._known = classes, ()
+        self._idle.set()
+        until_s = self.clock.monotonic_s() + seconds
+        while not stop.is_set() and (left_s := until_s - self.clock.monotonic_s()) > 0:
+            if self.clock.wait(self._rung, min(left_s, LOOK_S)):
+                break
+        self._rung.clear()
+        return self._known
+
+    def run(self, quiet: threading.Event) -> None:
+        """Ask on behalf of a worker that pauses, until `quiet`."""
+        while not quiet.is_set():
+            if self.clock.wait(self._idle, LOOK_S):
+                self._idle.clear()
+                self._ask(quiet)
+
+    def _ask(self, quiet: threading.Event) -> None:
+        wanted: dict[str, list[str] | float] = {"class": list(self._classes), "wait_s": ASK_S}
+        try:
+            answer = self.control_plane.get("/api/wakeups", params=wanted, timeout=ASK_S + ANSWER_S)
+            heard = msgspec.json.decode(answer.raise_for_status().content, type=_Answer)
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            log.info("wakeups.missing", extra={"why": f"{type(error).__name__}: {error}"})
+            self.clock.wait(quiet, RETRY_S)
+            return
+        if heard.waiting:
+            self._known = [
+                WaitingClass(each.collection, each.class_key, each.priority) for each in heard.classes
+            ]
+            self._rung.set()

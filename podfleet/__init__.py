@@ -1,0 +1,1 @@
+"""The command `podfleet`, and the servers that it starts on one machine."""

@@ -1,0 +1,1 @@
+"""The commands of `podfleet`, one module a noun."""

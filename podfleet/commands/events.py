@@ -1,0 +1,178 @@
+"""`podfleet events`: what a run's log says, and what it goes on to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from events.text.harmless import for_spreadsheet
+from podfleet.client import EXIT_WRONG_USE, client, fail
+from podfleet.following import Changed, Follower, Happened, Log, Silence
+from podfleet.naming import RUN, RunName, find
+from podfleet.nouns import noun
+from podfleet.output import AsJson, clean, clock_time, is_terminal, print_json_line, tell
+
+app = noun("events")
+
+LINES: Final = 20
+LEVELS: Final[Mapping[str, frozenset[str]]] = {
+    "debug": frozenset({"debug"}),
+    "info": frozenset({"info"}),
+    "warn": frozenset({"warn", "warning"}),
+    "warning": frozenset({"warn", "warning"}),
+    "error": frozenset({"error"}),
+}
+LOG: Final = "ai.run.log"
+LEVEL_STYLES: Final = {"error": "red", "warn": "yellow", "warning": "yellow", "debug": "dim"}
+
+Json = Mapping[str, Any]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")]
+Lines = Annotated[
+    str, typer.Option("--lines", "-n", metavar="N", help="How many of the latest to begin with, or `all`.")
+]
+Level = Annotated[str | None, typer.Option(help="Only log lines of this level.", metavar="LEVEL")]
+
+
+@app.command()
+def tail(
+    run: RunName,
+    kind: Annotated[
+        str | None, typer.Option("--type", help="Only events of this type, such as run.stage_metric.")
+    ] = None,
+    level: Level = None,
+    follow: Follow = False,
+    lines: Lines = str(LINES),
+    as_json: AsJson = False,
+) -> None:
+    """Print the latest events of a run; with -f, also those to come."""
+    wanted = None if kind is None else kind if kind.startswith("ai.") else f"ai.{kind}"
+    if wanted is not None:
+        _doubt(wanted)
+    show(run, kind=wanted, level=level, follow=follow, lines=lines, printer=_printer(as_json, event_line))
+
+
+def _doubt(kind: str) -> None:
+    """Say that a type is not known here; a newer control plane may know it."""
+    from events.catalog import TYPES
+
+    if kind not in TYPES:
+        known = ", ".join(sorted(name.removeprefix("ai.") for name in TYPES))
+        tell(f"--type: no event that is known here is a {kind.removeprefix('ai.')!r}; known: {known}")
+
+
+def show(
+    run: str,
+    *,
+    kind: str | None,
+    level: str | None,
+    follow: bool,
+    lines: str,
+    printer: Callable[[Json], None],
+) -> None:
+    """Print the events of a run that fit, the latest `lines` first, then those to come where wanted."""
+    last = how_many(lines)
+    if level is not None and level not in LEVELS:
+        fail(f"--level is {level!r}; it is one of debug, info, warn, error", EXIT_WRONG_USE)
+    control_plane = client()
+    run_id = find(control_plane, RUN, run)
+    parameters = {name: value for name, value in (("type", kind), ("level", level)) if value is not None}
+    follower = Follower(control_plane, run_id, on_silence=Silence())
+    log = Log(follower, lambda event: fits(event, kind, level), parameters)
+    first = control_plane.get(f"/api/runs/{run_id}")  # says at once where there is no such run
+    if not follow or is_over(first):
+        for event in log.begin(last):
+            printer(event)
+        return
+    has_begun = False
+    for news in follower.news():
+        match news:
+            case Happened(event):
+                for each in log.hear(event):
+                    printer(each)
+                continue
+            case Changed(told) if not is_over(told):
+                continue
+        current = follower.look(f"/api/runs/{run_id}")
+        for event in log.more() if has_begun else log.begin(last):
+            printer(event)
+        has_begun = True
+        if is_over(current):
+            return
+
+
+def is_over(run: Json) -> bool:
+    """Say whether nothing more is to come from a run."""
+    # A decision stands in the journal until the log has it.
+    return run.get("finishedAt") is not None and not run.get("logOpen") and not run.get("journal")
+
+
+def fits(event: Json, kind: str | None, level: str | None) -> bool:
+    """Say whether an event is one of those that are wanted, as the server would."""
+    if level is not None:
+        said = event.get("data", {}).get("level") or "info"
+        return event.get("type") == (kind or LOG) and said in LEVELS[level]
+    return kind is None or event.get("type") == kind
+
+
+def how_many(lines: str) -> int | None:
+    """Return a number of lines, None for all. Ends the command at anything else."""
+    if lines == "all":
+        return None
+    if not lines.isdecimal():
+        raise typer.BadParameter(f"{lines!r} is no number, and not `all`", param_hint="--lines")
+    return int(lines)
+
+
+def event_line(event: Json) -> tuple[str, ...]:
+    """Return an event in its columns: time, type, attempt, what it says."""
+    from events.text.formatting import says
+
+    kind = str(event.get("type")).removeprefix("ai.")
+    try:
+        said = says(event)
+    except (KeyError, TypeError, ValueError):  # of a type that only a newer server knows
+        said = ""
+    return (str(event.get("time") or event.get("receivedAt")), kind, str(event.get("attempt") or ""), said)
+
+
+def log_line(event: Json) -> tuple[str, ...]:
+    """Return a line of the log in its columns: time, level, what it says."""
+    data = event.get("data", {})
+    return (str(event.get("time")), str(data.get("level") or "info"), str(data.get("message")))
+
+
+def _printer(as_json: bool, line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+    if as_json:
+        return print_json_line
+    if not is_terminal():
+        return _into_pipe(line)
+    return _on_terminal(line)
+
+
+def _into_pipe(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+    return lambda event: print("\t".join(for_spreadsheet(clean(cell)) for cell in line(event)), flush=True)
+
+
+def log_printer(as_json: bool) -> Callable[[Json], None]:
+    """Return what prints lines of a log."""
+    return _printer(as_json, log_line)
+
+
+def _on_terminal(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+    from rich.text import Text
+
+    from podfleet.output import console
+
+    terminal = console()
+
+    def print_one(event: Json) -> None:
+        time, *cells, said = line(event)
+        style = LEVEL_STYLES.get(event.get("data", {}).get("level") or "", "")
+        text = Text(f"{clock_time(time)} ", style="dim")
+        text.append(" ".join(f"{clean(cell):<12}" for cell in cells) + " ", style=style or "cyan")
+        text.append(clean(said), style=style)
+        terminal.print(text)
+
+    return print_one

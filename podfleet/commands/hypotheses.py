@@ -1,0 +1,179 @@
+"""`podfleet hypotheses`: propose, look at the ideas, run again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from podfleet import parameters
+from podfleet.client import client
+from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
+from podfleet.commands.runs import SHOWN, Limit
+from podfleet.commands.submitting import ExitStatus, Watch, conclude
+from podfleet.naming import HYPOTHESIS, HypothesisName, find
+from podfleet.nouns import noun
+from podfleet.output import (
+    AsJson,
+    Column,
+    IdsOnly,
+    ago,
+    field,
+    print_fields,
+    print_heading,
+    print_items,
+    print_json,
+    with_sign,
+)
+from podfleet.parameters import Parameters
+
+app = noun("hypotheses")
+
+Json = Mapping[str, Any]
+
+COLUMNS: Final = (
+    Column("ID", field("id"), is_whole=True),
+    Column("TITLE", field("title")),
+    Column("IDEATION", field("ideation", "status"), with_sign, is_whole=True),
+    Column("IDEAS", field("ideaCount"), is_whole=True, is_right=True),
+    Column("BY", field("createdBy"), is_spare=True),
+    Column("CREATED", field("createdAt"), ago, is_whole=True),
+)
+
+
+@app.command("list")
+def list_hypotheses(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """Show hypotheses, the newest first."""
+    found = list(islice(client().items("/api/hypotheses", limit=min(limit, 200)), limit))
+    print_items(
+        found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet hypotheses new`"
+    )
+
+
+@app.command()
+def new(
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="A line by which people find it.")],
+    idea: Annotated[str | None, typer.Option("--idea", help="What is to be tested, as text.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="The idea's seven fields, as YAML or JSON.")
+    ] = None,
+    ideation: Annotated[
+        bool, typer.Option("--ideation", help="Look for ideas first, and run none yet.")
+    ] = False,
+    reflections: Annotated[int, typer.Option(min=1, max=10, help="How often each idea is thought over.")] = 3,
+    ideas: Annotated[int, typer.Option(min=1, max=20, help="How many ideas to look for.")] = 5,
+    context: Annotated[str, typer.Option(help="What whoever looks for ideas should know.")] = "",
+    max_cost_usd: Annotated[float | None, typer.Option(min=0, help="Of the ideation.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of the ideation.")] = None,
+    parameter: Parameters = None,
+    watch: Watch = False,
+    exit_status: ExitStatus = False,
+    as_json: AsJson = False,
+) -> None:
+    """Propose a hypothesis: queue its run, or with --ideation the search for ideas. Prints its id."""
+    if (idea is None) == (file is None):
+        raise typer.BadParameter("give the idea as text, or as a file with -f", param_hint="--idea")
+    body = {
+        "title": title,
+        "idea": idea if file is None else parameters.spec(file, None),
+        "enable_ideation": ideation,
+        "reflections": reflections,
+        "max_num_generations": ideas,
+        "additional_context": context,
+        "max_cost_usd": max_cost_usd,
+        "max_tokens": max_tokens,
+        "spec": parameters.spec(None, parameter),
+    }
+    control_plane = client()
+    made = control_plane.post("/api/hypotheses", body)
+    queued = made["ideation_request_id" if ideation else "run_id"]
+    conclude(control_plane, made, queued, watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+@app.command()
+def show(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
+    """Show a hypothesis: its idea, how its ideation stands, its runs."""
+    from podfleet.showing import show_idea
+
+    control_plane = client()
+    found = control_plane.get(f"/api/hypotheses/{find(control_plane, HYPOTHESIS, hypothesis)}")
+    if as_json:
+        print_json(found)
+        return
+    ideation = found["ideation"] or {}
+    error = ideation.get("error") or {}
+    print_fields(
+        [
+            ("id", found["id"]),
+            ("title", found["title"]),
+            ("created", found["createdAt"]),
+            ("by", found.get("createdBy")),
+            ("context", found.get("additionalContext") or None),
+            ("ideation", ideation.get("status")),
+            ("error", f"{error.get('code')}: {error.get('message')}" if error else None),
+            ("ideas", str(len(found["ideas"])) if found["ideas"] else None),
+            ("chosen", None if found["ideaIndex"] is None else str(found["ideaIndex"])),
+        ]
+    )
+    print_heading("idea")
+    show_idea(found["ideaJson"] or found["idea"])
+    if found["runs"]:
+        print_heading("runs")
+        print_items(found["runs"], RUN_COLUMNS)
+
+
+@app.command("ideas")
+def list_ideas(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
+    """Show the ideas that were found, all their fields with --json; the chosen one has a star."""
+    control_plane = client()
+    found = control_plane.get(f"/api/hypotheses/{find(control_plane, HYPOTHESIS, hypothesis)}")
+    chosen = found["ideaIndex"]
+    ideas = [
+        {"number": number, "chosen": number == chosen, "idea": idea}
+        for number, idea in enumerate(found["ideas"])
+    ]
+    none = (
+        "no ideas were found"
+        if found["ideation"]
+        else "it was proposed without ideation; its own idea is all"
+    )
+    print_items(ideas, IDEAS, as_json=as_json, none=none)
+
+
+@app.command()
+def launch(
+    hypothesis: HypothesisName,
+    idea: Annotated[
+        int | None, typer.Option(min=0, help="Number of the idea, which becomes the chosen one.")
+    ] = None,
+    parameter: Parameters = None,
+    watch: Watch = False,
+    exit_status: ExitStatus = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue another run of a hypothesis, of its chosen idea or of another; prints the run's id."""
+    control_plane = client()
+    body: dict[str, Any] = {"spec": parameters.spec(None, parameter)}
+    if idea is not None:
+        body["idea_index"] = idea
+    path = f"/api/hypotheses/{find(control_plane, HYPOTHESIS, hypothesis)}/runs"
+    run = control_plane.post(path, body)
+    conclude(control_plane, run, run["id"], watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def _name(item: Json) -> str:
+    from events.text.formatting import idea_name
+
+    idea = item["idea"]
+    return idea_name(idea) if isinstance(idea, Mapping) else str(idea)
+
+
+IDEAS: Final = (
+    Column("IDEA", field("number"), is_whole=True, is_right=True),
+    Column("CHOSEN", field("chosen"), lambda chosen: "*" if chosen else " ", is_whole=True),
+    Column("NAME", _name),
+    Column("HYPOTHESIS", field("idea", "Short Hypothesis")),
+)

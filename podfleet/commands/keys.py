@@ -1,0 +1,184 @@
+"""`podfleet keys`: who may do what."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from events.runtime.clock import SystemClock
+from podfleet.client import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
+from podfleet.nouns import noun
+from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
+
+app = noun("keys")
+
+SHOWN_MAX: Final = 1_000
+HOUR_S: Final = 3_600
+UNITS_S: Final = {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}
+LIFE: Final = re.compile(r"([1-9]\d{0,9})([smhd])", re.ASCII)
+
+Json = Mapping[str, Any]
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Its id: `podfleet keys list` shows them.")]
+
+
+def _state(key: Json) -> str:
+    if key["revokedAt"]:
+        return "revoked"
+    if key["endsAt"] and datetime.fromisoformat(key["endsAt"]) <= SystemClock().now():
+        return "ended"
+    return "rotated" if key["successor"] else "open"
+
+
+COLUMNS: Final = (
+    Column("KEY", field("id"), is_whole=True),
+    Column("KIND", field("kind"), is_whole=True),
+    Column("NAME", field("name")),
+    Column("POD", field("pod"), is_spare=True),
+    Column("STATE", _state, is_whole=True),
+    Column("SCOPES", field("scopes"), lambda scopes: ",".join(scopes), is_spare=True),
+    Column("MADE", field("createdAt"), ago, is_whole=True),
+    Column("BY", field("createdBy"), is_spare=True),
+    Column("USED", field("lastUsedAt"), ago, is_whole=True),
+    Column("ENDS", field("endsAt"), ago, is_whole=True),
+)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; the records name it.")],
+    kind: Annotated[str, typer.Option("--kind", "-k", help="viewer, operator, admin or pod.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", "-s", help="What it may do, of what its kind may: again for more."),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="It ends after so long: 90s, 30m, 2h, 7d.")
+    ] = None,
+    pod: Annotated[
+        str | None, typer.Option(metavar="POD", help="Of kind pod: for the pod of this name alone.")
+    ] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Write it to MONGODB_URL: for the first key of a fleet.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it: it is shown this once, and kept nowhere."""
+    body: dict[str, Any] = {"kind": kind, "name": name}
+    if scope:
+        body["scopes"] = scope
+    if pod is not None:
+        body["pod"] = pod
+    if expires is not None:
+        body["life_s"] = _seconds(expires)
+    _tell(_direct(body) if direct else client().post("/api/keys", body), as_json=as_json)
+
+
+@app.command("list")
+def list_keys(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """Show the keys, the newest first; never their text."""
+    found = list(islice(client().items("/api/keys"), SHOWN_MAX))
+    print_items(
+        found,
+        COLUMNS,
+        as_json=as_json,
+        ids_only=ids_only,
+        none="none yet: `podfleet keys create NAME -k admin`",
+    )
+
+
+@app.command()
+def rotate(
+    key: KeyId,
+    overlap_hours: Annotated[
+        int,
+        typer.Option("--overlap-hours", min=0, max=87_600, help="So long the old one opens beside the new."),
+    ] = 24,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key like this one and print it; the old one ends after the overlap."""
+    _tell(client().post(f"{_path(key)}/rotate", {"overlap_s": overlap_hours * HOUR_S}), as_json=as_json)
+
+
+@app.command()
+def revoke(key: KeyId, as_json: AsJson = False) -> None:
+    """Let a key open nothing any more, at every control plane, within seconds."""
+    revoked = client().post(f"{_path(key)}/revoke")
+    if as_json:
+        print_json(revoked)
+    else:
+        say(f"{revoked['id']} ({revoked['name']}) is revoked")
+
+
+def _seconds(text: str) -> int:
+    found = LIFE.fullmatch(text.strip())
+    if found is None:
+        fail(f"--expires is {text!r}; it is a number with a unit, such as 90s, 30m, 2h or 7d", EXIT_WRONG_USE)
+    return int(found[1]) * UNITS_S[found[2]]
+
+
+def _tell(made: Json, *, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    print(made["key"])
+    ends = f"until {made['endsAt']}" if made["endsAt"] else "without end"
+    note = (
+        f"key {made['id']} ({made['name']}) may do {', '.join(made['scopes'])}, {ends}; it is shown this once"
+    )
+    typer.echo(note, err=True)
+
+
+def _direct(body: Json) -> Json:
+    """Make a key without a control plane, by the hands of whoever may write to the database."""
+    import asyncio
+
+    from pydantic import ValidationError
+
+    from control_plane.server.api.keys import KeyBody
+    from events.runtime.errors import ConfigError, Rejected, Transient
+
+    try:
+        wanted = KeyBody.model_validate(body)
+        return asyncio.run(_store(wanted))
+    except ValidationError as error:
+        fail("; ".join(f"{each['loc'][0]}: {each['msg']}" for each in error.errors()), EXIT_WRONG_USE)
+    except (ConfigError, Rejected) as error:
+        fail(error.message, EXIT_WRONG_USE)
+    except Transient as error:
+        fail(error.message, EXIT_UNREACHABLE)
+
+
+async def _store(body: Any) -> Json:
+    from pathlib import Path
+
+    from control_plane.access.key_ring import KeyRing
+    from control_plane.server.api.keys import told_once, wanted_key
+    from control_plane.store import database, schema
+    from control_plane.store.keys import Keys
+    from events.runtime.clock import SystemClock, SystemIds
+    from events.runtime.errors import ConfigError
+    from podfleet.embedded.config import environment
+
+    url = environment(Path.cwd()).get("MONGODB_URL")
+    if not url:
+        raise ConfigError(["MONGODB_URL is not set; it names the database to write the key to"])
+    mongo = database.connect(url)
+    try:
+        db = database.database(mongo, url)
+        await database.require_guarantees(mongo)
+        await schema.verify(db)
+        ring = KeyRing(Keys(db), SystemClock(), SystemIds())
+        return told_once(await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}"))
+    finally:
+        await mongo.close()
+
+
+def _path(key: str) -> str:
+    return f"/api/keys/{quote(key, safe='')}"

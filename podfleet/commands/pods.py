@@ -1,0 +1,149 @@
+"""`podfleet pods`: who is in the fleet, and who shall leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from podfleet.client import EXIT_FAILED, Client, client, fail
+from podfleet.nouns import noun
+from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
+
+app = noun("pods")
+
+SHOWN_MAX: Final = 1_000
+KNOWN_MAX: Final = 20  # how many names a message lists
+MIB_PER_GIB: Final = 1024
+ENDED: Final = frozenset({"stopped", "gone"})
+
+Pod = Mapping[str, Any]
+PodName = Annotated[
+    str, typer.Argument(metavar="POD", help="A worker's id or its unique beginning, or the name of a pod.")
+]
+
+
+class Unknown(Exception):
+    """No worker, or more than one, is meant by a name."""
+
+
+def meant(pods: Sequence[Pod], name: str) -> list[Pod]:
+    """Return the workers that `name` means: a full id, a pod with all its live workers, a unique prefix.
+
+    A pod whose workers have all ended means none of them. Raises `Unknown`.
+    """
+    exact = [pod for pod in pods if pod["id"] == name]
+    if exact:
+        return exact
+    of_pod = [pod for pod in pods if pod["pod"] == name]
+    if of_pod:
+        return [pod for pod in of_pod if pod["state"] not in ENDED]
+    matching = [pod for pod in pods if pod["id"].startswith(name)]
+    # Each start of a worker is another boot of its pod, so the ended ones only matter alone.
+    live = [pod for pod in matching if pod["state"] not in ENDED] or matching
+    if len(live) == 1:
+        return live
+    if live:
+        raise Unknown(f"{name!r} means {len(live)} workers: {_names(live)}")
+    known = [pod for pod in pods if pod["state"] not in ENDED]
+    raise Unknown(f"there is no pod {name!r}; live workers: {_names(known) or 'none'}")
+
+
+COLUMNS: Final = (
+    Column("WORKER", field("id"), is_whole=True),
+    Column("STATE", field("state"), is_whole=True),
+    Column("MODE", field("mode"), is_whole=True, is_spare=True),
+    Column("RUN", field("runId"), is_whole=True),
+    Column("DEVICE", field("capabilities", "device")),
+    Column("REGION", field("region"), is_spare=True),
+    Column("REPORTED", field("reportedAt"), ago, is_whole=True),
+    Column("DRAINS", field("orders", "drain"), lambda drains: "drains" if drains else "–", is_spare=True),
+)
+
+
+@app.command("list")
+def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """Show the workers, the last started first."""
+    pods = list(islice(client().items("/api/pods"), SHOWN_MAX))
+    print_items(
+        pods, COLUMNS, as_json=as_json, ids_only=ids_only, none="no workers: `podfleet up` starts one"
+    )
+
+
+@app.command()
+def show(pod: PodName, as_json: AsJson = False) -> None:
+    """Show a worker: what it has, what it does, how it is."""
+    from events.text.formatting import percent
+
+    found = _chosen(client(), pod)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        telemetry, has = each.get("telemetry") or {}, each.get("capabilities") or {}
+        print_fields(
+            [
+                ("id", each["id"]),
+                ("state", each["state"] + (" (drains)" if each["orders"]["drain"] else "")),
+                ("run", each["runId"]),
+                ("mode", each["mode"]),
+                ("kinds", ", ".join(each["kinds"])),
+                ("region", each["region"]),
+                ("device", has.get("device")),
+                ("isolation", has.get("isolation")),
+                ("pipelines have", has.get("pipelineUser")),
+                ("cpus", str(has.get("cpus"))),
+                ("memory", f"{(has.get('memoryMib') or 0) / MIB_PER_GIB:.1f} GiB"),
+                ("gpus", ", ".join(map(_memory, has.get("gpus") or ())) or None),
+                ("cpu in use", percent(telemetry.get("cpuUtil"))),
+                ("gpu in use", percent(telemetry.get("gpuUtil"))),
+                ("version", each.get("version")),
+                ("started", each["startedAt"]),
+                ("reported", each["reportedAt"]),
+            ]
+        )
+
+
+@app.command()
+def drain(
+    pod: PodName,
+    as_json: AsJson = False,
+) -> None:
+    """Let a worker finish its run, take no other, and end."""
+    control_plane = client()
+    chosen = _chosen(control_plane, pod)
+    drained = [control_plane.post(f"/api/pods/{quote(each['id'])}/drain") for each in chosen]
+    if as_json:
+        print_json(drained)
+        return
+    for each in drained:
+        say(f"{each['id']}: {_farewell(each)}")
+    if not drained:
+        say(f"{pod}: no live worker, nothing to drain")
+
+
+def _chosen(control_plane: Client, name: str) -> list[Pod]:
+    try:
+        return meant(list(islice(control_plane.items("/api/pods"), SHOWN_MAX)), name)
+    except Unknown as unknown:
+        fail(str(unknown), EXIT_FAILED)
+
+
+def _farewell(pod: Pod) -> str:
+    if pod["state"] in ENDED:
+        return f"is {pod['state']}"
+    if pod["runId"] is not None:
+        return f"ends after run {pod['runId']}"
+    return "ends as soon as it hears of it"
+
+
+def _names(pods: Sequence[Pod]) -> str:
+    more = f" and {len(pods) - KNOWN_MAX} more" if len(pods) > KNOWN_MAX else ""
+    return ", ".join(pod["id"] for pod in pods[:KNOWN_MAX]) + more
+
+
+def _memory(gpu: Pod) -> str:
+    return f"{gpu.get('name')} {(gpu.get('memoryMib') or 0) / MIB_PER_GIB:.0f} GiB"

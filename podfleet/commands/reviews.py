@@ -1,0 +1,66 @@
+"""`podfleet reviews`: what waits for a person's verdict."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Final
+
+import typer
+
+from podfleet.client import client
+from podfleet.commands.runs import SHOWN, Limit
+from podfleet.naming import RUN, RunName, find
+from podfleet.nouns import noun
+from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
+
+app = noun("reviews")
+
+Notes = Annotated[str, typer.Option("--notes", "-m", help="Why.")]
+Incomplete = Annotated[
+    bool,
+    typer.Option("--incomplete", help="Judge what there is of a record that is not whole, and close it."),
+]
+Revise = Annotated[
+    bool, typer.Option("--revise", help="Replace the verdict that there is; --notes says for what reason.")
+]
+
+COLUMNS: Final = (
+    Column("ID", field("id"), is_whole=True),
+    Column("TITLE", field("title")),
+    Column("MEASURED", field("validation", "verdict"), is_whole=True),
+    Column("SAYS", field("validation", "summary")),
+    Column("HYPOTHESIS", field("hypothesisId"), is_whole=True, is_spare=True),
+    Column("CREATED", field("createdAt"), ago, is_whole=True),
+)
+
+
+@app.command("list")
+def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """Show the runs that wait for a verdict, the newest first."""
+    waiting = client().items("/api/runs", status="AWAITING_HUMAN", limit=min(limit, 200))
+    none = "nothing waits for a verdict"
+    print_items(list(islice(waiting, limit)), COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
+
+
+def _add_verdict(verdict: str, says: str) -> None:
+    """Add the command that gives a verdict."""
+
+    @app.command(verdict, help=says)
+    def give(
+        run: RunName,
+        notes: Notes = "",
+        incomplete: Incomplete = False,
+        revise: Revise = False,
+        as_json: AsJson = False,
+    ) -> None:
+        control_plane = client()
+        body = {"verdict": verdict, "notes": notes, "incomplete": incomplete, "revise": revise}
+        reviewed = control_plane.post(f"/api/runs/{find(control_plane, RUN, run)}/review", body)
+        if as_json:
+            print_json(reviewed)
+        else:
+            say(f"{reviewed['id']} {reviewed['status']}")
+
+
+_add_verdict("pass", "Say that the claim of a run stands.")
+_add_verdict("fail", "Say that the claim of a run does not stand.")

@@ -1,0 +1,217 @@
+"""`podfleet schedules`: runs that begin at their own time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from podfleet import parameters
+from podfleet.client import EXIT_WRONG_USE, Client, client, fail
+from podfleet.commands.runs import SHOWN, Limit
+from podfleet.commands.submitting import ExitStatus, Labels, Watch, conclude
+from podfleet.nouns import noun
+from podfleet.output import (
+    AsJson,
+    Column,
+    IdsOnly,
+    ago,
+    field,
+    print_fields,
+    print_heading,
+    print_items,
+    print_json,
+    say,
+)
+from podfleet.parameters import Parameters, SpecFile
+
+app = noun("schedules")
+
+SLOTS: Final = 5
+
+Json = Mapping[str, Any]
+Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id.")]
+Zone = Annotated[
+    str, typer.Option("--time-zone", "-z", help="Whose clocks are meant, such as Europe/Berlin.")
+]
+
+COLUMNS: Final = (
+    Column("ID", field("id"), is_whole=True),
+    Column("CRON", field("cron"), is_whole=True),
+    Column("TIME_ZONE", field("timeZone"), is_whole=True),
+    Column("KIND", field("run", "kind"), is_whole=True),
+    Column("PAUSED", field("paused"), lambda paused: "paused" if paused else "–", is_whole=True),
+    Column("NEXT", field("nextAt"), ago, is_whole=True),
+    Column("LAST", field("last", "outcome"), is_whole=True, is_spare=True),
+    Column("LAST_RUN", field("last", "runId"), is_whole=True, is_spare=True),
+)
+UPCOMING: Final = (
+    Column("LOCAL", field("local"), is_whole=True),
+    Column("AT", field("at"), ago, is_whole=True),
+)
+
+
+@app.command("list")
+def list_schedules(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
+    """Show schedules, the newest first."""
+    found = list(islice(client().items("/api/schedules", limit=min(limit, 200)), limit))
+    print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet schedules add`")
+
+
+@app.command()
+def show(schedule: Name, as_json: AsJson = False) -> None:
+    """Show a schedule and its next times."""
+    from podfleet.showing import as_text
+
+    control_plane = client()
+    found = control_plane.get(_path(schedule))
+    if as_json:
+        print_json(found)
+        return
+    last, error = found["last"] or {}, found["error"] or {}
+    print_fields(
+        [
+            ("id", found["id"]),
+            ("cron", found["cron"]),
+            ("means", _meaning(control_plane, found)),
+            ("time zone", found["timeZone"]),
+            ("paused", _pause(found)),
+            ("missed", found["missed"]),
+            ("overlap", found["overlap"]),
+            ("runs", found["run"]["kind"]),
+            ("spec", as_text(found["run"]["spec"])),
+            ("last", f"{last.get('slot')} {last.get('outcome')} {last.get('runId') or ''}" if last else None),
+            ("error", f"{error.get('code')}: {error.get('message')}" if error else None),
+        ]
+    )
+    print_heading("next")
+    print_items(control_plane.get(f"{_path(schedule)}/next", n=SLOTS)["items"], UPCOMING)
+
+
+@app.command()
+def add(
+    schedule: Annotated[
+        str, typer.Argument(metavar="SCHEDULE", help="Its id: small letters, digits and dashes.")
+    ],
+    cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
+    kind: Annotated[str, typer.Option(help="What to run, such as experiment or probe.")],
+    time_zone: Zone = "UTC",
+    parameter: Parameters = None,
+    file: SpecFile = None,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first.")] = 0,
+    label: Labels = None,
+    missed: Annotated[str, typer.Option(help="What was missed: skip it, fire one, or all.")] = "one",
+    overlap: Annotated[str, typer.Option(help="While its last run goes on: allow, or skip.")] = "allow",
+    paused: Annotated[bool, typer.Option("--paused", help="Let it rest at first.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a schedule; nothing is made of a cron text that could never fire."""
+    body = {
+        "id": schedule,
+        "cron": cron,
+        "time_zone": time_zone,
+        "missed": missed,
+        "overlap": overlap,
+        "paused": paused,
+        "run": {
+            "kind": kind,
+            "spec": parameters.spec(file, parameter),
+            "priority": priority,
+            "labels": parameters.labels(label),
+        },
+    }
+    made = client().post("/api/schedules", body)
+    if as_json:
+        print_json(made)
+    else:
+        say(f"{made['id']} fires next {made['nextAt'] or 'when it is resumed'}")
+
+
+@app.command()
+def preview(
+    schedule: Annotated[
+        str, typer.Argument(metavar="SCHEDULE|CRON", help="Its id, or a cron text in quotes.")
+    ],
+    time_zone: Zone = "UTC",
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=100, help="How many times to show.")
+    ] = SLOTS,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a cron text means, and when it or a schedule fires next."""
+    control_plane = client()
+    if " " not in schedule.strip() and not schedule.startswith("@"):
+        slots = control_plane.get(f"{_path(schedule)}/next", n=count)["items"]
+        print_items(slots, UPCOMING, as_json=as_json)
+        return
+    found = control_plane.get("/api/schedules/preview", cron=schedule, time_zone=time_zone, n=count)
+    if as_json:
+        print_json(found)
+    if found["problem"]:
+        fail(found["problem"]["message"], EXIT_WRONG_USE)
+    if not as_json:
+        say(found["meaning"])
+        print_items(found["next"], UPCOMING)
+
+
+@app.command()
+def pause(
+    schedule: Name,
+    note: Annotated[str, typer.Option("--note", "-m", help="Why it rests.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let a schedule rest."""
+    body = {"paused": True, "note": note} if note else {"paused": True}
+    _say(client().patch(_path(schedule), body), as_json=as_json)
+
+
+@app.command()
+def resume(schedule: Name, as_json: AsJson = False) -> None:
+    """Let a paused schedule go on with its next time."""
+    _say(client().patch(_path(schedule), {"paused": False}), as_json=as_json)
+
+
+@app.command()
+def remove(schedule: Name) -> None:
+    """Remove a schedule; the runs that it fired stay."""
+    client().delete(_path(schedule))
+    say(f"{schedule} is removed")
+
+
+@app.command()
+def run(
+    schedule: Name, watch: Watch = False, exit_status: ExitStatus = False, as_json: AsJson = False
+) -> None:
+    """Submit the run of a schedule now, beside its times; prints the run's id."""
+    control_plane = client()
+    made = control_plane.post(f"{_path(schedule)}/run")
+    conclude(control_plane, made, made["id"], watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def _say(schedule: Json, *, as_json: bool) -> None:
+    if as_json:
+        print_json(schedule)
+    elif schedule["paused"]:
+        say(f"{schedule['id']} rests")
+    else:
+        say(f"{schedule['id']} fires next {schedule['nextAt']}")
+
+
+def _pause(schedule: Json) -> str | None:
+    if not schedule["paused"]:
+        return None
+    by, note = schedule.get("pausedBy"), schedule.get("pauseNote")
+    return " ".join(filter(None, ("yes", f"by {by}" if by else None, f"({note})" if note else None)))
+
+
+def _meaning(control_plane: Client, schedule: Json) -> str | None:
+    found = control_plane.get("/api/schedules/preview", cron=schedule["cron"], time_zone=schedule["timeZone"])
+    meaning: str | None = found["meaning"]
+    return meaning
+
+
+def _path(schedule: str) -> str:
+    return f"/api/schedules/{quote(schedule, safe='')}"

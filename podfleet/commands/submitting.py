@@ -1,0 +1,90 @@
+"""`podfleet submit`: queues a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from podfleet import parameters, watching
+from podfleet.client import Client, client
+from podfleet.nouns import noun
+from podfleet.output import AsJson, print_fields, print_json, say, tell
+from podfleet.parameters import Parameters, SpecFile
+
+app = noun("submit", has_verbs=False)
+
+ExitStatus = Annotated[
+    bool, typer.Option("--exit-status", help="With --watch: end with 1 where the run fails or is canceled.")
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show the run until it ends.")]
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Label of the run.")
+]
+
+
+@app.command()
+def submit(
+    kind: Annotated[str, typer.Option(help="What to run, such as experiment or probe.")],
+    parameter: Parameters = None,
+    file: SpecFile = None,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first.")] = 0,
+    label: Labels = None,
+    requires: Annotated[
+        list[str] | None,
+        typer.Option("--requires", metavar="KEY=VALUE", help="What a pod must have: gpu_gib, region."),
+    ] = None,
+    attempts: Annotated[int, typer.Option("--max-attempts", min=1, max=100, help="Tries at most.")] = 3,
+    key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="The same key again means the same run.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, and queue nothing.")] = False,
+    watch: Watch = False,
+    exit_status: ExitStatus = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue a run and print its id."""
+    body: dict[str, Any] = {
+        "kind": kind,
+        "spec": parameters.spec(file, parameter),
+        "priority": priority,
+        "labels": parameters.labels(label),
+        "requires": parameters.spec(None, requires),
+        "max_attempts": attempts,
+    }
+    control_plane = client()
+    if dry_run:
+        _show_check(control_plane.post("/api/runs", body, dry_run="true"), as_json=as_json)
+        return
+    headers = {} if key is None else {"Idempotency-Key": key}
+    run = control_plane.post("/api/runs", body, headers=headers)
+    conclude(control_plane, run, run["id"], watch=watch, exit_status=exit_status, as_json=as_json)
+
+
+def conclude(
+    control_plane: Client, made: dict[str, Any], run_id: str, *, watch: bool, exit_status: bool, as_json: bool
+) -> None:
+    """Print what was made, by its id unless as JSON; then, where wanted, watch the run that it queued."""
+    if as_json and not watch:
+        print_json(made)
+    elif not as_json:
+        say(made["id"])
+    if watch:
+        watching.watch(control_plane, run_id, as_json=as_json, exit_status=exit_status)
+
+
+def _show_check(checked: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(checked)
+        return
+    fields: list[tuple[str, str | None]] = [("kind", checked["kind"]), ("title", checked["title"])]
+    fields += [("class", checked["classKey"])]
+    fields += [(f"spec.{name}", _shown(value)) for name, value in sorted(checked["spec"].items())]
+    print_fields(fields)
+    tell("it could run; nothing was queued")
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,103 @@
+"""`podfleet verify`: holds the database that MONGODB_URL names against its own log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from podfleet.client import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
+from podfleet.nouns import noun
+from podfleet.output import clean
+
+app = noun("verify", has_verbs=False)
+
+PATIENCE_S: Final = 12.0  # longer than every loop of the control plane needs
+STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
+
+
+@app.command()
+def verify(
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Also replay every log, and compare.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    run: Annotated[str | None, typer.Option(help="Look at this run only.")] = None,
+) -> None:
+    """Audit a database, which may be in use: reads only; 1 when something is wrong."""
+    import asyncio
+
+    from events.runtime.errors import ConfigError, Transient
+
+    try:
+        found = asyncio.run(_verify(_variables(), rebuild=rebuild, as_json=as_json, run=run))
+    except ConfigError as error:
+        fail(error.message, EXIT_WRONG_USE)
+    except Transient as error:
+        fail(f"{error.message}; nothing was decided", EXIT_UNREACHABLE)
+    raise typer.Exit(EXIT_FAILED if found else 0)
+
+
+def _variables() -> Mapping[str, str]:
+    """Return the settings; those of the fleet that runs in this folder where none names a database."""
+    from events.runtime.access import running
+    from podfleet.embedded.config import data_folder, environment
+
+    found = environment(Path.cwd())
+    near = None if found.get("MONGODB_URL") else running(data_folder(Path.cwd()))
+    return found if near is None else near.stores
+
+
+async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool, run: str | None) -> int:
+    from control_plane.config import read_storage
+    from control_plane.files.blobs import open_blobs
+    from control_plane.store import database
+    from control_plane.store.verify.queries import AuditReads
+    from control_plane.verify.verifier import Auditor
+    from events.runtime.errors import ConfigError
+
+    url = variables.get("MONGODB_URL")
+    if not url:
+        raise ConfigError(
+            [
+                "MONGODB_URL is not set; it names the database to verify; in the folder of `podfleet up` "
+                "it need not be set while that runs"
+            ]
+        )
+    has_storage = all(variables.get(name) for name in STORAGE)
+    client = database.connect(url)
+    counts: Counter[str] = Counter()
+    looked_at: Counter[str] = Counter()
+    runs, latest = 0, None  # the findings of a run come together
+    try:
+        reads = AuditReads(database.database(client, url))
+        objects = open_blobs(read_storage(variables)) if has_storage else None
+        auditor = Auditor(reads, objects, PATIENCE_S, lambda _: looked_at.update(["runs"]))
+        if run is not None and await reads.collection_of(run) is None:
+            fail(f"there is no run {run}", EXIT_FAILED)
+        async for finding in auditor.audit(rebuilds=rebuild, only=run):
+            _tell(finding.invariant, finding.run_id, finding.message, as_json=as_json)
+            if not finding.is_note:
+                counts[finding.invariant] += 1
+                runs += finding.run_id != latest
+                latest = finding.run_id
+    finally:
+        await client.close()
+    if not has_storage:
+        missing = ", ".join(name for name in STORAGE if not variables.get(name))
+        print(f"artifacts in storage were not checked: {missing} not set", file=sys.stderr)
+    total = sum(counts.values())
+    each = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    where = f"in {runs} of {looked_at['runs']} runs: {each}" if each else f"in {looked_at['runs']} runs"
+    print(f"{total} findings {where}", file=sys.stderr)
+    return total
+
+
+def _tell(invariant: str, run_id: str, message: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"invariant": invariant, "run": run_id, "message": message}), flush=True)
+    else:
+        print(clean(f"{invariant}  {run_id}  {message}"), flush=True)

@@ -1,0 +1,53 @@
+"""`podfleet queue`: what waits for a pod, and for how long."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from podfleet.client import client
+from podfleet.nouns import noun
+from podfleet.output import (
+    AsJson,
+    Column,
+    field,
+    is_terminal,
+    print_heading,
+    print_items,
+    print_json,
+    with_sign,
+)
+
+
+def _seconds(value: float) -> str:
+    from events.text.formatting import seconds
+
+    return seconds(value)
+
+
+app = noun("queue", has_verbs=False)
+
+CLASSES: Final = (
+    Column("CLASS", field("classKey"), is_whole=True),
+    Column("WAITING", field("depth"), is_whole=True, is_right=True),
+    Column("OLDEST_S", field("oldestWaitS"), _seconds, is_whole=True, is_right=True),
+    Column("SINCE", field("oldestQueuedAt"), is_spare=True),
+    Column("QUEUE", field("collection"), is_spare=True),
+)
+STATUSES: Final = (
+    Column("STATUS", field("status"), with_sign, is_whole=True),
+    Column("RUNS", field("count"), is_whole=True, is_right=True),
+)
+
+
+@app.command()
+def queue(as_json: AsJson = False) -> None:
+    """Show how many runs wait in each class, and how many there are of each status."""
+    found = client().get("/api/queue")
+    if as_json:
+        print_json(found)
+        return
+    print_items(found["items"], CLASSES, none="nothing waits for a pod")
+    if is_terminal():
+        print_heading("runs")
+        counts = [{"status": name, "count": count} for name, count in found["statuses"].items() if count]
+        print_items(counts, STATUSES, none="none yet")

@@ -1,0 +1,125 @@
+"""`podfleet config`: what the programs on this machine are told, and by whom."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from control_plane.config import BUDGETS
+from events.runtime.access import URL_DEFAULT
+from events.text.mask import SECRET_IN_QUERY
+from podfleet.nouns import noun
+from podfleet.output import AsJson, Column, field, is_terminal, print_items, say
+
+app = noun("config")
+
+MASK: Final = "********"
+# Every setting that is read, with its default; None: it has none.
+KNOWN: Final[Mapping[str, str | None]] = {
+    "CONTROL_PLANE_URL": URL_DEFAULT,
+    "PODFLEET_API_KEY": None,
+    "MONGODB_URL": None,
+    "MINIO_ENDPOINT": None,
+    "MINIO_ACCESS_KEY": None,
+    "MINIO_SECRET_KEY": None,
+    "MINIO_BUCKET": "podfleet",
+    "MINIO_REGION": "us-east-1",
+    "MINIO_SECURE": "false",
+    "PODFLEET_ORIGINS": None,
+    **{name: str(default) for name, default in BUDGETS.items()},
+    "FORWARDED_ALLOW_IPS": None,
+    "PODFLEET_DATA": ".podfleet",
+    "WORKER_MODE": "experiment",
+    "RUNPOD_POD_ID": None,
+    "PODFLEET_POD_ID": None,
+    "CONTAINER_ID": None,
+    "POD_NAME": None,
+    "RUNPOD_DC_ID": None,
+    "PODFLEET_REGION": None,
+    "PODFLEET_GPU_USD_PER_HOUR": None,
+    "PODFLEET_PRICES": None,
+    "PODFLEET_ISOLATION": "strict",
+    "PODFLEET_DATASETS": None,
+    "PODFLEET_JUDGE_SECRET": None,
+    "PODFLEET_LITERATURE_URL": None,
+    "PODFLEET_PRIVATE_HOSTS": None,
+    "OPENAI_API_KEY": None,
+    "OPENAI_BASE_URL": None,
+    "OPENAI_MODEL": None,
+    "ANTHROPIC_API_KEY": None,
+    "ANTHROPIC_BASE_URL": None,
+    "ANTHROPIC_MODEL": None,
+    "HTTP_PROXY": None,
+    "HTTPS_PROXY": None,
+    "NO_PROXY": None,
+    "HF_TOKEN": None,
+    "HF_HOME": None,
+}
+PREFIXES: Final = ("PODFLEET_", "MINIO_")  # a name of ours that is not known was misspelt
+SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD")
+# Up to the last @: a password may hold one.
+SIGNED_IN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<who>[^/\s]*)@")
+
+COLUMNS: Final = (
+    Column("NAME", field("name"), is_whole=True),
+    Column("VALUE", field("value")),
+    Column("FROM", field("from"), is_whole=True),
+)
+
+
+@app.command()
+def show(
+    as_json: AsJson = False, everything: bool = typer.Option(False, "--all", help="Also what is not set.")
+) -> None:
+    """Show every setting with where it comes from; secrets are masked."""
+    from podfleet.embedded.config import written
+
+    folder = Path.cwd()
+    file = folder / ".env"
+    rows = settings(os.environ, written(file), str(file))
+    shown = [row for row in rows if everything or row["from"] != "–"]
+    print_items(shown, COLUMNS, as_json=as_json)
+    if is_terminal() and not as_json:
+        say(f"\nthe environment wins over {file}" + ("" if file.is_file() else ", which is not there"))
+
+
+def settings(
+    environment: Mapping[str, str], written: Mapping[str, str], file: str
+) -> list[dict[str, str | None]]:
+    """Return each setting: its name, its value as it may be shown, and where that comes from."""
+    ours = [name for name in (*environment, *written) if name.startswith(PREFIXES)]
+    rows: list[dict[str, str | None]] = []
+    for name in _once((*KNOWN, *sorted(ours))):
+        if environment.get(name):
+            value, source = environment[name], "environment"
+        elif written.get(name):
+            value, source = written[name], file
+        else:
+            default = KNOWN.get(name)
+            rows.append({"name": name, "value": default, "from": "default" if default else "–"})
+            continue
+        known = "" if name in KNOWN else " (nobody reads this name)"
+        rows.append({"name": name, "value": masked(name, value), "from": source + known})
+    return rows
+
+
+def masked(name: str, value: str) -> str:
+    """Return a value without what is secret in it."""
+    if SECRET.search(name):
+        return MASK
+    return SECRET_IN_QUERY.sub(rf"\1{MASK}", SIGNED_IN.sub(_without_password, value))
+
+
+def _without_password(found: re.Match[str]) -> str:
+    user, colon, _ = found["who"].partition(":")
+    # An address with one word before the @ carries a token.
+    return f"{found['scheme']}{f'{user}:{MASK}' if colon else MASK}@"
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,77 @@
+"""The random credentials of one data directory.
+
+Made once, kept in a file that only its owner may read; they reach the parts by
+environment or by file, never by a command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from events.runtime.clock import Ids
+from events.runtime.errors import ConfigError
+from events.text.key_text import letters, written
+from podfleet.embedded.private_file import FILE_MODE, private_directory, replace_private
+
+MONGO_USER: Final = "podfleet"
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    mongo_password: str
+    mongo_key: str
+    s3_access_key: str
+    s3_secret_key: str
+    api_key: str = ""  # data directories from before there were keys lack it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What the parts of one data directory recognise each other by."""
+
+    mongo_password: str = field(repr=False)
+    mongo_key: str = field(repr=False)
+    s3_access_key: str
+    s3_secret_key: str = field(repr=False)
+    api_key: str = field(repr=False)
+
+
+def credentials(path: Path, ids: Ids) -> Credentials:
+    """Return the credentials kept in `path`, made and kept there the first time."""
+    private_directory(path.parent)
+    if not path.exists():
+        replace_private(path, msgspec.json.encode(_fresh(ids)).decode())
+    path.chmod(FILE_MODE)  # a copied data directory may have lost the mode
+    try:
+        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+        if not stored.api_key:
+            stored = msgspec.structs.replace(stored, api_key=written("admin", letters(ids.token())))
+            replace_private(path, msgspec.json.encode(stored).decode())
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            [f"{path} cannot be read ({error}): restore it, or remove the data directory {path.parent}"]
+        ) from error
+    return Credentials(
+        mongo_password=stored.mongo_password,
+        mongo_key=stored.mongo_key,
+        s3_access_key=stored.s3_access_key,
+        s3_secret_key=stored.s3_secret_key,
+        api_key=stored.api_key,
+    )
+
+
+def _fresh(ids: Ids) -> _Stored:
+    return _Stored(
+        mongo_password=ids.token(),
+        mongo_key=_base64_only(ids.token() + ids.token()),
+        s3_access_key=_base64_only(ids.token())[:20].upper(),
+        s3_secret_key=_base64_only(ids.token()),
+    )
+
+
+def _base64_only(token: str) -> str:
+    """Return `token` in the letters that mongod's key file and S3 keys allow."""
+    return token.replace("-", "A").replace("_", "B")

@@ -1,0 +1,270 @@
+"""Follows a run as it changes: over the live stream, resumed where it broke off, or by asking again.
+
+Law: whoever follows hears `Look` first, and again whenever changes may have been missed; then it looks
+itself. So nothing is lost, and whoever remembers what it has shown shows nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from events.runtime.clock import Clock, SystemClock
+from podfleet.client import EXIT_UNREACHABLE, Client, Unreachable, fail
+from podfleet.output import tell
+
+POLL_S: Final = 1.0
+SILENT_S: Final = 30.0  # the server says where it is every ten
+AGAIN_FIRST_S: Final = 0.5
+AGAIN_MAX_S: Final = 5.0
+PATIENCE_S: Final = 300.0
+PAGE: Final = 200
+# The server has no such route, or no room on it: what it tells of can be asked for as well.
+NO_STREAM: Final = frozenset({404, 405, 503})
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Something may have changed that nobody told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The run as it is now, without what stands beside it."""
+
+    run: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event of the run's log."""
+
+    event: Json
+
+
+News = Look | Changed | Happened
+
+
+@dataclass(slots=True)
+class Message:
+    """One server-sent event, as its lines come in."""
+
+    name: str = "message"
+    data: list[str] = field(default_factory=list)
+    id: str | None = None
+
+    def take(self, line: str) -> bool:
+        """Read a line; True at the empty one that ends the event."""
+        if not line:
+            return True
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "event":
+                self.name = value
+            case "data":
+                self.data.append(value)
+            case "id":
+                self.id = value
+        return False
+
+    @property
+    def content(self) -> Json:
+        """What it says; nothing where that is no JSON object."""
+        try:
+            found = json.loads("\n".join(self.data))
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+class _Broken(Exception):
+    """The stream ended."""
+
+
+class _NoStream(Exception):
+    """There is none to be had."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """Tells of one run until whoever asked has heard enough."""
+
+    control_plane: Client
+    run_id: str
+    clock: Clock = field(default_factory=SystemClock)
+    on_silence: Callable[[bool], None] = lambda _: None
+    _place: str | None = None
+    _never: threading.Event = field(default_factory=threading.Event)
+    _heard_s: float = 0.0
+
+    def news(self) -> Iterator[News]:
+        """Yield what becomes known of the run. Ends the command after `PATIENCE_S` without an answer."""
+        self._heard_s = self.clock.monotonic_s()
+        again_s = AGAIN_FIRST_S
+        while True:
+            heard_s = self._heard_s
+            try:
+                yield from self._stream()
+            except _NoStream:
+                yield from self._poll()
+            except _Broken as broken:
+                self._be_patient(str(broken))
+            again_s = AGAIN_FIRST_S if self._heard_s > heard_s else min(2 * again_s, AGAIN_MAX_S)
+            self.clock.wait(self._never, again_s)
+
+    def look(self, path: str, **parameters: str | int | None) -> dict[str, Any]:
+        """Return the answer to a question that is asked in between, however long nobody answers."""
+        again_s = AGAIN_FIRST_S
+        while True:
+            try:
+                answer = self.control_plane.try_get(path, **parameters)
+            except Unreachable as error:
+                self._be_patient(str(error))
+                self.clock.wait(self._never, again_s)
+                again_s = min(2 * again_s, AGAIN_MAX_S)
+                continue
+            self._hear()
+            return answer
+
+    def _stream(self) -> Iterator[News]:
+        import httpx
+
+        headers = {} if self._place is None else {"Last-Event-ID": self._place}
+        is_resumed = self._place is not None
+        try:
+            with self.control_plane.http().stream(
+                "GET", "/api/stream", params={"run": self.run_id}, headers=headers, timeout=SILENT_S
+            ) as response:
+                self._require_stream(response)
+                if is_resumed:
+                    self._hear()
+                message = Message()
+                has_looked = is_resumed
+                for line in response.iter_lines():
+                    if not message.take(line):
+                        continue
+                    self._hear()
+                    if message.id:
+                        self._place = message.id
+                    # Its first word says that from now on nothing is missed.
+                    if message.name == "reset" or not has_looked:
+                        has_looked = True
+                        yield Look()
+                    if message.name == "run":
+                        yield Changed(message.content)
+                    elif message.name == "event":
+                        yield Happened(message.content)
+                    message = Message()
+        except httpx.HTTPError as error:
+            raise _Broken(self.control_plane.silent(error)) from error
+        raise _Broken(f"{self.control_plane.url} ended the live stream")
+
+    def _require_stream(self, response: Any) -> None:
+        """Raise `_NoStream` or `_Broken` where the answer is none; end the command where we may not ask."""
+        if response.status_code in NO_STREAM:
+            raise _NoStream
+        if response.status_code >= 500:
+            raise _Broken(f"{self.control_plane.url} answers {response.status_code}")
+        if response.is_error:
+            response.read()
+            try:
+                problem = response.json()
+            except ValueError:
+                problem = {}
+            self.control_plane.refuse(response.status_code, problem if isinstance(problem, dict) else {})
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            raise _NoStream
+
+    def _poll(self) -> Iterator[News]:
+        while True:
+            yield Look()
+            self.clock.wait(self._never, POLL_S)
+
+    def _hear(self) -> None:
+        self._heard_s = self.clock.monotonic_s()
+        self.on_silence(False)
+
+    def _be_patient(self, why: str) -> None:
+        if self.clock.monotonic_s() - self._heard_s > PATIENCE_S:
+            fail(f"{why}\nthe run goes on without us: `podfleet runs show {self.run_id}`", EXIT_UNREACHABLE)
+        self.on_silence(True)
+
+
+@dataclass(slots=True)
+class Silence:
+    """Says once that nobody answers, and once that somebody does again."""
+
+    is_silent: bool = False
+
+    def __call__(self, is_silent: bool) -> None:
+        if is_silent != self.is_silent:
+            self.is_silent = is_silent
+            tell("no answer; trying again …" if is_silent else "the control plane answers again")
+
+
+@dataclass(slots=True)
+class Log:
+    """The log of a run as it grows: every event that fits once, in the order of arrival."""
+
+    follower: Follower
+    fits: Callable[[Json], bool]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)
+    _floor: str = ""  # what lies before it is as good as known
+
+    def begin(self, last: int | None) -> Iterator[Json]:
+        """Yield the last `last` events there are (None: all of them)."""
+        found: list[Json] = []
+        for event in self._newest_first():
+            self._floor = event["position"]
+            if self._is_new(event) and self.fits(event) and (last is None or len(found) < last):
+                found.append(event)
+            if last is not None and len(found) >= last and len(self._seen) >= PAGE:
+                break
+        else:
+            self._floor = ""
+        yield from reversed(found)
+
+    def more(self) -> Iterator[Json]:
+        """Yield what has come in, wherever it was missed.
+
+        Read from the newest back until a whole page is known: an event may come to light behind a later one.
+        """
+        found: list[Json] = []
+        known = 0
+        for event in self._newest_first():
+            is_new = event["position"] > self._floor and self._is_new(event)
+            known = 0 if is_new else known + 1
+            if is_new and self.fits(event):
+                found.append(event)
+            if known >= PAGE or event["position"] <= self._floor:
+                break
+        yield from reversed(found)
+
+    def hear(self, event: Json) -> Iterator[Json]:
+        """Yield an event that was told of, unless it was known."""
+        if event.get("id") and self._is_new(event) and self.fits(event):
+            yield event
+
+    def _newest_first(self) -> Iterator[Json]:
+        after: str | None = None
+        while True:
+            path = f"/api/runs/{self.follower.run_id}/events"
+            page = self.follower.look(path, limit=PAGE, after=after, **self.parameters)
+            yield from page["items"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def _is_new(self, event: Json) -> bool:
+        identity = f"{event.get('source')} {event.get('id')}"
+        if identity in self._seen:
+            return False
+        self._seen.add(identity)
+        return True

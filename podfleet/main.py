@@ -1,0 +1,128 @@
+"""`podfleet`: the parts, and the first commands of people. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from events.runtime.access import Access, running
+from events.runtime.errors import ConfigError
+from podfleet.nouns import HELP_NAMES, Nouns
+from podfleet.output import clean_lines
+
+app = typer.Typer(
+    cls=Nouns,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": list(HELP_NAMES)},
+)
+
+KEYLESS_HELP: Final = (
+    "This machine needs no key, until an admin key is made or a proxy is seen: for one of your own."
+)
+Keyless = Annotated[bool, typer.Option("--keyless", help=KEYLESS_HELP)]
+
+
+@app.command()
+def up(
+    workers: Annotated[int, typer.Option(help="How many workers to run.")] = 1,
+    port: Annotated[int, typer.Option(help="Port of the control plane.")] = 8700,
+    data: Annotated[Path, typer.Option(help="Folder that keeps everything.")] = Path(".podfleet"),
+    keyless: Keyless = False,
+) -> None:
+    """Run the whole fleet on this machine until Ctrl-C."""
+    from events.runtime.clock import SystemClock, SystemIds
+    from podfleet.embedded.config import environment
+    from podfleet.embedded.stack import Options, World
+    from podfleet.embedded.stack import up as run_stack
+
+    world = World(environment=environment(Path.cwd()), clock=SystemClock(), ids=SystemIds(), say=_say)
+    raise typer.Exit(run_stack(Options(data=data, port=port, workers=workers, keyless=keyless), world))
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8700,
+    keyless: Keyless = False,
+) -> None:
+    """Run one control plane; MongoDB and storage come from the environment."""
+    from control_plane.__main__ import serve as run_server
+
+    raise typer.Exit(run_server(host=host, port=port, keyless=keyless))
+
+
+@app.command()
+def env() -> None:
+    """Print the address and the key of the fleet that runs here: `eval "$(podfleet env)"` sets them."""
+    import shlex
+
+    found = _fleet_here()
+    print(f"export CONTROL_PLANE_URL={shlex.quote(found.url)}")
+    print(f"export PODFLEET_API_KEY={shlex.quote(found.key or '')}")
+
+
+@app.command()
+def signin() -> None:
+    """Print a link that signs one browser in, once and within ten minutes, with the key of this folder."""
+    from podfleet.client import client
+
+    asked = client()
+    print(f"{asked.url}{asked.post('/api/signin-links')['path']}")
+
+
+def _fleet_here() -> Access:
+    from podfleet.client import EXIT_UNREACHABLE, fail
+    from podfleet.embedded.config import data_folder
+
+    data = data_folder(Path.cwd())
+    found = running(data)
+    if found is None:
+        words = f"no fleet of yours runs in {data}: start one there with `podfleet up`, or set PODFLEET_DATA"
+        fail(words, EXIT_UNREACHABLE)
+    return found
+
+
+@app.command()
+def migrate() -> None:
+    """Create the indexes that are missing in the database that MONGODB_URL names; again changes nothing."""
+    from control_plane.__main__ import migrate as run_migration
+
+    raise typer.Exit(run_migration())
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as version_of
+
+    print(version_of("podfleet"))
+
+
+def main() -> None:
+    """Run the command line; what no command could foresee ends it in words too."""
+    try:
+        try:
+            app(prog_name="podfleet")
+        finally:
+            if sys.stdout is not None:  # closed by who started us
+                sys.stdout.flush()
+    except ConfigError as error:
+        end, said = 2, error.message
+    except OSError as error:  # as where the disk is full on which the output goes
+        end, said = 1, "" if isinstance(error, BrokenPipeError) else str(error)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is lost, and said to be
+    else:
+        return
+    if said:
+        print(clean_lines(said), file=sys.stderr)
+    sys.exit(end)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,133 @@
+"""Which run or hypothesis a person means: a whole id, its unique beginning, or `@latest`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any, Final
+
+import typer
+
+from podfleet.client import EXIT_FAILED, EXIT_WRONG_USE, Client, client, fail
+from podfleet.output import clean
+
+LATEST: Final = "@latest"
+ID_CHARS: Final = 26
+LOOKED_AT_MAX: Final = 2_000
+CANDIDATES_MAX: Final = 10
+COMPLETED_MAX: Final = 50
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """What is looked for: its name, its list, and whether the list knows how to search by id."""
+
+    name: str
+    path: str
+    is_searched: bool
+
+    def title(self, item: Json) -> str:
+        """Return what tells an item from its like."""
+        status = item.get("status")
+        return " ".join(str(each) for each in (status, item.get("title")) if each)
+
+
+RUN: Final = Noun("run", "/api/runs", is_searched=True)
+HYPOTHESIS: Final = Noun("hypothesis", "/api/hypotheses", is_searched=False)
+
+
+class Unknown(Exception):
+    """Nothing, or more than one thing, is meant; the text lists the candidates."""
+
+
+def find(control_plane: Client, noun: Noun, said: str) -> str:
+    """Return the whole id that `said` means, or end the command."""
+    said = said.strip()
+    if said == LATEST:
+        newest = control_plane.get(noun.path, limit=1)["items"]
+        if not newest:
+            fail(f"there is no {noun.name} yet; `podfleet --help` shows how to make one", EXIT_FAILED)
+        return str(newest[0]["id"])
+    wanted = said.upper()
+    if not (wanted.isascii() and wanted.isalnum()) or len(wanted) > ID_CHARS:
+        message = f"{said!r} is no id of a {noun.name}; give an id, its beginning, or {LATEST}"
+        fail(message, EXIT_WRONG_USE)
+    if len(wanted) == ID_CHARS:
+        return wanted
+    known = control_plane.items(noun.path, q=wanted if noun.is_searched else None)
+    try:
+        return meant(islice(known, LOOKED_AT_MAX), noun, wanted)
+    except Unknown as unknown:
+        fail(str(unknown), EXIT_FAILED)
+
+
+def meant(known: Iterable[Json], noun: Noun, wanted: str) -> str:
+    """Return the only id that begins with `wanted`. Raises `Unknown` that lists the candidates."""
+    found: list[Json] = []
+    for item in known:
+        if item["id"].startswith(wanted):
+            found.append(item)
+        if len(found) > CANDIDATES_MAX:
+            break
+    if len(found) == 1:
+        return str(found[0]["id"])
+    if not found:
+        plural = "hypotheses" if noun is HYPOTHESIS else f"{noun.name}s"
+        raise Unknown(
+            f"there is no {noun.name} {wanted!r}; `podfleet {plural} list` shows those that there are"
+        )
+    raise Unknown(_several(found, noun, wanted))
+
+
+def _several(found: Sequence[Json], noun: Noun, wanted: str) -> str:
+    lines = [f"  {each['id']}  {clean(noun.title(each))[:80]}" for each in found[:CANDIDATES_MAX]]
+    more = ["  …"] if len(found) > CANDIDATES_MAX else []
+    return "\n".join([f"{wanted!r} is the beginning of several; give more of it:", *lines, *more])
+
+
+def complete_run(incomplete: str) -> list[tuple[str, str]]:
+    """Return the runs that a shell may offer; none where nobody answers."""
+    return _offered(RUN, incomplete)
+
+
+def complete_hypothesis(incomplete: str) -> list[tuple[str, str]]:
+    """Return the hypotheses that a shell may offer; none where nobody answers."""
+    return _offered(HYPOTHESIS, incomplete)
+
+
+def _offered(noun: Noun, incomplete: str) -> list[tuple[str, str]]:
+    if incomplete.startswith("@"):
+        return [(LATEST, f"the newest {noun.name}")]
+    try:
+        page = client().try_get(
+            noun.path, limit=COMPLETED_MAX, q=incomplete or None if noun.is_searched else None
+        )
+    except Exception:  # noqa: BLE001 - a shell that completes shows no errors
+        return []
+    wanted = incomplete.upper()
+    return [(each["id"], clean(noun.title(each))) for each in page["items"] if each["id"].startswith(wanted)]
+
+
+RunName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run's id, its unique beginning, or @latest.", autocompletion=complete_run
+    ),
+]
+RunNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN...", help="Runs: ids, their unique beginnings, or @latest.", autocompletion=complete_run
+    ),
+]
+HypothesisName = Annotated[
+    str,
+    typer.Argument(
+        metavar="HYPOTHESIS",
+        help="A hypothesis' id, its unique beginning, or @latest.",
+        autocompletion=complete_hypothesis,
+    ),
+]

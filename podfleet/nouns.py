@@ -1,0 +1,70 @@
+"""Which nouns the command line has; the module of one is loaded when it is used, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+HELP_NAMES: Final = ("-h", "--help")
+
+# The module of each, whose `app` it is, and what is said of it where all are listed.
+NOUNS: Final[Mapping[str, tuple[str, str]]] = {
+    "submit": ("podfleet.commands.submitting", "Queue a run and print its id."),
+    "runs": ("podfleet.commands.runs", "Runs: look at them, and steer them."),
+    "events": ("podfleet.commands.events", "What happened in a run, and what goes on."),
+    "artifacts": ("podfleet.commands.artifacts", "The files that runs keep."),
+    "hypotheses": ("podfleet.commands.hypotheses", "Propose them, choose an idea, run them."),
+    "reviews": ("podfleet.commands.reviews", "What waits for a person's verdict."),
+    "schedules": ("podfleet.commands.schedules", "Runs that begin at their own time."),
+    "pods": ("podfleet.commands.pods", "The workers of the fleet."),
+    "queue": ("podfleet.commands.waiting", "What waits for a pod, and for how long."),
+    "keys": ("podfleet.commands.keys", "Who may do what."),
+    "audit": ("podfleet.commands.audit", "Who did what to which object."),
+    "config": ("podfleet.config", "Settings, and where they come from."),
+    "doctor": ("podfleet.commands.doctor", "What is missing, and what to do about it."),
+    "verify": ("podfleet.commands.verify", "Audit a database, which may be in use."),
+}
+
+
+def noun(name: str, *, has_verbs: bool = True) -> typer.Typer:
+    """Return the empty app of a noun, for its commands to be added."""
+    app = typer.Typer(
+        help=NOUNS[name][1],
+        no_args_is_help=has_verbs,
+        add_completion=False,
+        rich_markup_mode=None,  # help as plain text: it is there at once
+        context_settings={"help_option_names": list(HELP_NAMES)},
+    )
+    if has_verbs:
+        app.callback(help=NOUNS[name][1])(_before_any_verb)
+    return app
+
+
+def _before_any_verb() -> None:
+    """Do nothing; but with a callback even a noun of one verb keeps it."""
+
+
+class Nouns(TyperGroup):
+    """Lists the nouns without their modules, and loads the one that is used."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        nouns = {name: TyperCommand(name, help=says) for name, (_, says) in NOUNS.items()}
+        self.commands = {**nouns, **self.commands}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name, loaded."""
+        if args and args[0] in NOUNS:
+            self.commands[args[0]] = _loaded(args[0])
+        return super().resolve_command(ctx, args)
+
+
+def _loaded(name: str) -> Any:
+    command = get_command(import_module(NOUNS[name][0]).app)
+    command.name = name
+    return command

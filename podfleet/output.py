@@ -1,0 +1,286 @@
+"""How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON where asked for.
+
+Law: what came from the server is hostile. Nothing of it reaches a terminal before `clean`, none of it is read
+as markup, and no cell of a pipe is a formula to a spreadsheet; JSON has every value as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from events.text.harmless import for_spreadsheet
+
+Json = Mapping[str, Any]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+IdsOnly = Annotated[bool, typer.Option("--ids", help="Print the ids only, one a line.")]
+
+NOTHING: Final = "–"
+CELL_CHARS_MAX: Final = 4_000
+GAP: Final = 1  # between two columns of a table
+BROKEN_CHARS: Final = 12  # how narrow a column of text may become
+# Sequences that steer a terminal: CSI, then OSC, DCS and their like, then what is left of two letters.
+ESCAPES: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*[0-~]"
+)
+# Control characters, lone surrogates, and what turns the direction of writing.
+UNPRINTABLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def clean(text: object) -> str:
+    """Return `text` as one line that steers no terminal."""
+    return UNPRINTABLE.sub(" ", ESCAPES.sub("", str(text)))
+
+
+def clean_lines(text: object) -> str:
+    """Return `text` with its line breaks, and nothing else that steers a terminal."""
+    unescaped = ESCAPES.sub("", str(text)).replace("\r\n", "\n").replace("\t", "    ")
+    return "\n".join(UNPRINTABLE.sub(" ", line).rstrip() for line in unescaped.split("\n"))
+
+
+def is_terminal() -> bool:
+    """Say whether a person looks at what is printed."""
+    return sys.stdout is not None and sys.stdout.isatty()  # None: it was closed before we began
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its title, what it takes from an item, and how a person reads that."""
+
+    title: str
+    value: Callable[[Json], Any]
+    shown: Callable[[Any], str] | None = None
+    is_whole: bool = False  # never broken into lines: an id, a number
+    is_right: bool = False
+    is_spare: bool = False  # left out where the terminal is too narrow for all
+
+    def said(self, item: Json) -> str:
+        """Return the cell for people."""
+        value = self.value(item)
+        if value is None or value == "":
+            return NOTHING
+        return clean(_words(value) if self.shown is None else self.shown(value))[:CELL_CHARS_MAX]
+
+    def raw(self, item: Json) -> str:
+        """Return the cell for programs, as the server has it."""
+        value = self.value(item)
+        match value:
+            case None:
+                return ""
+            case bool():
+                return str(value).lower()
+            case int() | float():
+                return str(value)
+            case str():
+                return for_spreadsheet(clean(value))
+            case _:
+                return clean(json.dumps(value))
+
+
+def field(*path: str) -> Callable[[Json], Any]:
+    """Return what takes the value at `path`; None where there is none."""
+
+    def take(item: Json) -> Any:
+        value: Any = item
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value
+
+    return take
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON of ASCII, which steers no terminal."""
+    print(_ascii(json.dumps(value, indent=2)), flush=True)
+
+
+def print_json_line(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    print(_ascii(json.dumps(value)), flush=True)
+
+
+def print_items(
+    items: Sequence[Json],
+    columns: Sequence[Column],
+    *,
+    as_json: bool = False,
+    ids_only: bool = False,
+    none: str = "none",
+) -> None:
+    """Print a list in the form that its reader wants; `none` says to a person that there is nothing."""
+    if as_json:
+        print_json(items)
+    elif ids_only:
+        for item in items:
+            print(clean(item["id"]))
+    elif not is_terminal():
+        print("\t".join(column.title for column in columns))
+        for item in items:
+            print("\t".join(column.raw(item) for column in columns))
+    elif items:
+        _print_table(items, columns)
+    else:
+        print(none)
+
+
+def print_fields(fields: Sequence[tuple[str, str | None]]) -> None:
+    """Print what one thing is, a line a field; fields without a value are left out."""
+    known = [(name, value) for name, value in fields if value is not None]
+    if not is_terminal():
+        for name, value in known:
+            print(f"{name}\t{for_spreadsheet(clean(value))}")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, value in known:
+        table.add_row(name, Text(clean_lines(value), style=_style(value)))
+    console().print(table)
+
+
+def print_heading(text: str) -> None:
+    """Print the title of what follows: an empty line and a word."""
+    if not is_terminal():
+        print(f"\n# {clean(text)}")
+        return
+    from rich.text import Text
+
+    console().print(Text(f"\n{clean(text)}", style="bold"))
+
+
+def say(text: str) -> None:
+    """Print a line for a person, as text."""
+    print(clean(text), flush=True)
+
+
+def tell(text: str) -> None:
+    """Print a line beside the answer, on the channel of errors."""
+    print(clean(text), file=sys.stderr, flush=True)
+
+
+def console() -> Any:
+    """Return the terminal as rich writes on it: no markup, no emoji, no highlights; `NO_COLOR` counts."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+STYLES: Final[Mapping[str, str]] = {
+    "RUNNING": "cyan",
+    "AUTO_VALIDATING": "cyan",
+    "SCHEDULED": "cyan",
+    "AWAITING_HUMAN": "magenta",
+    "COMPLETED": "green",
+    "HUMAN_VALIDATED": "green",
+    "FAILED": "red",
+    "HUMAN_REJECTED": "red",
+    "INTERRUPTED": "yellow",
+    "CANCELING": "yellow",
+    "CANCELED": "yellow",
+    "DELAYED": "yellow",
+    "busy": "cyan",
+    "suspended": "yellow",
+    "gone": "red",
+    "ok": "green",
+    "failed": "red",
+    "note": "yellow",
+}
+
+
+def with_sign(status: str) -> str:
+    """Return a status behind its sign, so that colour alone tells nothing."""
+    from events.text.formatting import SIGNS
+
+    return f"{SIGNS.get(status, '·')} {status}"
+
+
+def ago(moment: str) -> str:
+    """Return how long ago a moment was, which is RFC 3339 text."""
+    from events.runtime.clock import SystemClock
+    from events.text.formatting import MINUTE_S, seconds
+
+    try:
+        then = datetime.fromisoformat(moment)
+    except ValueError:
+        return moment
+    passed_s = (SystemClock().now() - then.astimezone(UTC)).total_seconds()
+    said = seconds(abs(passed_s)) if abs(passed_s) >= MINUTE_S else f"{abs(passed_s):.0f} s"
+    return f"in {said}" if passed_s < -1 else f"{said} ago"
+
+
+def _style(text: str) -> str:
+    """Return the style of a word that is a status, with or without its sign."""
+    return STYLES.get(text.rpartition(" ")[2], "")
+
+
+def _print_table(items: Sequence[Json], columns: Sequence[Column]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = console()
+    cells = {column.title: [column.said(item) for item in items] for column in columns}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    kept = _fitting(columns, cells, terminal.width)
+    for column in kept:
+        justify: Any = "right" if column.is_right else "left"
+        table.add_column(column.title, no_wrap=column.is_whole, overflow="fold", justify=justify)
+    for row in zip(*(cells[column.title] for column in kept), strict=True):
+        table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
+    terminal.print(table)
+
+
+def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], width: int) -> list[Column]:
+    """Return the columns that fit: spare ones go, the last first, before anything whole is cut."""
+    kept = list(columns)
+    for column in reversed(columns):
+        needed = sum(_least(each, cells[each.title]) + GAP for each in kept) - GAP
+        if needed <= width:
+            break
+        if column.is_spare:
+            kept.remove(column)
+    return kept
+
+
+def _least(column: Column, cells: Sequence[str]) -> int:
+    longest = max(map(len, cells), default=0)
+    return max(len(column.title), longest if column.is_whole else min(longest, BROKEN_CHARS))
+
+
+def _words(value: Any) -> str:
+    """Return a value without the marks of a programming language."""
+    match value:
+        case list():
+            return "; ".join(map(_words, value))
+        case dict():
+            return ", ".join(f"{name} {_words(each)}" for name, each in value.items())
+        case bool():
+            return "yes" if value else "no"
+        case _:
+            return str(value)
+
+
+def _ascii(text: str) -> str:
+    return text.replace("\x7f", "\\u007f")
+
+
+def clock_time(moment: str) -> str:
+    """Return the time of day of a moment on this machine's clock."""
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return clean(moment)

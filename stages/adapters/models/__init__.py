@@ -1,0 +1,1 @@
+"""Language models behind the APIs of their providers."""

@@ -1,0 +1,155 @@
+"""The HTTP client of a model's SDK, and what the SDK's failures mean.
+
+Law: an answer is bounded in bytes, comes uncompressed and from where it was asked for: nothing is
+redirected, so no key and no prompt goes anywhere else, and no address is connected to that the
+operator did not allow. Proxies are those of the environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeVar
+
+import httpx2
+import msgspec
+
+from stages.adapters.guard import AddressRefused, Guard
+from stages.adapters.models.retrier import TryFailed
+from stages.isolation.reach import Reach
+from stages.models.model import Usage
+from stages.models.retrying import retry_after_of, trouble_of
+
+ANSWER_BYTES_MAX: Final = 8 << 20
+MESSAGE_CHARS_MAX: Final = 500
+CONNECT_MAX_S: Final = 15.0
+KEY: Final = re.compile(r"\b(?:sk|pk|key)-[\w*.-]{4,}")
+# These happen before the request has left: nothing can have been billed.
+NOT_SENT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]  # of tokens, as a server may state it
+
+S = TypeVar("S")
+
+
+class AnswerTooLong(httpx2.TransportError):  # the SDKs pass on what breaks a connection
+    """The answer has more bytes than any answer needs, or is compressed to hide them."""
+
+
+@dataclass(slots=True)
+class _Bounded(httpx2.AsyncByteStream):
+    """An answer's bytes, up to the limit."""
+
+    stream: httpx2.AsyncByteStream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self.stream:
+            size += len(chunk)
+            if size > ANSWER_BYTES_MAX:
+                raise AnswerTooLong(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+async def _bound(response: httpx2.Response) -> None:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise AnswerTooLong("the answer is compressed, which was not asked for")
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _Bounded(response.stream)
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """Return whom every request trusts: to read that takes longer than a request does."""
+    return httpx2.create_ssl_context()
+
+
+def client(seconds: float, reach: Reach) -> httpx2.AsyncClient:
+    """Return a client for one request that takes at most `seconds`, and connects within `reach`."""
+    return httpx2.AsyncClient(
+        verify=_trusted(),
+        timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_MAX_S)),
+        headers={"Accept-Encoding": "identity"},
+        event_hooks={"request": [Guard(reach)], "response": [_bound]},
+        follow_redirects=False,
+    )
+
+
+def refusal(status: int, response: httpx2.Response, words: str, *, setting: str, now: datetime) -> TryFailed:
+    """Return what an answer without success means; `setting` names the variable that holds the key."""
+    trouble = trouble_of(status, words)
+    place = f"{response.request.url.host} answers {status}"
+    said = shown(words)
+    match trouble:
+        case "unauthorised":  # not in the server's words: they like to quote the key
+            message = f"{place}: it does not accept the key; check {setting}"
+        case "quota":
+            message = f"{place}: the account has no money or quota left ({said})"
+        case "refused" if response.has_redirect_location:
+            message = f"{place}: it has moved to {_place(response)}; name that address in the settings"
+        case _:
+            message = f"{place}: {said}"
+    return TryFailed(trouble, message, retry_after_s=retry_after_of(response.headers, now))
+
+
+def words_of(body: object, instead: str) -> str:
+    """Return the code and the message of an error's body, else what stands `instead` of them."""
+    inner = body.get("error", body) if isinstance(body, dict) else None
+    if not isinstance(inner, dict):
+        return instead
+    named = dict.fromkeys(str(inner[name]) for name in ("code", "type", "message") if inner.get(name))
+    return ": ".join(named) or instead
+
+
+def no_answer(cause: BaseException, lost: Usage) -> TryFailed:
+    """Return what a broken connection means; `lost` is the bill that may come for a request that had left."""
+    if isinstance(cause, AddressRefused):
+        return TryFailed("refused", f"the model is not asked: {cause}")
+    if isinstance(cause, AnswerTooLong):
+        return TryFailed("malformed", str(cause), usage=lost)
+    reason = f"{type(cause).__name__}: {shown(str(cause))}"
+    if isinstance(cause, NOT_SENT):
+        return TryFailed("unreachable", f"no connection to the model ({reason})")
+    if isinstance(cause, httpx2.TimeoutException | TimeoutError):
+        return TryFailed("timed_out", f"no answer from the model within {lost.seconds:.0f} s", usage=lost)
+    return TryFailed("unreachable", f"the connection to the model broke ({reason})", usage=lost)
+
+
+def decoded(content: bytes, kind: type[S], lost: Usage) -> S:
+    """Return a body as `kind`. Raises `TryFailed` for one that is something else."""
+    try:
+        found: Any = json.loads(content)
+        return msgspec.convert(found, kind)
+    except (ValueError, RecursionError) as error:
+        raise TryFailed(
+            "malformed", f"the answer is no completion: {shown(str(error))}", usage=lost
+        ) from error
+
+
+def text_of(text: str) -> str:
+    """Return a model's text as the rest of the program can carry it: no lone surrogate, no NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def shown(words: str) -> str:
+    """Return a server's words for people: one line, short, without what looks like a key."""
+    line = " ".join(text_of(words[: 4 * MESSAGE_CHARS_MAX]).split())
+    return KEY.sub("(a key)", line)[:MESSAGE_CHARS_MAX] or "no reason given"
+
+
+def _place(response: httpx2.Response) -> str:
+    return shown(response.headers.get("location", ""))

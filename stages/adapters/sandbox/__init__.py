@@ -1,0 +1,1 @@
+"""Programs that nobody has looked at, started, watched and held on this machine."""

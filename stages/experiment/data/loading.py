@@ -1,0 +1,296 @@
+"""Finds the data set that a run names, and splits it once per run seed.
+
+Law: programs are given the labels of the training and the watch rows only; what judges them, in the search
+(validation) and at the end (test), they never see. The search is handed `Visible`, which holds no
+test data; `Sealed` is opened by the validation alone. Whatever is computed from values (medians that
+fill gaps, means and scales) comes from the training rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+
+from events.runtime.errors import PipelineError
+from stages.experiment.data.columns import Feature, Numbers, Table, Target
+from stages.experiment.data.splits import split
+from stages.experiment.data.tables import ENDINGS, read_table
+from stages.experiment.seeds import seed_for
+from stages.space.data_sets import SHIPPED, DataSet
+from stages.space.metrics import Task
+
+STANDARD_MAX: Final = 1e6  # scaled values are cut here: one far outlier must not leave single precision
+TRAIN_ROWS_MIN: Final = 2  # of each class, however few examples a claim asks for
+SHOWN_CHARS: Final = 200
+
+_FILE: Final = re.compile(
+    r"(?P<path>.*?(?:\.csv|\.csv\.gz|\.npz|\.parquet))(?:#(?P<target>.*))?", re.I | re.S
+)
+_LOADERS: Final[Mapping[str, Callable[[], Any]]] = {
+    "digits": load_digits,
+    "wine": load_wine,
+    "breast_cancer": load_breast_cancer,
+    "iris": load_iris,
+    "diabetes": load_diabetes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a split: standardised features, and class labels or values in their own unit."""
+
+    features: NDArray[np.float32]
+    targets: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a trial must know about a data set besides its rows."""
+
+    name: str
+    task: Task
+    outputs: int
+    image_side: int | None
+    blank: float  # the standardised value of an empty pixel, which fills what a shift uncovers
+    classes: tuple[str, ...]  # their names by label; none where a value is predicted
+    feature_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """What the search may look at: rows to learn from, to watch the learning by, and to select by."""
+
+    train: Part
+    watch: Part
+    validation: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The test data, out of the search's reach."""
+
+    _test: Part
+
+    @property
+    def features(self) -> NDArray[np.float32]:
+        """Return the test rows without their targets."""
+        return self._test.features
+
+    def open(self) -> Part:
+        """Hand over the test rows with their targets; only who judges does this."""
+        return self._test
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """One data set, split for one run; `notes` say what its file lost on the way."""
+
+    facts: Facts
+    visible: Visible
+    sealed: Sealed
+    sizes: Mapping[str, int]
+    notes: tuple[str, ...]
+
+
+def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | None:
+    """Return the data set that a run names: one that ships, or a file; None where it names none.
+
+    A file is read once to learn its shape; only those inside `folders` are.
+    Raises `PipelineError` that says what to do.
+    """
+    if wanted is None:
+        return None
+    shipped = SHIPPED.get(re.sub(r"[\s_-]+", "_", wanted.strip()).casefold())
+    if shipped is not None:
+        return shipped
+    named = _FILE.fullmatch(wanted.strip())
+    if named is None:
+        raise PipelineError(
+            "CONFIG",
+            f"The data set {wanted[:SHOWN_CHARS]!r} is unknown. Known are {', '.join(sorted(SHIPPED))}, and "
+            f"files that end in {', '.join(ENDINGS)}, such as houses.csv#price.",
+        )
+    path = _located(named["path"], folders)
+    table, digest = read_table(path, named["target"] or "")
+    return DataSet(
+        name=_name_of(path),
+        task=table.target.task,
+        rows=len(table),
+        features=len(table.features),
+        outputs=len(table.target.classes) or 1,
+        image_side=table.image_side,
+        location=str(path),
+        target=table.target.name,
+        digest=digest,
+    )
+
+
+def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) -> Data:
+    """Load `data_set` and split it; equal arguments give equal splits.
+
+    Raises `PipelineError`, also for a file that has changed since it was found.
+    """
+    table = _table(data_set)
+    target = table.target
+    classes = len(target.classes) or 1
+    groups = target.values if target.task == "classification" else np.zeros(len(table), np.int64)
+    rows = split(groups, seed=seed_for(seed, "split"))
+    if train_examples is not None:
+        wanted = max(train_examples, TRAIN_ROWS_MIN * classes)
+        rows["train"] = _fewer(rows["train"], groups, wanted, seed_for(seed, "train_examples"))
+    scaled, blank, repeated = _scaled(table, rows)
+    notes = table.notes
+    if repeated:
+        notes += (f"{repeated} validation or test rows are also, word for word, among the rows learnt from.",)
+    part = {name: Part(scaled[chosen], target.values[chosen]) for name, chosen in rows.items()}
+    facts = Facts(
+        name=data_set.name,
+        task=target.task,
+        outputs=classes,
+        image_side=table.image_side,
+        blank=blank,
+        classes=target.classes,
+        feature_names=tuple(feature.name for feature in table.features),
+    )
+    return Data(
+        facts,
+        Visible(part["train"], part["watch"], part["validation"]),
+        Sealed(part["test"]),
+        {name: len(chosen) for name, chosen in rows.items()},
+        notes,
+    )
+
+
+def _located(text: str, folders: tuple[Path, ...]) -> Path:
+    """Return the file that `text` names, free of links. Raises `PipelineError` for one out of bounds."""
+    places = [folder.resolve() for folder in folders]
+    if not places:
+        raise PipelineError(
+            "CONFIG",
+            f"The data file {text[:SHOWN_CHARS]!r} is not opened: this pod names no folder whose files runs may "
+            "read. Ask whoever runs the pod to set PODFLEET_DATASETS to its folder.",
+        )
+    looked = ", ".join(str(place) for place in places)
+    name = text[:SHOWN_CHARS]
+    outside = False
+    for place in places:
+        try:
+            path = (place / text).resolve()  # an absolute path stays what it is
+            if not any(path.is_relative_to(folder) for folder in places):
+                outside = True  # said whether or not it exists: a run must not learn what lies out there
+                continue
+            if not path.exists():
+                continue
+        except (OSError, RuntimeError, ValueError) as error:  # too long, a loop of links, or no path at all
+            raise PipelineError("CONFIG", f"The data file {name!r} cannot be looked up: {error}.") from error
+        if not path.name.casefold().endswith(ENDINGS):
+            raise PipelineError(
+                "CONFIG", f"The data file {name!r} leads to one that does not end in {', '.join(ENDINGS)}."
+            )
+        return path
+    if outside:
+        raise PipelineError(
+            "CONFIG",
+            f"The data file {name!r} is outside of the folders that runs may read on this pod ({looked}). "
+            "Name one inside, or ask whoever runs the pod to add its folder to PODFLEET_DATASETS.",
+        )
+    raise PipelineError(
+        "CONFIG",
+        f"The data file {name!r} was not found in {looked}. Files are read where the run works: put it there, or "
+        "name its whole path on that machine.",
+    )
+
+
+def _name_of(path: Path) -> str:
+    """Return the file's name without its ending."""
+    ending = max((each for each in ENDINGS if path.name.casefold().endswith(each)), key=len)
+    return path.name[: -len(ending)] or path.name
+
+
+def _table(data_set: DataSet) -> Table:
+    if not data_set.location:
+        return _shipped(data_set)
+    path = Path(data_set.location)
+    table, digest = read_table(path, data_set.target)
+    if digest != data_set.digest:
+        raise PipelineError(
+            "CONFIG",
+            f"The data file {path.name} has changed since the run chose it: its numbers would not belong "
+            "together. Start a new run.",
+        )
+    return table
+
+
+def _shipped(data_set: DataSet) -> Table:
+    """Load a data set that ships with scikit-learn."""
+    if data_set.name not in _LOADERS:
+        raise PipelineError(
+            "CONFIG", f"unknown data set {data_set.name!r}; known: {', '.join(sorted(_LOADERS))}"
+        )
+    loaded = _LOADERS[data_set.name]()
+    has_classes = data_set.task == "classification"
+    features = tuple(
+        Feature(str(name), Numbers(str(name), loaded.data[:, place]))
+        for place, name in enumerate(loaded.feature_names)
+    )
+    classes = tuple(str(name) for name in loaded.target_names) if has_classes else ()
+    targets = loaded.target.astype(np.int64 if has_classes else np.float64)
+    return Table(features, Target("target", data_set.task, targets, classes), data_set.image_side, ())
+
+
+def _fewer(train: NDArray[np.int64], groups: NDArray[Any], wanted: int, seed: int) -> NDArray[np.int64]:
+    """Return about `wanted` of the training rows, their classes in proportion."""
+    if wanted >= len(train):
+        return train
+    share = wanted / len(train)
+    shares = {"kept": share, "left": 1.0 - share}
+    return train[split(groups[train], seed=seed, shares=shares, needed=("kept",))["kept"]]
+
+
+def _scaled(table: Table, rows: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.float32], float, int]:
+    """Return the features, scaled by the training rows alone; the value of an empty pixel; how many
+    rows that judge repeat one that is learnt from."""
+    train = rows["train"]
+    scaled = np.empty((len(table), len(table.features)), dtype=np.float32)
+    # Equal rows get equal sums of randomly weighted features, and others in all likelihood do not.
+    weights = np.random.default_rng(0).standard_normal(len(table.features) + 1)
+    mark = table.target.values * weights[-1]
+    for place, feature in enumerate(table.features):
+        values = feature.values()
+        known = values[train]
+        known = known[np.isfinite(known)]
+        if len(known) < len(train) or np.isnan(values).any():
+            values[np.isnan(values)] = np.median(known) if len(known) else 0.0
+        column = values if table.image_side else _standardised(values, train)
+        scaled[:, place] = column
+        mark = mark + scaled[:, place] * weights[place]
+    blank = 0.0
+    if table.image_side:  # pixels share one scale: an image is more than its single pixels
+        mean = float(scaled[train].mean(dtype=np.float64))
+        scale = float(scaled[train].std(dtype=np.float64)) or 1.0
+        with np.errstate(over="ignore"):
+            scaled -= np.float32(mean)
+            scaled /= np.float32(scale)
+        np.clip(scaled, -STANDARD_MAX, STANDARD_MAX, out=scaled)
+        blank = -mean / scale
+    learnt = np.concatenate([train, rows["watch"]])
+    judging = np.concatenate([rows["validation"], rows["test"]])
+    return scaled, blank, int(np.isin(mark[judging], mark[learnt]).sum())
+
+
+def _standardised(values: NDArray[np.float64], train: NDArray[np.int64]) -> NDArray[np.float64]:
+    known = values[train]
+    mean, scale = known.mean(), known.std()
+    with np.errstate(over="ignore"):  # what overflows is cut
+        standardised: NDArray[np.float64] = (values - mean) / (scale if scale > 0 else 1.0)
+    return np.clip(standardised, -STANDARD_MAX, STANDARD_MAX, out=standardised)

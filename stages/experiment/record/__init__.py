@@ -1,0 +1,1 @@
+"""What a run found out, and the numbers that its paper may name."""

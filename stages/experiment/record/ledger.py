@@ -1,0 +1,203 @@
+"""What earlier attempts of a run found out, and how checkpoints keep it.
+
+Law: a finished stage is taken over whole only behind stages that were taken over whole; a
+finished node, or a fresh seed, only for the very program that it was measured with. Whatever
+does not fit is measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from events.files.paths import RunPath, SafeName
+from stages.bounds import (
+    NODES_MAX,
+    SEEDS_MAX,
+    Count,
+    Line,
+    Notes,
+    Ordinal,
+    Seed,
+    Text,
+    Unreadable,
+    Word,
+    read_state,
+)
+from stages.checkpoints import Restored
+from stages.context import Context
+from stages.experiment.record.record import Curve, Setting, StageRecord
+from stages.experiment.record.reviews import ENSEMBLE, Review
+from stages.experiment.statistics.validation import Reading
+from stages.experiment.tree import Node
+from stages.literature import Work
+from stages.space.claim import Direction
+from stages.space.data_sets import DataSet
+
+COMPLETE: Final = "is_complete"
+FOUND: Final = "found"
+FIGURES_MAX: Final = 60
+FILES_MAX: Final = 50
+UNTRACED_MAX: Final = 100
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A finished node with its curve, and the attempt that trained it."""
+
+    node: Node
+    curve: Curve | None
+    attempt: Ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimState:
+    """What the first attempt chose to measure; the metric by its name."""
+
+    subject: Line
+    metric: Word
+    direction: Direction
+    data: DataSet
+    train_examples: Count | None
+    notes: Notes
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """A stage of the search so far, from the program `root` on; `record` once it is finished.
+
+    `begun` are the nodes of the round under way, in their order, whether they are tried by now or not;
+    `judge` is the mark of the secret by which all of it was measured.
+    """
+
+    tried: Annotated[tuple[Tried, ...], Meta(max_length=NODES_MAX)] = ()
+    begun: Annotated[tuple[Node, ...], Meta(max_length=NODES_MAX)] = ()
+    record: StageRecord | None = None
+    claim: ClaimState | None = None
+    root: Text | None = None
+    judge: Word = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a fresh seed gave for one arm, by its number in `FreshState.arms`."""
+
+    arm: Annotated[int, Meta(ge=0, le=1)]
+    seed: Seed
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class FreshState:
+    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it."""
+
+    arms: tuple[Text, Text]
+    measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
+    judge: Word = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FigureState:
+    """A finished figure: the names of its files, and the sentence below it."""
+
+    name: RunPath
+    images: Annotated[tuple[RunPath, ...], Meta(max_length=10)]
+    table: RunPath
+    caption: Line
+
+
+@dataclass(frozen=True, slots=True)
+class PaperState:
+    """A finished paper: what of the record only its own attempt knew, and what reviewers read."""
+
+    title: Line
+    author: Line
+    text: Text
+    pages: Count
+    level: Word
+    setting: Setting
+    works: Annotated[tuple[Work, ...], Meta(max_length=100)]
+    files: Annotated[tuple[SafeName, ...], Meta(max_length=FILES_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewState:
+    """What a review found; the verdict follows from it and from the measurement."""
+
+    traced: Count
+    untraced: Annotated[tuple[Line, ...], Meta(max_length=UNTRACED_MAX)]
+    reviews: Annotated[tuple[Review, ...], Meta(max_length=ENSEMBLE)]
+
+
+@dataclass(slots=True)
+class Past:
+    """The checkpoints of earlier attempts, read in the order of the stages."""
+
+    context: Context
+    is_whole: bool = True
+
+    def finished(self, stage: str) -> Restored | None:
+        """Return the checkpoint of a stage that need not run again; the log says that it does not."""
+        found = self.context.restored(stage)
+        self.is_whole = self.is_whole and found is not None and bool(found.state.get(COMPLETE))
+        if not self.is_whole or found is None:
+            return None
+        run = f" of run {found.from_run}" if found.from_run else ""
+        made_by = f"the checkpoint of attempt {found.attempt}{run}"
+        self.context.log(f"{stage} is finished: resuming after it, from {made_by}")
+        return found
+
+    def peek(self, stage: str, kind: type[T]) -> T | None:
+        """Return what a checkpoint holds, finished or not, without taking it for the run's next step."""
+        found = self.context.restored(stage)
+        try:
+            return None if found is None else read_state(found.state.get(FOUND), kind)
+        except Unreadable:
+            return None  # whoever takes the step reads it again, and says so
+
+    def read(
+        self,
+        found: Restored | None,
+        kind: type[T],
+        problem_of: Callable[[T], str | None] = lambda state: None,
+    ) -> T | None:
+        """Return a checkpoint's state in types, judged by `problem_of`.
+
+        One that another version wrote, or that does not fit together, is no checkpoint: the log says so,
+        and the stage begins anew.
+        """
+        if found is None:
+            return None
+        left = f"a checkpoint of attempt {found.attempt}"
+        try:
+            state = read_state(found.state.get(FOUND), kind)
+        except Unreadable as error:
+            self._refuse(f"{left} cannot be read: {error}")
+            return None
+        if (problem := problem_of(state)) is not None:
+            self._refuse(f"{left} is not used: {problem}")
+            return None
+        return state
+
+    def _refuse(self, why: str) -> None:
+        self.is_whole = False
+        self.context.log(why, "warning")
+
+
+def state_of(found: Any, *, is_complete: bool) -> dict[str, Any]:
+    """Return the state of a checkpoint that keeps `found`: one of the states above, or a list of them."""
+    return {COMPLETE: is_complete, FOUND: msgspec.to_builtins(found, enc_hook=str)}
+
+
+def flat(name: RunPath) -> SafeName:
+    """Return a figure's file by a name that a checkpoint can have: one part, no folders.
+
+    Raises `BadPath` for one that is too long, or begins with what no name begins with.
+    """
+    return SafeName(name.replace("/", "."))

@@ -1,0 +1,188 @@
+"""Everything that a run measured, kept together: plots and paper take their numbers from here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from events.runs import Idea
+from stages.bounds import (
+    NODES_MAX,
+    POINTS_MAX,
+    SEEDS_MAX,
+    Count,
+    Key,
+    Line,
+    Notes,
+    Number,
+    Ordinal,
+    Seed,
+    Spread,
+    Whole,
+    Word,
+)
+from stages.experiment.judging.replication import Replication
+from stages.experiment.statistics.validation import CONFIDENCE, Judgement
+from stages.experiment.tree import Node, NodeId, StageName
+from stages.literature import Work
+from stages.space.claim import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One epoch of a learning curve; losses are means."""
+
+    epoch: Whole
+    train_loss: Number
+    watch_loss: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The learning curve of a node; empty where its program reported none."""
+
+    node: NodeId
+    points: Annotated[tuple[Point, ...], Meta(max_length=POINTS_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A candidate of a stage's end, run again from several seeds of its own.
+
+    `values` are the selection metric on validation data, one a seed; `standard_error` is None for one seed.
+    """
+
+    node: NodeId
+    seeds: Annotated[tuple[Seed, ...], Meta(min_length=1, max_length=SEEDS_MAX)]
+    values: Annotated[tuple[Number, ...], Meta(min_length=1, max_length=SEEDS_MAX)]
+    mean: Number
+    standard_error: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageRecord:
+    """One finished stage of the search."""
+
+    name: StageName
+    limit: Count
+    nodes: Annotated[tuple[Node, ...], Meta(max_length=NODES_MAX)]
+    best: Node
+    reason: Line
+    ended: Line
+    curve: Curve
+    curves: Annotated[tuple[Curve, ...], Meta(max_length=NODES_MAX)] = ()
+    finalists: Annotated[tuple[Finalist, ...], Meta(max_length=NODES_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Under what conditions the run was made; `notes` say what the data lost or were given on the way."""
+
+    run_id: Word
+    attempt: Ordinal
+    seed: Seed
+    preset: Word
+    repeats: Count
+    epochs: Count
+    researcher: Line
+    isolation: Word
+    device: Word
+    versions: Annotated[Mapping[Word, Word], Meta(max_length=50)]
+    split: Annotated[Mapping[Key, Count], Meta(max_length=20)]
+    features: Count
+    outputs: Count
+    notes: Notes = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The judgement on the claim's metric, and the means of every other metric beside it.
+
+    `replication` says where it was measured, if that is the second time.
+    """
+
+    judgement: Judgement
+    means: Mapping[str, tuple[float, float]]  # metric: baseline, intervention
+    replication: Replication | None = None
+
+    def scores(self, claim: Claim) -> dict[str, Any]:
+        """Return the numbers as the validation event carries them."""
+        judgement = self.judgement
+        interval = judgement.interval
+        return {
+            "metric": claim.metric.name,
+            "direction": claim.direction,
+            "seeds": [pair.seed for pair in judgement.pairs],
+            "baseline": [pair.baseline for pair in judgement.pairs],
+            "intervention": [pair.intervention for pair in judgement.pairs],
+            "differences": [pair.difference for pair in judgement.pairs],
+            "mean_difference": interval.mean if interval else None,
+            "ci_low": interval.low if interval else None,
+            "ci_high": interval.high if interval else None,
+            "rows_error": interval.rows_error if interval else None,
+            "row_groups": interval.groups if interval else None,
+            "confidence": CONFIDENCE,
+            "n": len(judgement.pairs),
+            "means": {
+                name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
+            },
+            **({"replication": self.replication.scores()} if self.replication else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A whole run, measured."""
+
+    idea: Idea
+    claim: Claim
+    setting: Setting
+    stages: tuple[StageRecord, ...]
+    verdicts: Verdicts
+    works: tuple[Work, ...] = ()  # earlier publications that a look-up found
+
+    @property
+    def baseline(self) -> Node:
+        """Return the node that stands for "without"."""
+        return self.stage("Stage_2").best
+
+    @property
+    def intervention(self) -> Node:
+        """Return the node that stands for "with"."""
+        return self.stage("Stage_3").best
+
+    def stage(self, name: str) -> StageRecord:
+        """Return the record of one stage."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+
+def as_results(record: Record) -> dict[str, Any]:
+    """Return every number of the run as plain data, for `results.json`."""
+    claim = record.claim
+    return {
+        "idea": {
+            "Name": record.idea.name,
+            "Title": record.idea.title,
+            "Short Hypothesis": record.idea.short_hypothesis,
+        },
+        "claim": {
+            "sentence": claim.sentence,
+            "intervention": claim.subject,
+            "metric": claim.metric.name,
+            "direction": claim.direction,
+            "dataset": claim.data.name,
+            "train_examples": claim.train_examples,
+            "selection_metric": claim.selection.name,
+            "notes": list(claim.notes),
+        },
+        "setting": asdict(record.setting),
+        "stages": [asdict(stage) for stage in record.stages],
+        "validation": {
+            "verdict": record.verdicts.judgement.verdict,
+            "reason": record.verdicts.judgement.reason,
+            "scores": record.verdicts.scores(claim),
+        },
+    }

@@ -1,0 +1,313 @@
+"""The built-in researcher: walks the declared space, needs no key and no network.
+
+Its proposals are programs like anybody's: a recipe written into the template.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from stages.experiment.paper.words import write_words
+from stages.experiment.record.numbers import numbers_of
+from stages.experiment.record.prose import Prose
+from stages.experiment.record.record import Record
+from stages.experiment.record.reviews import Review
+from stages.experiment.research.proposal import Proposal
+from stages.experiment.seeds import seed_for
+from stages.experiment.tree import UNVARIED, Arm, Node, Tree
+from stages.experiment.trials.template import program_for
+from stages.ports import Notes, Say
+from stages.space.claim import Claim
+from stages.space.interventions import Changes, Intervention, Knob
+from stages.space.recipe import Recipe, Value, described
+from stages.space.understanding import Understood
+
+_DRAFTS: Final[tuple[Changes, ...]] = (
+    {},
+    {"optimiser": "momentum", "lr": 0.02},
+    {"width": 128, "lr": 0.001},
+    {"depth": 1, "lr": 0.01},
+    {"optimiser": "rmsprop", "lr": 0.001},
+    {"depth": 3, "lr": 0.001},
+)
+
+
+_Open = Literal["baseline", "strength", "nothing"]  # what of a program a step may vary as people wish
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """Something else to vary in an ablation: a field multiplied, or set."""
+
+    label: str
+    field: str
+    times: float | None = None
+    to: Value | None = None
+
+    def applied(self, recipe: Recipe) -> Recipe:
+        value = recipe.params()[self.field]
+        if self.times is None:
+            assert self.to is not None
+            return recipe.changed({self.field: self.to})
+        assert isinstance(value, int | float)
+        scaled = value * self.times
+        return recipe.changed({self.field: max(1, round(scaled)) if isinstance(value, int) else scaled})
+
+
+_CONDITIONS: Final = (
+    _Condition("half the training", "training_length", times=0.5),
+    _Condition("half the width", "width", times=0.5),
+    _Condition("a third of the learning rate", "lr", times=1 / 3),
+    _Condition("one hidden layer", "depth", to=1),
+    _Condition("four times the batch size", "batch_size", times=4.0),
+    _Condition("twice the training", "training_length", times=2.0),
+    _Condition("twice the width", "width", times=2.0),
+    _Condition("a constant learning rate", "schedule", to="constant"),
+    _Condition("no weight decay", "weight_decay", to=0.0),
+    _Condition("tanh units", "activation", to="tanh"),
+    _Condition("three hidden layers", "depth", to=3),
+)
+SAME: Final = 0.05  # strengths closer than this share are one
+REPAIR_RATE: Final = 0.1  # a node that diverged is tried again with this share of its learning rate
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """Proposes from the declared space, in an order that follows from the seed."""
+
+    understood: Understood
+    seed: int
+    epochs: int
+    notes: Notes
+    say: Say
+    _heard: set[int] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return "the built-in researcher"
+
+    @property
+    def claim(self) -> Claim:
+        return self.understood.claim
+
+    @property
+    def intervention(self) -> Intervention:
+        """Return the part of the declared space that the claim is about."""
+        return self.understood.intervention
+
+    def draft(self, tree: Tree) -> Proposal | None:
+        plain = Recipe(epochs=self.epochs)
+        for changes in _DRAFTS:
+            recipe = plain.changed(self._owned(changes)).changed(self.intervention.off)
+            if not _tried(tree, recipe):
+                key: dict[str, Value] = {"width": recipe.width, "depth": recipe.depth}
+                key |= {"optimiser": recipe.optimiser, "lr": recipe.lr}
+                return self._proposal(f"first implementation: {described(key)}", recipe, plain)
+        return None
+
+    def tune(self, parent: Node, tree: Tree) -> Proposal | None:
+        start = recipe_of(parent)
+        moves = [self._owned(move) for move in _moves(start)]
+        random.Random(seed_for(self.seed, "tune", parent.id)).shuffle(moves)  # noqa: S311 - an order, no secret
+        advised = [self._owned(wish) for wish in self._wishes(start, "baseline")]
+        return self._first(parent, tree, [*advised, *moves], "tune the baseline")
+
+    def improve(self, parent: Node, tree: Tree) -> Proposal | None:
+        intervention = self.intervention
+        advised = [self._strength(wish) for wish in self._wishes(recipe_of(parent), "strength")]
+        if tree.root is not None and parent.id == tree.root.id:
+            options = [*advised, *intervention.strengths]
+            return self._first(parent, tree, options, f"apply {intervention.title}")
+        if intervention.knob is None:
+            return None
+        tried = [number for node in tree.known if (number := _number(node, intervention.knob)) is not None]
+        between = _between(parent, intervention.knob, tried)
+        return self._first(parent, tree, [*advised, *between], f"refine {intervention.title}")
+
+    def ablate(self, parent: Node, tree: Tree) -> Proposal | None:
+        best = recipe_of(parent)
+        self._wishes(best, "nothing")
+        for condition, with_it, recipe in self._ablations(best):
+            if recipe != best and not _tried(tree, recipe):
+                plan = f"{condition}, {'with' if with_it else 'without'} {self.intervention.title}"
+                return self._proposal(plan, recipe, best, condition)
+        return None
+
+    def debug(self, node: Node, tree: Tree) -> Proposal | None:
+        recipe = recipe_of(node)
+        calmer = recipe.changed({"lr": recipe.lr * REPAIR_RATE})
+        if _tried(tree, calmer):
+            return None
+        plan = f"repair {node.id}: {described(calmer.against(recipe))}"
+        return self._proposal(plan, calmer, recipe, node.condition)
+
+    def write(self, record: Record) -> Prose:
+        return write_words(record, numbers_of(record))
+
+    def review(self, paper: str, count: int) -> Sequence[Review]:
+        """Return nothing: words are judged by a language model or by people."""
+        return ()
+
+    def _proposal(self, plan: str, recipe: Recipe, start: Recipe, condition: str = "") -> Proposal:
+        return Proposal(
+            plan=plan,
+            code=program_for(recipe),
+            arm=self._arm(recipe),
+            params=recipe.params(),
+            changed=recipe.against(start),
+            condition=condition,
+        )
+
+    def _arm(self, recipe: Recipe) -> Arm:
+        params = recipe.params()
+        is_off = all(params[name] == value for name, value in self.intervention.off.items())
+        return "baseline" if is_off else "intervention"
+
+    def _first(self, parent: Node, tree: Tree, options: Iterable[Changes], what: str) -> Proposal | None:
+        """Return the first option that changes the parent into something not yet tried."""
+        start = recipe_of(parent)
+        for changes in options:
+            recipe = start.changed(changes)
+            if changes and not _tried(tree, recipe):
+                return self._proposal(f"{what}: {described(changes)}", recipe, start)
+        return None
+
+    def _wishes(self, start: Recipe, open_to: _Open) -> list[Changes]:
+        """Return which choices each note names; a note is answered in the log once, when it is first read."""
+        wishes: list[Changes] = []
+        for note in self.notes.all():
+            wish = _choices(note.text, start)
+            wishes.append(wish)
+            if note.number not in self._heard:
+                self._heard.add(note.number)
+                answer = self._answer(wish, open_to)
+                self.say(f"note {note.number} by {note.by} was read; {self.name} {answer}")
+        return wishes
+
+    def _answer(self, wish: Changes, open_to: _Open) -> str:
+        """Return what becomes of a wish that is read at a step which can still vary one part, or nothing."""
+        baseline, strength = self._owned(wish), self._strength(wish)
+        parts = []
+        if baseline:
+            late = "comes too late for the baseline to have"
+            parts.append(f"{'tries' if open_to == 'baseline' else late} {described(baseline)}")
+        if strength:
+            when = {
+                "baseline": "keeps for the intervention",
+                "strength": "tries",
+                "nothing": "comes too late for",
+            }
+            parts.append(f"{when[open_to]} {described(strength)}")
+        return " and ".join(parts) or "finds no choice of its space in it"
+
+    def _strength(self, changes: Changes) -> Changes:
+        """Return the strength of the intervention among `changes`, where the claim leaves it open."""
+        knob = self.intervention.knob
+        if knob is None or knob.name not in changes:
+            return {}
+        value = changes[knob.name]
+        return {knob.name: value} if isinstance(value, int | float) and knob.low <= value <= knob.high else {}
+
+    def _owned(self, changes: Changes) -> Changes:
+        """Return `changes` without the fields that belong to the intervention."""
+        return {name: value for name, value in changes.items() if name not in self.intervention.fields}
+
+    def _ablations(self, best: Recipe) -> Iterator[tuple[str, bool, Recipe]]:
+        """Yield the removal of the intervention, then each condition with it and without it."""
+        off = self.intervention.off
+        yield UNVARIED, False, best.changed(off)
+        for condition in _CONDITIONS:
+            varied = condition.applied(best)
+            if condition.field not in self.intervention.fields and varied != best:
+                yield condition.label, True, varied
+                yield condition.label, False, varied.changed(off)
+
+
+def recipe_of(node: Node) -> Recipe:
+    """Return the recipe that `node` tried; choices that no recipe has, which others may name, are left out."""
+    usual = Recipe().params()
+    return Recipe().changed(
+        {name: value for name, value in node.params.items() if name in usual and _fits(value, usual[name])}
+    )
+
+
+def _fits(value: Value, usual: Value) -> bool:
+    """Return whether a choice is of the kind that a field has; a number is not below zero."""
+    if isinstance(usual, float) and type(value) in (int, float):
+        return float(value) >= 0
+    return type(value) is type(usual) and (not isinstance(value, int) or value >= 0)
+
+
+def _tried(tree: Tree, recipe: Recipe) -> bool:
+    return any(recipe_of(node) == recipe for node in tree.known)
+
+
+_CHOICES: Final[Mapping[str, str]] = {
+    "width": r"width", "depth": r"depth", "lr": r"learning rate|lr", "batch_size": r"batch(?: size)?",
+    "dropout": r"drop ?out", "weight_decay": r"weight decay", "epochs": r"epochs", "optimiser": r"optimi[sz]er",
+    "schedule": r"schedule", "activation": r"activation",
+}  # fmt: skip
+
+
+def _choices(text: str, start: Recipe) -> dict[str, Value]:
+    """Return the choices that a person's note names with a value, such as `width 128` or `lr = 0.01`."""
+    found: dict[str, Value] = {}
+    params = start.params()
+    for name, words in _CHOICES.items():
+        usual = params[name]
+        value = r"[a-z_]+" if isinstance(usual, str) else r"\d+(?:\.\d+)?(?:e-?\d+)?"
+        match = re.search(rf"\b(?:{words})\b(?: (?:of|to|at|is))?\s*[:=]?\s*({value})\b", text.lower())
+        if match is None:
+            continue
+        if isinstance(usual, str):
+            found[name] = match[1]
+        else:
+            found[name] = round(float(match[1])) if isinstance(usual, int) else float(match[1])
+    return found
+
+
+def _moves(recipe: Recipe) -> list[Changes]:
+    """Return the neighbours of a baseline, one choice changed in each."""
+    moves: list[Changes] = [
+        {"lr": _round(recipe.lr * 3)},
+        {"lr": _round(recipe.lr / 3)},
+        {"width": recipe.width * 2},
+        {"width": max(4, recipe.width // 2)},
+        {"depth": recipe.depth + 1},
+        {"batch_size": max(8, recipe.batch_size // 2)},
+        {"batch_size": recipe.batch_size * 2},
+        {"schedule": "cosine"},
+        {"weight_decay": 1e-3 if recipe.weight_decay == 0 else _round(recipe.weight_decay * 3)},
+    ]
+    if recipe.depth > 1:
+        moves.append({"depth": recipe.depth - 1})
+    return [move for move in moves if recipe.changed(move) != recipe]
+
+
+def _number(node: Node, knob: Knob) -> float | None:
+    value = recipe_of(node).params()[knob.name]
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _between(parent: Node, knob: Knob, tried: Iterable[float]) -> list[Changes]:
+    """Return the values beside the parent's: half way (as a ratio) to what was tried, or beyond it."""
+    here = _number(parent, knob)
+    assert here is not None
+    known = sorted(set(tried))
+    below = max((each for each in known if each < here), default=None)
+    above = min((each for each in known if each > here), default=None)
+    wanted = (
+        (here * below) ** 0.5 if below is not None else here / 2,
+        (here * above) ** 0.5 if above is not None else here * 2,
+    )
+    whole = isinstance(recipe_of(parent).params()[knob.name], int)
+    values = [round(each) if whole else _round(each) for each in wanted if knob.low <= each <= knob.high]
+    return [{knob.name: each} for each in values if all(abs(each / old - 1) > SAME for old in known if old)]
+
+
+def _round(number: float) -> float:
+    return float(f"{number:.3g}")

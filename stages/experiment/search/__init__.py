@@ -1,0 +1,1 @@
+"""The search of one stage: programs proposed, run and chosen from."""

@@ -1,0 +1,1 @@
+"""Scores, their errors, and whether a difference holds; no input or output."""

@@ -1,0 +1,1 @@
+"""One program run in the sandbox and scored."""

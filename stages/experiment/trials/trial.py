@@ -1,0 +1,241 @@
+"""Trials: a program is run in the sandbox from several seeds, and what it answers is scored here.
+
+Law: a program is told the targets of the rows it learns from and watches, never of those that
+judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage,
+and the seeds that it is told follow from the run's secret.
+Seeds that are asked for together share a process, and what a program keeps from one may help it with the
+next: what decides a verdict is asked for alone.
+Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
+(parameters, curve) is bounded, and marked as its word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from events.files.removing import remove_tree
+from stages.experiment.data.loading import Facts, Visible
+from stages.experiment.judging.exam import Judges
+from stages.experiment.judging.leftovers import Known, Mistake, Report, read_answers, read_report
+from stages.experiment.judging.secret import Secret
+from stages.experiment.record.record import Point
+from stages.experiment.statistics.jackknife import row_groups
+from stages.experiment.statistics.scores import Floats, class_scores, naive_quality, value_scores
+from stages.experiment.statistics.validation import Reading
+from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
+from stages.space.metrics import QUALITY, Metric
+
+POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
+ERROR_CHARS: Final = 500
+SCRIPT: Final = "runner.py"
+DIGITS: Final = 6  # of answers, beside the largest: fewer would not tell trainings that nearly converged
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a program measured from one seed; `error` in the place of scores.
+
+    `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
+    them; `is_caught` says that it knew what nobody can know, and `processor_s` how long processors worked.
+    """
+
+    seed: int
+    scores: Mapping[str, float] | None = None
+    curve: tuple[Point, ...] = ()
+    error: str | None = None
+    without: tuple[Mapping[str, float], ...] = ()
+    answers: str = ""
+    is_caught: bool = False
+    processor_s: float | None = None
+
+    def reading(self, metric: Metric, quality: Metric) -> Reading:
+        """Return what the validation keeps of it."""
+        kept = Reading(
+            self.scores,
+            is_caught=self.is_caught,
+            quality=tuple(each[quality.name] for each in self.without),
+            processor_s=self.processor_s,
+        )
+        if not metric.of_answers:
+            return kept
+        return replace(kept, without=tuple(each[metric.name] for each in self.without), answers=self.answers)
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """What came of one execution: a trial a seed, how long it took, and the end of what was printed."""
+
+    trials: tuple[Trial, ...]
+    seconds: float
+    log_tail: str = ""
+
+    @property
+    def error(self) -> str | None:
+        """Return why the first seed that failed did so; None where none failed."""
+        return next((each.error for each in self.trials if each.error is not None), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Where programs are tried: the data that they see, the sandbox, and the limits of one seed."""
+
+    facts: Facts
+    data: Path
+    sandbox: Sandbox
+    limits: JobLimits
+    measured: frozenset[str]  # the scores without which a trial is worth nothing
+    epochs: int
+    device: str
+    secret: Secret = field(repr=False)
+    places: Path  # where programs run, each in a folder of a name that says nothing
+
+    def run(
+        self, code: str, *, seeds: Sequence[int], judges: Judges, folder: Path, gpu: int | None = None
+    ) -> Trials:
+        """Run `code` once a seed, in one process.
+
+        `folder`, which must be new, names the execution to us, and to nobody else.
+        """
+        assert seeds
+        folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
+        place = self.places / token_hex(8)
+        place.mkdir(parents=True)
+        try:
+            return self._run(place, code, seeds, judges, gpu)
+        finally:
+            remove_tree(place)  # its results are read, and a pod's disk is small
+
+    def _run(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges, gpu: int | None) -> Trials:
+        self._lay_out(folder, code, seeds, judges)
+        limits = replace(
+            self.limits, wall_s=self.limits.wall_s * len(seeds), cpu_s=self.limits.cpu_s * len(seeds)
+        )
+        ended = self.sandbox.run(
+            Job(folder=folder, script=SCRIPT, readable=(self.data, judges.features), limits=limits, gpu=gpu)
+        )
+        trials = tuple(self._trial(folder, seed, judges, ended, len(seeds)) for seed in seeds)
+        return Trials(trials, ended.seconds, ended.log_tail)
+
+    def _lay_out(self, folder: Path, code: str, seeds: Sequence[int], judges: Judges) -> None:
+        job = {
+            "seeds": list(map(self.secret.seed, seeds)),
+            "kind": self.facts.task,
+            "outputs": self.facts.outputs,
+            "image_side": self.facts.image_side,
+            "blank": self.facts.blank,
+            "epochs": self.epochs,
+            "device": self.device,
+            "data": str(self.data),
+            "judge": str(judges.features),
+        }
+        (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        (folder / "program.py").write_text(code, encoding="utf-8", errors="replace")
+        runner = files("stages.experiment.trials").joinpath(SCRIPT).read_text(encoding="utf-8")
+        (folder / SCRIPT).write_text(runner, encoding="utf-8")
+
+    def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seeds: int) -> Trial:
+        """Return what the program gave for one of so many seeds, which share its time evenly."""
+        try:
+            told = self.secret.seed(seed)
+            report = _report(folder / f"report-{told}.json", ended)
+            if report.error is not None:
+                return Trial(seed, error=_shown(report.error))
+            answers = read_answers(
+                folder / f"answers-{told}.npy", self.facts.task, judges.total, self.facts.outputs
+            )
+            judged = judges.judged(answers)
+            scores = _scores(self.facts, judged, judges.targets)
+            without = tuple(
+                _scores(self.facts, np.delete(judged, group, axis=0), np.delete(judges.targets, group))
+                for group in row_groups(len(judged))
+            )
+            scores["training_seconds"] = ended.seconds / seeds
+            if report.parameters is not None:
+                scores["parameters"] = float(report.parameters)
+            if missing := self.measured - scores.keys():
+                raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
+        except Mistake as mistake:
+            return Trial(seed, error=_shown(str(mistake)), is_caught=isinstance(mistake, Known))
+        processor_s = None if ended.processor_s is None else ended.processor_s / seeds
+        digest = _digest(judged)
+        return Trial(seed, scores, _curve(report), without=without, answers=digest, processor_s=processor_s)
+
+
+def naive_reading(facts: Facts, known: NDArray[Any], judges: Judges) -> Reading:
+    """Return what the best constant answer gives, learnt from the targets `known`."""
+    wanted = judges.targets
+    name = QUALITY[facts.task].name
+    without = (
+        naive_quality(facts.task, known, np.delete(wanted, group)) for group in row_groups(len(wanted))
+    )
+    return Reading({name: naive_quality(facts.task, known, wanted)}, quality=tuple(without))
+
+
+def write_data(folder: Path, visible: Visible) -> Path:
+    """Write the rows that programs may learn from and watch; return the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "data.npz"
+    np.savez(
+        file,
+        train_features=visible.train.features,
+        train_targets=visible.train.targets,
+        watch_features=visible.watch.features,
+        watch_targets=visible.watch.targets,
+    )
+    return file
+
+
+def _report(file: Path, ended: Ended) -> Report:
+    if ended.how != "finished" and not os.path.lexists(file):
+        raise Mistake(_how(ended))
+    return read_report(file)
+
+
+def _how(ended: Ended) -> str:
+    """Return how a program ended that left no report, with its own last words where it failed by itself."""
+    words = ended.message or f"the program {ended.how.replace('_', ' ')}"
+    last = ended.log_tail.strip().rpartition("\n")[2].strip()
+    return f"{words}: {last}" if ended.how == "exited" and last else words
+
+
+def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, float]:
+    scores = value_scores(answers, targets) if facts.task == "regression" else class_scores(answers, targets)
+    if not all(math.isfinite(score) for score in scores.values()):
+        raise Mistake("a score is not a finite number")
+    return scores
+
+
+def _digest(answers: Floats) -> str:
+    """Return what tells answers from others, in a few digits: with the last ones anybody could feign a training."""
+    largest = max(float(np.abs(answers).max()), sys.float_info.min)
+    told = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
+    return hashlib.sha256(told.tobytes()).hexdigest()
+
+
+def _curve(report: Report) -> tuple[Point, ...]:
+    """Return the learning curve that a program told, thinned evenly where it is long."""
+    points = [
+        Point(each.epoch, each.train_loss, each.watch_loss)
+        for each in report.curve
+        if math.isfinite(each.train_loss) and math.isfinite(each.watch_loss)
+    ]
+    step = math.ceil(len(points) / POINTS_KEPT) or 1
+    return tuple(points[::step])
+
+
+def _shown(text: str) -> str:
+    clean = "".join(letter if letter.isprintable() else " " for letter in text[:ERROR_CHARS])
+    return clean or "no reason given"
