@@ -1,4 +1,4 @@
-"""Every type of event, with what it says.
+"""Every type of event, with what it says, pure.
 
 The class of a fact is its meaning; `TYPES` maps the public name to the class. Data may
 carry more fields than are named here: they are stored and shown, and change nothing.

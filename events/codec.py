@@ -1,4 +1,4 @@
-"""Bytes to events: structured mode, binary mode, the standard batch, and NDJSON.
+"""Bytes to events: structured mode, binary mode, the standard batch, and NDJSON, pure.
 
 CloudEvents 1.0 by the letter, then what this project asks on top (`subject`, `sequence`,
 `attempt`). The law: the answer depends on the bytes alone; what one event says never decides

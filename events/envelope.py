@@ -1,4 +1,4 @@
-"""One event: the CloudEvents attributes, whose run and attempt it belongs to, and what it says.
+"""One event: the CloudEvents attributes, whose run and attempt it belongs to, and what it says, pure.
 
 Identity is `(source, id)`. Position is `(run_id, attempt, sequence)`; an event without a
 sequence has none and may only say what is commutative.

@@ -1,4 +1,4 @@
-"""The life of a run, on one page: which cause leads from which status to which.
+"""The life of a run, on one page: which cause leads from which status to which, pure.
 
 Every change of a status is one row of `TRANSITIONS`. The functions below choose among
 the targets of a row; a pair that no row names is answered with `Illegal`. People steer by

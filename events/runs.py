@@ -1,4 +1,4 @@
-"""What can be run: the kinds, what each one's specification says, and which pods may serve it."""
+"""What can be run: the kinds, what each one's specification says, and which pods may serve it, pure."""
 
 from __future__ import annotations
 

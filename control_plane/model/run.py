@@ -1,4 +1,4 @@
-"""A run as decisions and projections see it: typed, complete, read in one piece."""
+"""A run as decisions and projections see it: typed, complete, read in one piece, pure."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from control_plane.server.api import (
     stream,
     uploads,
 )
-from control_plane.server.api.contract import problems
+from control_plane.server.api.contract import openapi, problems
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
@@ -111,7 +111,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(_: runs.MayRead) -> dict[str, object]:
+    async def document(_: runs.MayRead) -> dict[str, object]:
         return openapi.described(app.openapi())
 
     return app

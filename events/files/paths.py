@@ -1,4 +1,4 @@
-"""Names and paths that come from elsewhere, as types: who holds one may join it to a folder.
+"""Names and paths that come from elsewhere, as types: who holds one may join it to a folder, pure.
 
 Law: what a checkpoint, an artifact, an event, an archive or a program says is text until it went
 through one of these types; whoever makes a file's name of it asks for the type. What goes out again

@@ -1,4 +1,4 @@
-"""A decision, and the one update that makes it and writes it down.
+"""A decision, and the one update that makes it and writes it down, pure.
 
 Law: whatever changes a run by decision raises `revision` and appends to `journal` in the
 same atomic update. The entry is evaluated by the server, so a phase that moved meanwhile

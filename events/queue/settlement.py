@@ -1,4 +1,4 @@
-"""The end of an attempt as one decision, whoever makes it: settle, end event or rescue.
+"""The end of an attempt as one decision, whoever makes it: settle, end event or rescue, pure.
 
 Law: `lifecycle.end` decides; this only says which fields of the run follow from it.
 """

@@ -1,4 +1,4 @@
-"""Text from elsewhere where a terminal or a spreadsheet would take it for an order."""
+"""Text from elsewhere where a terminal or a spreadsheet would take it for an order, pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks secrets in texts: known values, and what looks like one, such as the password in an address."""
+"""Masks secrets in texts: known values, and what looks like one, such as the password in an address, pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can hold a hostile program on this machine: what is tried, how, and what the answers mean.
+"""What can hold a hostile program on this machine: what is tried, how, and what the answers mean, pure.
 
 Law: nothing here is believed of a machine. A candidate counts for what a program that tried to
 get out of it could not do; see `stages/adapters/sandbox/escape.py` for what is tried.

@@ -1,4 +1,4 @@
-"""Decides which addresses the tools of a pod may connect to.
+"""Decides which addresses the tools of a pod may connect to, pure.
 
 Law: public ones. What lies in a private network, on this machine or beside it is refused unless the
 operator named it, however it is written: mapped, translated or tunnelled addresses count as what

@@ -1,4 +1,4 @@
-"""Which system calls a hostile program may not make, as a filter that the kernel runs.
+"""Which system calls a hostile program may not make, as a filter that the kernel runs, pure.
 
 Law: what namespaces and Landlock leave open is closed here: each rule names what it prevents.
 A filter sees numbers, never what a pointer leads to. Nothing is executed in this module.

@@ -1,4 +1,4 @@
-"""Decides which failure of a request is tried again, and after how long.
+"""Decides which failure of a request is tried again, and after how long, pure.
 
 Law: a server that says when to come back is believed or left, never hurried; every sum of
 tries and waits has an end.

@@ -1,4 +1,4 @@
-"""The declared space: every intervention that the built-in researcher can try, with its strengths.
+"""The declared space: every intervention that the built-in researcher can try, with its strengths, pure.
 
 Law: an intervention owns its fields. The baseline holds them at `off`, tuning leaves them alone,
 and the intervention changes nothing else, so that a difference has one cause.

@@ -41,7 +41,7 @@ DRILL = """
 import os, signal, subprocess, sys, threading, time
 from pathlib import Path
 from events.catalog import *
-from pod_worker import child_main, nursery_main
+from pod_worker.child import fork_server_main as nursery_main, main as child_main
 
 {pipeline}
 
@@ -56,7 +56,7 @@ import os, signal, subprocess, sys, threading, time
 import numpy.random
 from pathlib import Path
 from events.catalog import *
-from pod_worker import child_main, nursery_main
+from pod_worker.child import fork_server_main as nursery_main, main as child_main
 from stages.registry import load
 
 (probe,) = load(["probe"]).values()
@@ -76,7 +76,7 @@ child_main.leave(nursery_main.main(sys.argv[1:], lambda kinds: {"probe": run}))
 LOADING = """
 import os, sys
 from pathlib import Path
-from pod_worker import child_main
+from pod_worker.child import main as child_main
 
 def run(context):
     context.log("ran")

@@ -34,7 +34,7 @@ ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
 ATTACK = """
 import os, pwd, signal, subprocess, sys, tempfile, threading
 from pathlib import Path
-from pod_worker import child_main, nursery_main
+from pod_worker.child import fork_server_main as nursery_main, main as child_main
 
 def got(what, attempt):
     try:

@@ -1,4 +1,4 @@
-"""The LaTeX form of a paper.
+"""The LaTeX form of a paper, pure.
 
 Law: every text goes through `escaped`; a number stands as `\\val{key}{text}` and a quoted text as
 `\\said{text}`, so that the source itself says which measurement each printed digit is. No macro of

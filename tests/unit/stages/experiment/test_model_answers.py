@@ -21,8 +21,8 @@ from stages.experiment.research.modelled.answer import (
     read_program,
     substance,
 )
-from stages.experiment.research.proposal import UNVARIED, NoProposal
-from stages.experiment.tree import Node, Tree
+from stages.experiment.research.proposal import NoProposal
+from stages.experiment.tree import UNVARIED, Node, Tree
 from stages.isolation.sandbox import Job, JobLimits
 from stages.models.structured import find_code
 from stages.ports import Tools
