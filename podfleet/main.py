@@ -114,6 +114,9 @@ def main() -> None:
                 sys.stdout.flush()
     except ConfigError as error:
         end, said = 2, error.message
+    except ModuleNotFoundError as error:  # as on a pod, which has no web stack
+        wanted = "pip install 'podfleet[control,embedded]'"
+        end, said = 1, f"this install has no {error.name}, which the command needs: {wanted}"
     except OSError as error:  # as where the disk is full on which the output goes
         end, said = 1, "" if isinstance(error, BrokenPipeError) else str(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is lost, and said to be

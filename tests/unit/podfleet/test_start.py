@@ -47,6 +47,39 @@ def test_help_loads_nothing_that_only_a_command_needs() -> None:
     assert loaded & set(HEAVY) == set()
 
 
+# what an install for a pod has not: the web stack, and the store's driver where the pod claims over HTTP
+POD = """
+import sys
+from importlib import import_module
+lacks = {"fastapi", "starlette", "uvicorn", "jinja2", "minio", "prometheus_client", "cronsim", "zstandard",
+         "pymongo", "bson", "multipart"}
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in lacks:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Lacking())
+from podfleet.main import main
+from podfleet.nouns import NOUNS
+for module, _ in NOUNS.values():
+    import_module(module)
+main()
+"""
+
+
+def test_a_pod_has_the_command_line_and_says_what_the_rest_needs(tmp_path: Path) -> None:
+    def said(*words: str) -> tuple[int, str]:
+        settings = {"PYTHONPATH": str(Path.cwd()), "MONGODB_URL": "mongodb://127.0.0.1:9"}
+        command = [sys.executable, "-c", POD, *words]
+        answer = subprocess.run(
+            command, env=settings, capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        return answer.returncode, answer.stderr
+
+    assert said("config", "show") == (0, "")
+    wanted = "which the command needs: pip install 'podfleet[control,embedded]'\n"
+    assert said("migrate") == (1, f"this install has no uvicorn, {wanted}")
+
+
 def test_each_noun_is_there_and_says_the_same_of_itself_as_where_all_are_listed() -> None:
     for name, (_, says) in NOUNS.items():
         answer = CliRunner().invoke(app, [name, "--help"])
