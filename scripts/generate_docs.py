@@ -1,7 +1,8 @@
-"""Writes docs/lifecycle.md and docs/events.md from the code; `--check` only says whether they are current."""
+"""Writes the pages of docs/ that follow from the code; `--check` only says whether they are current."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ import msgspec
 from events.catalog import COMMUTATIVE, ENDS, RESERVED, TYPES, Fact
 from events.lifecycle import FINAL, HELD, INITIAL, LIVE, TRANSITIONS, Cause, Status
 
-DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+ROOT: Final = Path(__file__).resolve().parent.parent
+DOCS: Final = ROOT / "docs"
+PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
 WRITERS: Final = (
     "| who sends | writes |",
     "|---|---|",
@@ -90,12 +93,33 @@ def _events() -> Iterator[str]:
     yield from ("", "## Who may write", "", *WRITERS)
 
 
+def internals() -> str:
+    """Return the map of the modules."""
+    return "\n".join([*_internals(), ""])
+
+
+def _internals() -> Iterator[str]:
+    yield from (NOTE, "", "# Every module in one line", "")
+    yield "No two names of a folder import each other in a circle (`tests/tidy/test_rooms.py`)."
+    for package in PACKAGES:
+        for folder in sorted(path.parent for path in (ROOT / package).rglob("__init__.py")):
+            yield from ("", f"## `{folder.relative_to(ROOT)}/`", "", _sentence(folder / "__init__.py"))
+            modules = [path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py"]
+            if modules:
+                yield from ("", "| module | |", "|---|---|")
+            yield from (f"| `{path.stem}` | {_sentence(path)} |" for path in modules)
+
+
+def _sentence(path: Path) -> str:
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
+
+
 def _fields(fact: type[Fact]) -> str:
     names = [f"{field.name}{'' if field.required else '?'}" for field in msgspec.structs.fields(fact)]
     return ", ".join(f"`{name}`" for name in names)
 
 
-PAGES: Final = {"lifecycle.md": lifecycle, "events.md": events}
+PAGES: Final = {"lifecycle.md": lifecycle, "events.md": events, "internals.md": internals}
 
 
 def stale() -> list[str]:

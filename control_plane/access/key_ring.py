@@ -1,7 +1,7 @@
 """The keys of a fleet: makes, rotates and revokes them, and tells whose a key is.
 
-What was read of a key is believed for a moment (`believed.py`): once that is over, a revoked key opens
-nothing at any replica.
+What was read of a key is believed for a moment (`concurrency/cache.py`): once that is over, a revoked
+key opens nothing at any replica.
 """
 
 from __future__ import annotations

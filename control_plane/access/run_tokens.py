@@ -1,7 +1,7 @@
 """Run tokens: each proves who holds, or held, one attempt of a run, and opens nothing else.
 
 A run keeps the hash of the token of every claim, until seven days after the attempt's end: so long may a pod
-still deliver what was said before. What was read is believed for a moment (`believed.py`).
+still deliver what was said before. What was read is believed for a moment (`concurrency/cache.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tells pods that wait for a run that there may be one: a hint, which makes pick-up take milliseconds.
 
-Law: whoever waits asks the queue itself, before and after: a lost ring costs one look (`claiming.py`).
+Law: whoever waits asks the queue itself, before and after: a lost ring costs one look (`runs/claiming.py`).
 A run that is new rings for one pod that can serve it, the one that has waited longest.
 """
 

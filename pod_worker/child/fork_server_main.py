@@ -2,7 +2,7 @@
 
 Law: it has one thread, runs no pipeline and touches no device, so that what is forked off is as good as new:
 no lock is held, no CUDA context is torn in two. What is forked is the worker's own child, not ours: we fork
-twice, and the worker adopts what is orphaned (`nursery.py`).
+twice, and the worker adopts what is orphaned (`child/fork_server.py`).
 """
 
 from __future__ import annotations

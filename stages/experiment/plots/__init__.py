@@ -1,0 +1,1 @@
+"""The figures of an experiment, each with the rows that drew it."""
