@@ -32,7 +32,7 @@ from stages.isolation.levels import CANDIDATES, Candidate, Machine, Plan, Report
 from stages.isolation.sandbox import Ended, Isolation, Job, Policy
 
 CONFINE: Final = "stages.adapters.sandbox.confine"
-ROOT: Final = str(Path(__file__).parents[2])
+ROOT: Final = str(Path(__file__).parents[3])
 # Without the packages of the environment: what starts hostile programs needs none, and starts faster.
 BOOT: Final = f"import sys; sys.path.append(sys.argv[1]); from {CONFINE} import main; main()"
 LOOK_MS: Final = 100
