@@ -96,7 +96,7 @@ def decode_structured(line: bytes) -> Event | Refusal:
         if type(parsed) is not dict:
             raise _Refused("not_an_object", f"an event is a JSON object, not {_kind(parsed)}")
         attributes = parsed
-        _check_storable(attributes, depth=1)
+        _check_names(line, _check_storable(attributes, depth=1))
         return _event(attributes)
     except _Refused as refused:
         return _refusal(refused, refused.attributes or attributes)
@@ -112,7 +112,7 @@ def decode_binary(headers: Iterable[tuple[str, str]], body: bytes) -> Event | Re
         if body.strip(_BLANK):
             _check_data_type(attributes)
             attributes["data"] = _parse(body)
-            _check_storable(attributes, depth=1)
+            _check_names(body, _check_storable(attributes, depth=1) - len(attributes))
         return _event(attributes)
     except _Refused as refused:
         return _refusal(refused, attributes)
@@ -187,8 +187,8 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True):
     datacontenttype: Literal["application/json"]
     sequence: str
     data: dict[str, Any]
-    attempt: int = 1
-    traceparent: str | None = None
+    attempt: int | msgspec.UnsetType = msgspec.UNSET
+    traceparent: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def _plain_event(line: bytes) -> Event | None:
@@ -198,15 +198,20 @@ def _plain_event(line: bytes) -> Event | None:
         plain = _PLAIN.decode(line)
         if plain.type not in _WRITABLE:
             return None
-        attempt = _check_ordinal("attempt", plain.attempt, ATTEMPT_MAX)
+        attempt = (
+            1 if plain.attempt is msgspec.UNSET else _check_ordinal("attempt", plain.attempt, ATTEMPT_MAX)
+        )
         sequence = _check_ordinal("sequence", plain.sequence, SEQUENCE_MAX)
         _check_text("id", plain.id)
         _check_text("time", plain.time)
         _check_time(plain.time)
-        if plain.traceparent is not None:
-            _check_traceparent(plain.traceparent)
+        traceparent = None if plain.traceparent is msgspec.UNSET else plain.traceparent
+        if traceparent is not None:
+            _check_traceparent(traceparent)
         run_id = _origin(plain.source, plain.subject)
-        _check_storable(plain.data, depth=2)
+        given = (plain.attempt, plain.traceparent)
+        names = _PLAIN_NAMES + len(given) - given.count(msgspec.UNSET)
+        _check_names(line, names + _check_storable(plain.data, depth=2))
         _check_same_run(plain.data, run_id)
         fact = _fact(plain.type, plain.data)
     except (_Refused, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -221,7 +226,7 @@ def _plain_event(line: bytes) -> Event | None:
         time=plain.time,
         data=plain.data,
         fact=fact,
-        traceparent=plain.traceparent,
+        traceparent=traceparent,
     )
 
 
@@ -310,7 +315,7 @@ def _from_base64(attributes: Mapping[str, Any], encoded: object) -> Any:
     except _Refused as refused:
         code: RefusalCode = "invalid_data" if refused.code == "bad_json" else refused.code
         raise _Refused(code, f"data_base64: {refused.message}") from None
-    _check_storable([data], depth=1)
+    _check_names(text, _check_storable([data], depth=1))
     return data
 
 
@@ -439,13 +444,19 @@ def _check_size(text: bytes) -> None:
         raise _Refused("too_large", f"the event is over the limit line_bytes = {LINE_BYTES_MAX:,}")
 
 
-def _check_storable(root: dict[str, Any] | list[Any], *, depth: int) -> None:
-    """Refuse what MongoDB would refuse, or would give back as something else.
+def _check_names(text: bytes, names: int) -> None:
+    """Refuse JSON in which an object has a name twice: `names` are left of it once it is read."""
+    if _TEXT.sub(b"", text).count(b":") != names:
+        raise _Refused("unstorable", "an object has a name twice, of which one value would be lost")
+
+
+def _check_storable(root: dict[str, Any] | list[Any], *, depth: int) -> int:
+    """Refuse what MongoDB would refuse, or would give back as something else; return how many names it has.
 
     Level by level instead of recursively, so that no depth can exhaust the stack.
     """
     level: list[Any] = [root]
-    values = 0
+    values = names = 0
     while level:
         if depth > DEPTH_MAX:
             raise _Refused("too_deep", _TOO_DEEP)
@@ -456,6 +467,7 @@ def _check_storable(root: dict[str, Any] | list[Any], *, depth: int) -> None:
                 raise _Refused("too_large", f"the event is over the limit values = {VALUES_MAX:,}")
             if type(container) is dict:
                 _check_keys(container)
+                names += len(container)
                 container = container.values()
             for value in container:
                 kind = type(value)
@@ -465,6 +477,7 @@ def _check_storable(root: dict[str, Any] | list[Any], *, depth: int) -> None:
                     raise _Refused("unstorable", "an integer does not fit into 64 bits")
         level = deeper
         depth += 1
+    return names
 
 
 def _check_keys(container: dict[str, Any]) -> None:
@@ -620,6 +633,7 @@ _BOM: Final = b"\xef\xbb\xbf"  # RFC 8259 lets a reader ignore it, and some edit
 _BLANK: Final = b" \t\r\n"
 _JSON: Final = msgspec.json.Decoder()
 _PLAIN: Final = msgspec.json.Decoder(_Plain)
+_PLAIN_NAMES: Final = sum(field.required for field in msgspec.structs.fields(_Plain))
 _UNKNOWN: Final = Unknown()
 _WRITABLE: Final = {name: fact for name, fact in TYPES.items() if name not in RESERVED}
 
@@ -662,6 +676,7 @@ _RELATIVE: Final = rf"(?:{_ROOTED}|(?:(?:[{_LITERAL}]|{_ESCAPE})++(?!:){_SEGMENT
 _URI: Final = re.compile(_ABSOLUTE)
 _URI_REFERENCE: Final = re.compile(f"{_RELATIVE}|{_ABSOLUTE}")
 
+_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 # Up to the next byte that opens or closes something; between elements, that separates them, too.
 _WITHIN: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _AT_TOP: Final = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)

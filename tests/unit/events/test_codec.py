@@ -71,6 +71,33 @@ def test_a_bad_element_does_not_touch_its_neighbours(poison: bytes, code: str) -
     assert after.outcome == decode_structured(make_line(2))
 
 
+@pytest.mark.parametrize(
+    ("told", "twice"),
+    [
+        (b'"data":{', b'"data":{"level":"info","level":"info",'),
+        (b'"data":{', b'"data":{"a":[{"b":{"c":1,"c":2}}],'),
+        (b'"data":{', b'"data":{"lev\\u0065l":"info","level":"info",'),
+        (b'{"specversion"', b'{"sequence":"7","specversion"'),
+        (b'{"specversion"', b'{"attempt":2,"attempt":2,"specversion"'),
+        (b'{"specversion"', b'{"traceparent":null,"traceparent":null,"specversion"'),
+        (b'{"specversion"', b'{"x":1,"x":2,"specversion"'),
+    ],
+    ids=["in the data", "deep in the data", "escaped", "sequence", "attempt", "traceparent", "an extension"],
+)
+def test_an_object_with_a_name_twice_is_refused(told: bytes, twice: bytes) -> None:
+    line = make_line()
+    assert line.count(told) == 1
+    (item,) = decode_ndjson(line.replace(told, twice))
+    assert isinstance(item.outcome, Refusal)
+    assert (item.outcome.code, "a name twice" in item.outcome.message) == ("unstorable", True)
+
+
+def test_what_only_looks_like_a_name_is_no_second_one() -> None:
+    message = 'say \\"a\\":1, then \\"a\\":2 \\\\'
+    (line,) = decode_ndjson(make_line().replace(b'"hello"', f'"{message}"'.encode()))
+    assert isinstance(line.outcome, Event)
+
+
 def test_an_event_may_have_ten_thousand_values() -> None:
     (line,) = decode_ndjson(make_line().replace(b'"hello"', b'"hello","seen":[%s0]' % (b"[]," * 10_000)))
     assert isinstance(line.outcome, Event)
