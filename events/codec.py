@@ -446,7 +446,8 @@ def _check_size(text: bytes) -> None:
 
 def _check_names(text: bytes, names: int) -> None:
     """Refuse JSON in which an object has a name twice: `names` are left of it once it is read."""
-    if _TEXT.sub(b"", text).count(b":") != names:
+    outside = _TEXT.sub(b"", text) if b"\\" in text else b"".join(text.split(b'"')[::2])
+    if outside.count(b":") != names:
         raise _Refused("unstorable", "an object has a name twice, of which one value would be lost")
 
 
@@ -676,7 +677,7 @@ _RELATIVE: Final = rf"(?:{_ROOTED}|(?:(?:[{_LITERAL}]|{_ESCAPE})++(?!:){_SEGMENT
 _URI: Final = re.compile(_ABSOLUTE)
 _URI_REFERENCE: Final = re.compile(f"{_RELATIVE}|{_ABSOLUTE}")
 
-_TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Up to the next byte that opens or closes something; between elements, that separates them, too.
 _WITHIN: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _AT_TOP: Final = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
