@@ -82,7 +82,15 @@ def test_no_name_of_a_field_is_an_order_either(
     is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "is_terminal", lambda: is_terminal)
-    hostile = ["\x1b[2Jcolour", "\x1b]0;title\x07name", "over\rwritten", "\x9b2Jx", "\u202eright", "a\tb\nc", "=1+1"]
+    hostile = [
+        "\x1b[2Jcolour",
+        "\x1b]0;title\x07name",
+        "over\rwritten",
+        "\x9b2Jx",
+        "\u202eright",
+        "a\tb\nc",
+        "=1+1",
+    ]
     output.print_fields([(name, "value") for name in hostile])
     told = capsys.readouterr().out
     assert not output.UNPRINTABLE.search(told.replace("\n", "").replace("\t", ""))
