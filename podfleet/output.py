@@ -140,7 +140,7 @@ def print_fields(fields: Sequence[tuple[str, str | None]]) -> None:
     known = [(name, value) for name, value in fields if value is not None]
     if not is_terminal():
         for name, value in known:
-            print(f"{name}\t{for_spreadsheet(clean(value))}")
+            print("\t".join(for_spreadsheet(clean(each)) for each in (name, value)))
         return
     from rich.table import Table
     from rich.text import Text
@@ -149,7 +149,7 @@ def print_fields(fields: Sequence[tuple[str, str | None]]) -> None:
     table.add_column(no_wrap=True, style="dim")
     table.add_column(overflow="fold")
     for name, value in known:
-        table.add_row(name, Text(clean_lines(value), style=_style(value)))
+        table.add_row(clean(name), Text(clean_lines(value), style=_style(value)))
     console().print(table)
 
 

@@ -266,12 +266,13 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
         "verdict": fact.verdict,
         "summary": fact.summary,
         "scores": fact.scores,
+        "replication": fact.replication,  # also where there is none: an attempt's last verdict is all it says
         "at": _moment(event),
     }
     identity = f"{attempt_id(event.run_id, event.attempt)}/auto"
     verdict = {"verdict": fact.verdict, "summary": fact.summary}
     if fact.replication is not None:
-        fields["replication"] = verdict["replication"] = fact.replication
+        verdict["replication"] = fact.replication
     return Update(
         replace(view, validation=verdict),
         (Write("validations", identity, event.sequence, fields),),

@@ -35,6 +35,19 @@ def believed(validations: Sequence[Json], attempts: Sequence[Json]) -> list[dict
     ]
 
 
+def is_doubtful(document: Json) -> bool:
+    """Say whether a run or an attempt tells of another pod, which its record may not bear out."""
+    return (document.get("validation") or {}).get("replication") == ELSEWHERE
+
+
+def borne_out(document: Json, attempts: Sequence[Json]) -> dict[str, Any]:
+    """Return a run, or an attempt of it, with the replication that the record of its attempts bears out."""
+    if not is_doubtful(document):
+        return {**document}
+    validation = {**document["validation"], "replication": _place(document["attempt"], attempts)}
+    return {**document, "validation": validation}
+
+
 def _place(attempt: int, attempts: Sequence[Json]) -> Replicated:
     earlier = [each for each in attempts if each["attempt"] < attempt]
     asked = [

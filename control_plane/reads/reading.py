@@ -13,7 +13,7 @@ from typing import Any, Final
 from control_plane.model import search_tree
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
-from control_plane.model.replicated import ELSEWHERE, believed
+from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
 from control_plane.reads import paging
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.ideas import ideas_of
@@ -190,17 +190,16 @@ class Reading:
         # nothing belongs to a run that no pod has taken yet
         own = await self._own(run["id"]) if run["attempt"] else _Own()
         validations = [shown(each) for each in believed(own.validations, own.attempts)]
-        brief = brief_fields(run)
+        attempts = [borne_out(each, own.attempts) for each in own.attempts]
         return {
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
             **{"paused": False, "notes": [], "sealed": None},
-            **brief,
-            "validation": _as_believed(brief.get("validation"), run["attempt"], own.attempts),
+            **brief_fields(run),
             "fromStage": plain(spec.get("fromStage")),
             "spec": plain(spec.get("spec")),
             "requires": plain(spec.get("requires")),
             "traceparent": spec.get("traceparent"),
-            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in own.attempts],
+            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in attempts],
             "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
             "validations": validations,
             "artifacts": [shown(each) for each in own.artifacts],
@@ -286,7 +285,6 @@ class Reading:
         for run in page["items"]:
             own = [each for each in found.documents if each["runId"] == run["id"]]
             made = [each for each in attempts if each["runId"] == run["id"]]
-            run["validation"] = _as_believed(run.get("validation"), run["attempt"], made)
             run["validations"] = [_told(each) for each in believed(own, made)]
             run["visible"] = visible[run["id"]]
         return page
@@ -413,11 +411,18 @@ class Reading:
         """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
         key = None if after is None else paging.decode("attempts", after, str)
         page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
+        page["items"] = await self._borne_out(page["items"])
         runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
         titles = {run["_id"]: run.get("title") for run in runs}
         for each in page["items"]:
             each["title"] = titles.get(each["runId"])
         return page
+
+    async def _borne_out(self, attempts: Sequence[Json]) -> list[Json]:
+        """Return attempts of any runs, each with the replication that the record of its run bears out."""
+        doubtful = [each["runId"] for each in attempts if is_doubtful(each)]
+        made = await self.run_reads.verdicts_of_attempts(doubtful) if doubtful else []
+        return [borne_out(each, [one for one in made if one["runId"] == each["runId"]]) for each in attempts]
 
     async def pod(self, pod_id: str) -> Json:
         """Return one pod. Raises `NotFound`."""
@@ -492,14 +497,6 @@ def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:
     kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
     is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
     return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
-
-
-def _as_believed(validation: Json | None, attempt: int, attempts: Sequence[Json]) -> Json | None:
-    """Return the verdict that stands in a run itself, as its own document is believed."""
-    if not validation:
-        return validation
-    (found,) = believed([{**validation, "attempt": attempt}], attempts)
-    return {name: found[name] for name in validation}
 
 
 def _without_texts(nodes: Sequence[Json]) -> list[Json]:

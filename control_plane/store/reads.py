@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bson import decode
 
 from control_plane.model.presentation import SPENT
+from control_plane.model.replicated import borne_out, is_doubtful
 from control_plane.model.search_tree import NODE_TYPES, TREE_TYPES
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
@@ -83,7 +84,8 @@ class RunReads:
             limit=limit,
             hidden=(*_INDEXED_ONLY, "journal", "notes"),
         )
-        return await read_page(self.db, wanted)
+        found = await read_page(self.db, wanted)
+        return replace(found, documents=await self._borne_out(found.documents))
 
     async def find(self, run_id: str) -> Document | None:
         """Return a run or an ideation request."""
@@ -91,10 +93,11 @@ class RunReads:
             for collection in QUEUES:
                 document = await self.db[collection].find_one({"_id": run_id})
                 if document is not None:
-                    return document
+                    (found,) = await self._borne_out([document])
+                    return found
         return None
 
-    async def of_ids(self, run_ids: Sequence[str], queues: Sequence[str] = QUEUES) -> list[Document]:
+    async def of_ids(self, run_ids: Sequence[str], queues: Sequence[str] = QUEUES) -> Sequence[Document]:
         """Return these runs and ideation requests, brief, without what only one at a time needs."""
         hidden: Document = dict.fromkeys((*_INDEXED_ONLY, "journal", "notes"), 0)
         found: list[Document] = []
@@ -102,7 +105,15 @@ class RunReads:
             for collection in queues:
                 cursor = self.db[collection].find({"_id": {"$in": list(run_ids)}}, hidden)
                 found += [brief_fields(each) async for each in cursor]
-        return found
+        return await self._borne_out(found)
+
+    async def _borne_out(self, runs: Sequence[Document]) -> Sequence[Document]:
+        """Return runs, each with the replication that the record of its attempts bears out."""
+        doubtful = [each["_id"] for each in runs if is_doubtful(each)]
+        if not doubtful:
+            return runs
+        made = await self.verdicts_of_attempts(doubtful)
+        return [borne_out(each, [one for one in made if one["runId"] == each["_id"]]) for each in runs]
 
     async def spec(self, run_id: str) -> Document | None:
         """Return what a run was asked to do."""

@@ -14,6 +14,8 @@ FIELD_CHARS_MAX: Final = 32 * 1024
 FIELDS_MAX: Final = 64
 NAME_CHARS_MAX: Final = 200
 VALUE_CHARS: Final = 8  # what a number, a date, or a place in a list counts as
+ESCAPED: Final = (b"&", b"<", b">", b"'", b'\\"')  # in JSON: of each a page makes five characters
+ESCAPED_MORE: Final = 4
 
 
 def brief(value: Any, chars_max: int = FIELD_CHARS_MAX) -> Any:
@@ -37,16 +39,21 @@ def brief_data(data: Mapping[str, Any], known: Iterable[str], chars_max: int) ->
 
 
 def brief_list(items: Sequence[Mapping[str, Any]], bytes_max: int) -> list[dict[str, Any]]:
-    """Return the first items, each brief, as long as their JSON has `bytes_max` together; one in any case."""
+    """Return the first items, each brief, as long as all take `bytes_max` on a page; one in any case."""
     kept: list[dict[str, Any]] = []
     left = bytes_max
     for item in items:
         small = brief_fields(item)
-        left -= len(msgspec.json.encode(small, enc_hook=_plain))
+        left -= _weight(msgspec.json.encode(small, enc_hook=_plain))
         if left < 0 and kept:
             break
         kept.append(small)
     return kept
+
+
+def _weight(said: bytes) -> int:
+    """Return what a page takes of this JSON: beyond its bytes, those that escape its texts."""
+    return len(said) + ESCAPED_MORE * sum(map(said.count, ESCAPED))
 
 
 def _plain(value: Any) -> Any:

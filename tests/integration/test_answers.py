@@ -34,6 +34,7 @@ MIB = 1 << 20
 LONG = "&" * 100_000  # five times as long in HTML
 ANSWER_BYTES_MAX = 8 * MIB
 NODES = 34
+MANY = 600  # of what is short
 BATCH = 8  # of long events, which is what goes into one request
 
 
@@ -64,6 +65,11 @@ def hostile_facts(run_id: str) -> list[Fact]:
         NodeSelectedBest(stage="Stage_1", node="Stage_1/1", reason=LONG, seeds=list(range(9_000))),
         StageProgress(stage="Stage_1", progress=0.5, activity=LONG),
         *(RunUsage(model=f"{number} {LONG[:1_000]}", prompt_tokens=1) for number in range(60)),
+        *(StageStarted(stage=f"{number} {LONG[:150]}") for number in range(MANY)),
+        *(
+            StageProgress(stage=f"{number} {LONG[:150]}", progress=0.5, activity=LONG[:2_000])
+            for number in range(MANY)
+        ),
         *(RunLog(message=LONG) for _ in range(15)),
         ArtifactRegistered(
             name="a.png",
@@ -108,13 +114,15 @@ def test_every_answer_with_what_a_pod_said_is_bounded_and_pages_leave_nothing_ou
         sizes[path] = len(answer.content)
     assert {path: size for path, size in sizes.items() if size > ANSWER_BYTES_MAX} == {}
     whole = fleet.client.get(f"/api/runs/{run_id}").json()
-    assert whole["truncated"] == ["nodes"]
+    assert whole["truncated"] == ["nodes", "stages"]
+    assert 0 < len(whole["stages"]) < MANY
     assert 0 < len(whole["nodes"]) < NODES
     assert "more characters" in whole["nodes"][0]["plan"]
     assert len(whole["usage"]["models"]) == 50
     assert whole["usage"]["calls"] == 60
     page = fleet.client.get(f"/runs/{run_id}").text
     assert "there are more" in page
+    assert "More stages than are shown here" in page
 
     for path in ("events", "nodes"):
         seen: list[str] = []

@@ -30,7 +30,11 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
 @asynccontextmanager
 async def served(**limits: Any) -> AsyncIterator[tuple[Connect, set[Any], type[Connection]]]:
     """Serve with these limits; give a way to connect, the open connections, and their class."""
-    kind = type("Tried", (connection_class(),), {"limits": Limits(**limits), "waiting": {}, "sending": {}})
+    kind = type(
+        "Tried",
+        (connection_class(),),
+        {"limits": Limits(**limits), "waiting": {}, "sending": {}, "unread": {}},
+    )
     config = uvicorn.Config(
         answer, http=kind, ws="none", lifespan="off", log_config=None, timeout_keep_alive=60
     )
@@ -129,6 +133,25 @@ async def test_an_answer_that_nobody_reads_ends_the_connection() -> None:
         other, asking = await connect()
         asking.write(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert len(await ended(other)) > LARGE
+
+
+async def test_where_too_much_is_unread_those_that_read_nothing_for_longest_end() -> None:
+    async with served(unread_bytes=2 * LARGE) as (connect, _, kind):
+        slow = [await connect() for _ in range(5)]
+        for reader, writer in slow:
+            reader._transport.pause_reading()
+            writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert await is_answered(*await connect())  # one after the other
+            assert sum(each.transport.get_write_buffer_size() for each in kind.unread) <= 2 * LARGE
+        read = []
+        for reader, _ in slow:
+            reader._transport.resume_reading()
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+                read.append(len(await asyncio.wait_for(reader.readexactly(LARGE), 10)))
+            except (asyncio.IncompleteReadError, ConnectionResetError):
+                read.append(0)
+        assert read == [0, 0, 0, LARGE, LARGE]
 
 
 async def test_where_there_are_too_many_the_longest_without_a_request_makes_room() -> None:

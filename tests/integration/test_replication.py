@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -116,6 +116,23 @@ def test_where_a_claim_was_replicated_is_told_by_the_record_of_attempts_and_not_
         text = fleet.client.get(page).text
         assert f"replicated {place}" in text, page
         assert text.count("replicated on ") == 1, page
+
+
+def test_no_list_takes_a_pods_word_for_where_it_replicated_a_claim(fleet: Fleet, hand: Hand) -> None:
+    run_id = replicated_by(hand, "alpha")
+    told: dict[str, Any] = {"the run": fleet.run(run_id)["attempts"]}
+    for path in ("/api/runs", "/api/pods/alpha%2F2/attempts", f"/api/runs/{run_id}/explain"):
+        told[path] = fleet.client.get(path).json()
+    with fleet.client.stream("GET", "/api/stream", params={"run": run_id}) as stream:
+        lines = stream.iter_lines()
+        while next(lines) != "":  # it listens
+            pass
+        fleet.client.post(f"/api/runs/{run_id}/notes", json={"text": "look"})
+        told["/api/stream"] = next(
+            line for line in lines if line.startswith("data:") and "replication" in line
+        )
+    assert [what for what, said in told.items() if "on the same pod" not in str(said)] == []
+    assert [what for what, said in told.items() if "on another pod" in str(said)] == []
 
 
 def test_who_made_the_attempts_until_a_checkpoint_is_known_of_those_too_that_said_nothing(

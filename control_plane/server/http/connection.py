@@ -2,7 +2,8 @@
 
 A connection costs a stranger nothing. So it has to bring the head of a request within seconds and kilobytes,
 queues few requests behind one another, and reads what it asked for; where there are too many, the one that
-has waited longest for a request makes room, else the one that has sent a body for longest.
+has waited longest for a request makes room, else the one that has sent a body for longest. Where too much is
+written that nobody reads, those that have read nothing for longest end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ HEAD_S: Final = 10.0
 HEAD_BYTES_MAX: Final = 64 * 1024
 QUEUED_MAX: Final = 8  # requests behind the one that is answered; browsers and our pods send none
 STALL_S: Final = 30.0
+UNREAD_BYTES_MAX: Final = 128 << 20  # of all answers together: one may be 8 MiB, and connections are many
 CONNECTIONS_MAX: Final = 4_000
 FILES_KEPT: Final = 256  # of the process' open files: MongoDB, the storage, the program itself
 CONNECTIONS_MIN: Final = 64
@@ -37,6 +39,7 @@ class Limits:
     head_bytes: int = HEAD_BYTES_MAX
     queued: int = QUEUED_MAX
     stall_s: float = STALL_S
+    unread_bytes: int = UNREAD_BYTES_MAX
     connections: int = CONNECTIONS_MAX
 
 
@@ -48,6 +51,8 @@ class Connection(HttpToolsProtocol):
     waiting: ClassVar[dict[Connection, None]] = {}
     # Whose request is not whole yet, in the order in which they began.
     sending: ClassVar[dict[Connection, None]] = {}
+    # Who has not read what was written, the longest first.
+    unread: ClassVar[dict[Connection, None]] = {}
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -69,6 +74,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.forget()
+        self.unread.pop(self, None)
         self._stop_stall()
         super().connection_lost(exc)
 
@@ -121,9 +127,12 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._await_flush()
+        self.unread[self] = None
+        self._make_room()
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self.unread.pop(self, None)
         self._stop_stall()
 
     def forget(self) -> None:
@@ -152,6 +161,16 @@ class Connection(HttpToolsProtocol):
         if self.parser is not None:  # else the connection is lost already
             self._stall_ends = self.loop.call_later(self.limits.stall_s, self.transport.abort)
 
+    def _make_room(self) -> None:
+        """End those that have read nothing for longest, where too much is written that nobody reads."""
+        held = sum(each.transport.get_write_buffer_size() for each in self.unread)
+        for each in [*self.unread][:-1]:
+            if held <= self.limits.unread_bytes:
+                return
+            held -= each.transport.get_write_buffer_size()
+            del self.unread[each]
+            each.transport.abort()
+
     def _stop_stall(self) -> None:
         if self._stall_ends is not None:
             self._stall_ends.cancel()
@@ -168,4 +187,6 @@ def connection_class() -> type[Connection]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     room = CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft - FILES_KEPT
     limits = Limits(connections=max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, room)))
-    return type("ServedConnection", (Connection,), {"limits": limits, "waiting": {}, "sending": {}})
+    return type(
+        "ServedConnection", (Connection,), {"limits": limits, "waiting": {}, "sending": {}, "unread": {}}
+    )

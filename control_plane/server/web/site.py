@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
@@ -45,9 +45,10 @@ CURVES_SHOWN: Final = 12
 NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
-TEXTS_SHOWN_CHARS: Final = 512 * 1024  # codes and logs together
+TEXTS_SHOWN_CHARS: Final = 1024 * 1024  # codes and logs together, as a page writes them
 IDEAS_SHOWN: Final = 100  # nobody asks for so many
 NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
+RENDERED_MAX: Final = 4  # pages at once
 
 
 class Templates(Environment):
@@ -147,6 +148,8 @@ class Site:
 
     deps: Deps
     pages: Pages
+    # Threads are few, and what is read from the storage needs some as well.
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RENDERED_MAX))
 
     def live(self, *topics: str) -> Live:
         """Return how a page of these topics stays current; asked for before anything is read for it."""
@@ -255,7 +258,7 @@ class Site:
         left, shown = TEXTS_SHOWN_CHARS, []
         for node in nodes:
             texts = {name: whole.get((node["stage"], node["id"]), {}).get(name) for name in TEXTS}
-            left -= sum(min(len(each), formatting.TEXT_SHOWN_CHARS) for each in texts.values() if each)
+            left -= sum(len(escape(each[: formatting.TEXT_SHOWN_CHARS])) for each in texts.values() if each)
             shown.append({**node, **(texts if left >= 0 else dict.fromkeys(TEXTS))})
         return shown
 
@@ -383,7 +386,9 @@ class Site:
     async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a page with what stands on every page."""
         waiting = await self.deps.reading.waiting_for_people()
-        return self.pages.page(name, code, waiting=waiting, **values)
+        async with self._turns:
+            # beside the event loop: what a pod said decides how long it takes
+            return await asyncio.to_thread(self.pages.page, name, code, waiting=waiting, **values)
 
 
 def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:

@@ -13,6 +13,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import pypandoc
-import typst
 
 from events.runtime.errors import PipelineError
 from stages.experiment.paper.latex import RAGGED
@@ -34,6 +34,20 @@ FILE_MAX: Final = 256 << 20  # bytes of a file that a program may write
 PDF_END_MAX: Final = 1_024  # bytes
 PLACE: Final = "stages.experiment.paper"  # where the templates lie
 HEAPS: Final = ("+RTS", "-M512m", "-RTS")
+TYPST_BYTES_MAX: Final = 2 << 30
+# In a process of its own: a figure of another pod may be one on which it ends, or for which it needs all memory.
+TYPESET: Final = """
+import sys, typst
+target, pdf, root, most, longest = sys.argv[1:]
+try:
+    _, doubts = typst.compile_with_warnings(target, output=pdf, root=root, ignore_system_fonts=True)
+    pages = typst.query(target, "<pages>", field="value", one=True, root=root, ignore_system_fonts=True)
+except (RuntimeError, OSError) as error:
+    sys.exit(str(error)[:int(longest)])
+for message in [*dict.fromkeys(doubt.message for doubt in doubts)][:int(most)]:
+    print("typst:", " ".join(message.split())[:int(longest)])
+print(int(pages))
+"""
 
 _BODY: Final = "\\begin{document}\n"
 _LISTINGS: Final = re.compile(r"(\\begin\{verbatim\}.*?\\end\{verbatim\})", re.DOTALL)
@@ -131,17 +145,15 @@ class PandocTypst:
         plain.unlink()
         if not target.is_file():
             raise RenderingFailed(f"pandoc {end.words}: {end.output}")
-        try:
-            _, doubts = typst.compile_with_warnings(
-                target, output=pdf, root=source.parent, ignore_system_fonts=True
-            )
-            pages = typst.query(
-                target, "<pages>", field="value", one=True, root=source.parent, ignore_system_fonts=True
-            )
-        except (RuntimeError, OSError) as error:
-            raise RenderingFailed(f"typst made no PDF: {str(error)[:WARNING_MAX]}") from error
-        warnings = [f"pandoc: {line}" for line in end.output.splitlines() if line.strip()]
-        warnings += dict.fromkeys(f"typst: {doubt.message}" for doubt in doubts)
+        command = (
+            sys.executable, "-I", "-c", TYPESET, target.name, pdf.name, ".", str(WARNINGS_MAX), str(WARNING_MAX),
+        )  # fmt: skip
+        typeset = _run(command, source.parent, {"LC_ALL": "C.UTF-8", "PATH": os.defpath}, TYPST_BYTES_MAX)
+        if not typeset.is_good or not _is_pdf(pdf):
+            said = typeset.output[:WARNING_MAX] or typeset.words
+            raise RenderingFailed(f"typst made no PDF: {said}")
+        *doubts, pages = typeset.output.splitlines()
+        warnings = [f"pandoc: {line}" for line in end.output.splitlines() if line.strip()] + doubts
         kept = tuple(each[:WARNING_MAX] for each in warnings[:WARNINGS_MAX])
         return Rendered(pdf, int(pages), kept, (target,))
 
@@ -244,7 +256,9 @@ class _End:
         )
 
 
-def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> _End:
+def _run(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], bytes_max: int | None = None
+) -> _End:
     """Run a program in a group of its own, which is gone when this returns. Raises `RenderingFailed`."""
     said = folder / "renderer.log"
     with said.open("wb") as out:
@@ -256,6 +270,8 @@ def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
         except OSError as error:
             raise RenderingFailed(f"{command[0]} cannot be started: {error.strerror}") from error
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX))
+        if bytes_max is not None:
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (bytes_max, bytes_max))
         status: int | None
         try:
             status = process.wait(TIME_LIMIT_S)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from bson import Int64, ObjectId
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import escape
 
 from events.text.brief import FIELDS_MAX, brief, brief_data, brief_list
 
@@ -49,6 +51,13 @@ def test_a_list_ends_where_its_items_are_too_long_together() -> None:
     assert brief_list([{"a": "x" * 100}] * 10, 500) == [{"a": "x" * 100}] * 4
     assert len(brief_list([{"a": "x" * 1_000}] * 10, 500)) == 1
     assert len(brief_list([{"a": Int64(1 << 40), "b": ObjectId()}] * 10, 100)) == 2
+
+
+@pytest.mark.parametrize("hostile", ["&", "<", ">", "'", '"'])
+def test_what_a_page_has_to_escape_counts_as_a_page_writes_it(hostile: str) -> None:
+    kept = brief_list([{"a": hostile * 1_000}] * 100, 50_000)
+    assert 5 < len(kept) <= 50_000 // len(escape(hostile * 1_000))
+    assert len(brief_list([{"a": 'an honest "text" of a program'}] * 10, 400)) > 5
 
 
 def test_numbers_of_the_store_count_like_any_other() -> None:

@@ -383,7 +383,7 @@ def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt(
     fact = c.ValidationAutoCompleted(verdict="fail", summary="no gain", scores={"gain": -0.5})
     fields = {
         **MARK, "by": "auto", "verdict": "fail", "summary": "no gain", "scores": {"gain": -0.5},
-        "at": moment_at(5),
+        "replication": None, "at": moment_at(5),
     }  # fmt: skip
     after = replace(FULL, validation={"verdict": "fail", "summary": "no gain"})
     expected = Update(after, (Write("validations", "r/a2/auto", 5, fields),), None, None)
@@ -397,6 +397,14 @@ def test_a_verdict_says_where_it_was_replicated_or_that_it_asks_for_that() -> No
     (write,) = effect.writes
     assert effect.view.validation is not None
     assert write.fields["replication"] == effect.view.validation["replication"] == "asked for"
+
+
+def test_a_later_verdict_of_an_attempt_leaves_no_replication_of_an_earlier_one() -> None:
+    first = c.ValidationAutoCompleted(verdict="fail", replication="on another pod")
+    folded = fold(FULL, [said(first, 5), said(c.ValidationAutoCompleted(verdict="pass"), 6)], 4)
+    (write,) = folded.writes.values()
+    assert (write.fields["verdict"], write.fields["replication"]) == ("pass", None)
+    assert folded.view.validation == {"verdict": "pass", "summary": None}
 
 
 @pytest.mark.parametrize(

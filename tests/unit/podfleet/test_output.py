@@ -77,6 +77,28 @@ def test_no_cell_of_a_pipe_is_a_formula_and_a_number_stays_one(capsys: pytest.Ca
     assert capsys.readouterr().out == "title\t'=1+1\n"
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_no_name_of_a_field_is_an_order_either(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "is_terminal", lambda: is_terminal)
+    hostile = [
+        "\x1b[2Jcolour",
+        "\x1b]0;title\x07name",
+        "over\rwritten",
+        "\x9b2Jx",
+        "\u202eright",
+        "a\tb\nc",
+        "=1+1",
+    ]
+    output.print_fields([(name, "value") for name in hostile])
+    told = capsys.readouterr().out
+    assert not output.UNPRINTABLE.search(told.replace("\n", "").replace("\t", ""))
+    lines = told.splitlines()
+    assert len(lines) == len(hostile)
+    assert is_terminal or [line.partition("\t")[0] for line in lines][-2:] == ["a b c", "'=1+1"]
+
+
 def test_ids_and_json_are_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     print_items(ITEMS, COLUMNS, ids_only=True)
     assert capsys.readouterr().out.split() == ["A" * 26, "B" * 26]

@@ -286,7 +286,7 @@ def test_a_pod_that_cannot_write_papers_says_so_before_it_searches(
     tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no latexmk
-    monkeypatch.setattr("typst.query", broken)
+    monkeypatch.setattr("stages.experiment.paper.renderer.TYPESET", "raise SystemExit('broken')")
     reporter = experiment(tmp_path, tools)
     failure = reporter.facts[-1]
     assert isinstance(failure, c.RunFailed)

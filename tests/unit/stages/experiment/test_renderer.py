@@ -53,6 +53,42 @@ def test_pandoc_and_typst_make_a_pdf_of_every_package_that_papers_use(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def figure_of(folder: Path, *objects: bytes) -> Path:
+    """Make a figure of these objects, as another pod may leave one; return a paper that shows it."""
+    content = b"%PDF-1.7\n"
+    places = []
+    for number, each in enumerate(objects, start=1):
+        places.append(len(content))
+        content += b"%d 0 obj\n%s\nendobj\n" % (number, each)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    end = b"trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(content))
+    (folder / "figure.pdf").write_bytes(content + head + table + end)
+    return source_in(
+        folder, PAGE.replace("\\begin", "\\usepackage{graphicx}\n\\begin") % "\\includegraphics{figure.pdf}"
+    )
+
+
+ONE_PAGE = (b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[3 0 R]/Count 1>>")
+PAGE_OF = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]%s>>"
+
+
+def test_a_figure_that_ends_the_typesetter_ends_nothing_else(tmp_path: Path) -> None:
+    assert PANDOC.render(figure_of(tmp_path, *ONE_PAGE, PAGE_OF % b"")).pages == 1
+    deep = b"[" * 200_000 + b"]" * 200_000
+    with pytest.raises(RenderingFailed, match="typst made no PDF: ended with status -11"):
+        PANDOC.render(figure_of(tmp_path, *ONE_PAGE, PAGE_OF % (b"/X " + deep)))
+    assert not (tmp_path / "paper.pdf").exists()
+
+
+def test_the_typesetter_gets_so_much_memory_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TYPST_BYTES_MAX", 1 << 20)
+    with pytest.raises(RenderingFailed, match="typst made no PDF"):
+        PANDOC.render(source_in(tmp_path))
+
+
 def test_what_was_made_is_named_and_the_source_is_kept(tmp_path: Path) -> None:
     source = source_in(tmp_path)
     rendered = PANDOC.render(source)
