@@ -46,7 +46,7 @@ def test_the_environment_wins_over_the_file_and_that_over_the_default() -> None:
 
 
 def test_every_setting_of_the_example_is_known() -> None:
-    example = Path(__file__).parents[4] / ".env.example"
+    example = Path(__file__).parents[3] / ".env.example"
     names = set(re.findall(r"^#([A-Z_]+)=", example.read_text(), re.MULTILINE))
     assert "PODFLEET_PRIVATE_HOSTS" in names
     assert names - KNOWN.keys() == set()
