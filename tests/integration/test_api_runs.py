@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,23 @@ def test_cancel_and_retry_answer_by_the_state_of_the_run(fleet: Any) -> None:
     assert (again.status_code, again.json()["parentRunId"]) == (201, run_id)
     assert fleet.client.post(f"/api/runs/{run_id}/review", json={"verdict": "pass"}).status_code == 409
     assert fleet.client.post("/api/runs/unknown/cancel").status_code == 404
+
+
+def test_a_page_whose_button_is_pressed_twice_makes_one_run(fleet: Any, database: Any) -> None:
+    run_id = fleet.submit(not_before="2099-01-01T00:00:00Z")
+    fleet.client.post(f"/api/runs/{run_id}/cancel")
+
+    def pressed(page: str) -> str:
+        (form,) = re.findall(r'name="pressed" value="([^"]*)"', page)
+        answer = fleet.client.post(f"/runs/{run_id}/retry", data={"from_stage": "", "pressed": form})
+        assert answer.status_code == 303, answer.text
+        return str(answer.headers["location"])
+
+    page = fleet.client.get(f"/runs/{run_id}").text
+    assert pressed(page) == pressed(page)
+    assert database.runs.count_documents({"parentRunId": run_id}) == 1
+    assert pressed(fleet.client.get(f"/runs/{run_id}").text) != pressed(page)
+    assert database.runs.count_documents({"parentRunId": run_id}) == 2
 
 
 def test_a_hypothesis_queues_its_run_or_its_ideation(fleet: Any, database: Any) -> None:

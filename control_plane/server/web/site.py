@@ -230,6 +230,7 @@ class Site:
             can_cancel=status not in FINAL and status != Status.CANCELING,
             can_revise=_allows(status, Cause.REVISE),
             can_retry=status in FINAL and found["kind"] in RUN_KINDS,
+            pressed=self.deps.ids.ulid(),
             can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
             can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
             stages=STAGES.get(found["kind"], ()),

@@ -20,6 +20,7 @@ from events.runtime.errors import Conflict, Rejected
 FORM_CHARS_MAX: Final = 20_000
 
 Text = Annotated[str, Form(max_length=FORM_CHARS_MAX)]
+Pressed = Annotated[str, Form(pattern="^[0-9A-Z]{0,26}$")]
 
 
 def router(site: Site) -> APIRouter:
@@ -100,9 +101,15 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
 
 def _add_retry(routes: APIRouter, site: Site) -> None:
     @routes.post("/runs/{run_id}/retry")
-    async def retry(run_id: str, principal: MaySubmit, from_stage: Text = "") -> Response:
+    async def retry(
+        run_id: str, principal: MaySubmit, from_stage: Text = "", pressed: Pressed = ""
+    ) -> Response:
+        # one page makes one run of a choice, however often its button is pressed
+        key = f"again/{run_id}/{from_stage}/{pressed}" if pressed else None
         try:
-            again = await site.deps.submitter.retry(run_id, by=principal.name, from_stage=from_stage or None)
+            again = await site.deps.submitter.retry(
+                run_id, by=principal.name, from_stage=from_stage or None, key=key
+            )
         except (Rejected, Conflict) as error:
             return await refused(site, error, _run(run_id))
         return see(_run(again.run_id))
