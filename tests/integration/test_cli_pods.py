@@ -17,7 +17,7 @@ def test_a_drained_worker_finishes_its_run_takes_no_other_and_ends(
     fleet: Any, database: Any, until: Any
 ) -> None:
     worker = fleet.start_quick_worker(name="w1")
-    first = fleet.submit(spec={"seconds": 3})
+    first = fleet.submit(spec={"seconds": 5})
     fleet.wait_for(first, "RUNNING")
     child = next(each for each in psutil.Process(worker.pid).children() if each.name() == "podfleet-run")
     child.suspend()  # the run lasts until the order has come
