@@ -145,11 +145,19 @@ class Client:
     def http(self) -> Any:
         """Return the open connection, with the key."""
         if "http" not in self._open:
+            import ssl
+
             import httpx
 
             headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+            # without TLS nobody is trusted, and to read the certificates of all authorities takes 30 ms
+            is_plain = self.is_near(self.url) and urlsplit(self.url).scheme == "http"
             self._open["http"] = httpx.Client(
-                base_url=self.url, headers=headers, timeout=ANSWER_S, trust_env=not self.is_near(self.url)
+                base_url=self.url,
+                headers=headers,
+                timeout=ANSWER_S,
+                trust_env=not self.is_near(self.url),
+                verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,
             )
             weakref.finalize(self, self._open["http"].close)
         return self._open["http"]

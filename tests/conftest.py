@@ -63,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the budget where results are reported to people; share there what each worker would import."""
     if is_worker(config):
+        gc.disable()  # what is imported until the last test is collected stays: there is no garbage to find
         join(config.workerinput["fork_server"])  # type: ignore[attr-defined]
         return
     config.pluginmanager.register(Budget(is_held=config.getoption("budget")))
@@ -125,6 +126,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the fork server before the first test, which is not to pay for its imports."""
+    gc.enable()
     gc.collect()
     gc.freeze()  # half a million objects of imported modules, which no test's garbage is among
     if any(folder_of(item) not in WITHOUT_PROGRAMS for item in session.items):

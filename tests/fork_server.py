@@ -291,9 +291,11 @@ def run(arguments: list[str]) -> None:
 def main() -> None:
     """Import what programs need, then fork."""
     way_number, *modules = sys.argv[1:]
+    gc.disable()  # what is imported stays
     for name in modules:
         importlib.import_module(name)
     forked_nursery.install()
+    gc.enable()
     gc.collect()
     gc.freeze()  # pages that nobody writes to are shared with every program
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how servers and the parents of programs ended

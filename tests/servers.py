@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from pymongo import MongoClient
@@ -93,13 +96,26 @@ def mongod_pid(mongod: Mongod) -> int:
     return int((mongod.directory / "data" / "mongod.lock").read_text())
 
 
+@functools.cache
+def _client(url: str) -> MongoClient[dict[str, object]]:
+    """Return this process' own client of a server, which is closed with it."""
+    client = MongoClient[dict[str, object]](url)
+    atexit.register(client.close)
+    return client
+
+
+def connected(url: str) -> Database[dict[str, object]]:
+    """Return the database of a connection string, by one client for all: to connect takes 20 ms each time."""
+    address = urlsplit(url)
+    return _client(address._replace(path="/").geturl()).get_database(address.path.removeprefix("/"))
+
+
 @contextmanager
 def own_database(mongod: Mongod) -> Iterator[str]:
     """Give a connection string with a database that nobody else uses, and drop it in the end."""
     name = f"test_{SystemIds().ulid().lower()}"
     yield mongod.url(name)
-    with MongoClient[dict[str, object]](mongod.url(name)) as client:
-        client.drop_database(name)
+    connected(mongod.url(name)).client.drop_database(name)
 
 
 @pytest.fixture
@@ -134,11 +150,10 @@ def emptied_url(migrated_url: str) -> str:
 
 def empty(url: str) -> None:
     """Delete every document of a database until there is none, and leave its indexes."""
-    with MongoClient[dict[str, object]](url) as client:
-        database = client.get_default_database()
-        names = database.list_collection_names(filter={"name": {"$not": {"$regex": "^system"}}})
-        while sum(database[name].delete_many({}).deleted_count for name in names):
-            pass  # what was on its way may have come after the last look
+    database = connected(url)
+    names = database.list_collection_names(filter={"name": {"$not": {"$regex": "^system"}}})
+    while sum(database[name].delete_many({}).deleted_count for name in names):
+        pass  # what was on its way may have come after the last look
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ does that drops packets; a refusal resets them.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -160,25 +161,24 @@ class Links:
 
 def socket_inode(port: int) -> str | None:
     """Return the inode of the loopback socket whose own port is `port`."""
-    wanted = f"0100007F:{port:04X}"
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[1] == wanted and fields[9] != "0":
-            return fields[9]
+    wanted = f": 0100007F:{port:04X} "  # after the line's number; thousands of lines are of other ports
+    for line in Path("/proc/net/tcp").read_text().splitlines():
+        if wanted in line and (inode := line.split()[9]) != "0":
+            return inode
     return None
 
 
 def owns_socket(pid: int, inode: str) -> bool:
-    """Say whether a descriptor of the process `pid` is this socket."""
-    wanted = f"socket:[{inode}]"
+    """Say whether a descriptor of the process `pid` is this socket; a mongod has hundreds of them."""
+    folder, wanted = f"/proc/{pid}/fd", f"socket:[{inode}]"
     try:
-        return any(_is(descriptor, wanted) for descriptor in Path(f"/proc/{pid}/fd").iterdir())
+        return any(_leads_to(wanted, f"{folder}/{number}") for number in os.listdir(folder))
     except OSError:  # the process is dead
         return False
 
 
-def _is(descriptor: Path, wanted: str) -> bool:
+def _leads_to(wanted: str, link: str) -> bool:
     try:
-        return descriptor.readlink().as_posix() == wanted
+        return os.readlink(link) == wanted
     except OSError:  # closed since the folder was read
         return False

@@ -20,7 +20,7 @@ def test_a_run_that_nobody_serves_says_so_until_a_pod_comes(fleet: Any, until: C
     near = fleet.submit(requires={"region": "here"})
     far = fleet.submit(requires={"region": "moon"})
     assert next(iter(reasons(fleet, far))) == "no_live_pod"
-    fleet.start_worker(PODFLEET_REGION="here")
+    fleet.start_quick_worker(PODFLEET_REGION="here")
     fleet.wait_for(near, "COMPLETED")
     lacks = ["the run belongs to the region moon, and it is in here"]  # once the pod has said what it runs
     until(lambda: lacks == reasons(fleet, far)["no_pod_serves"]["evidence"]["pods"][0]["lacks"])

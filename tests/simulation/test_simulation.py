@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -43,11 +44,16 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 def test_the_same_seed_is_the_same_history_in_any_process() -> None:
     command = [sys.executable, "-m", "scripts.simulation", "--seed", "5", "--steps", "1000000"]
-    histories = [
-        subprocess.run(
-            command, env={"PYTHONHASHSEED": hashing}, cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout
-        for hashing in ("1", "2")
-    ]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command, env={"PYTHONHASHSEED": hashing}, cwd=ROOT, stdout=subprocess.PIPE, text=True
+                )
+            )
+            for hashing in ("1", "2")
+        ]
+        histories = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
     assert histories[0] == histories[1]
     assert len(histories[0].splitlines()) > 500
