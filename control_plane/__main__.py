@@ -17,7 +17,7 @@ import uvicorn
 
 from control_plane.config import KEY_NEEDED, Settings, environment, read_settings
 from control_plane.files.blobs import Blobs
-from control_plane.live.change_feed import Hub
+from control_plane.live.change_feed import ChangeFeed
 from control_plane.server.app import create_app
 from control_plane.server.deps import Deps, wire
 from control_plane.server.http.connection import connection_class
@@ -42,7 +42,7 @@ KEYLESS_HELP: Final = (
 class Server(uvicorn.Server):
     """A server whose streams end as soon as it is told to stop, not when their readers like to."""
 
-    def __init__(self, config: uvicorn.Config, *hubs: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, *hubs: ChangeFeed) -> None:
         super().__init__(config)
         self._hubs = hubs
 

@@ -19,7 +19,7 @@ from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
 from events.runtime.interpreter import objection
 from events.runtime.logs import LogOptions, configure_logs
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
 from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Way
@@ -48,7 +48,7 @@ def main() -> int:
             log.warning("start.old_python", extra={"why": told})
         confinement, user = confine(settings)
         options = ChildOptions(environ=settings.environ, confinement=confinement)
-        with Nursery(options, SystemClock()) as nursery:
+        with ForkServer(options, SystemClock()) as nursery:
             nursery.hatch()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 

@@ -27,7 +27,7 @@ from events.runtime.loops import Threads, run_every, start_thread
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.lease import RENEW_EVERY_S
 from pod_worker.attempt.usage import Rate
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 from pod_worker.config import Settings
 from pod_worker.files.registry import OutboxRegistry
 from pod_worker.files.restoring import HttpCheckpoints
@@ -67,7 +67,7 @@ class World:
     leave: Callable[[int], object] = os._exit
 
 
-def serve(settings: Settings, world: World, nursery: Nursery) -> None:
+def serve(settings: Settings, world: World, nursery: ForkServer) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)

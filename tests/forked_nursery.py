@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pod_worker.child import fork_server, fork_server_main
-from pod_worker.child.fork_server import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, Nursery, Warm
+from pod_worker.child.fork_server import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, ForkServer, Warm
 from pod_worker.child.main import leave
 from pod_worker.child.process import ChildOptions, allowed
 
@@ -73,7 +73,7 @@ class ForkedWarm(Warm):
         return cls(Forked(pid), here)  # type: ignore[arg-type]  # it has what a nursery asks of a Popen
 
 
-def hatch(self: Nursery) -> None:
+def hatch(self: ForkServer) -> None:
     """Fork the first child, too."""
     self.warm_up()
     assert self._warm is not None
@@ -84,4 +84,4 @@ def hatch(self: Nursery) -> None:
 def install() -> None:
     """Let workers of this process and of its forks have such nurseries."""
     fork_server.Warm = ForkedWarm  # type: ignore[misc]
-    Nursery.hatch = hatch  # type: ignore[method-assign]
+    ForkServer.hatch = hatch  # type: ignore[method-assign]

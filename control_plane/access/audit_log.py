@@ -14,7 +14,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control_plane.access.auth import ADMITTED, SAFE_METHODS, Admitted
-from control_plane.store.audit_log import Trail
+from control_plane.store.audit_log import AuditLog
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Transient
 
@@ -24,11 +24,11 @@ NOT_RECORDED: Final = frozenset({"ingest", "claim"})
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class Audited:
     """The application with its records."""
 
     app: ASGIApp
-    trail: Trail
+    trail: AuditLog
     clock: Clock
     ids: Ids
 

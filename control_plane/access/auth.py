@@ -22,7 +22,7 @@ from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL, Scope
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import Session, SignIn, is_brought_back
-from control_plane.concurrency.rate_limit import Throttle, Throttled
+from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.config import LOOPBACK
 from events.runtime.errors import Rejected, Transient
 from events.text.key_text import digest
@@ -151,7 +151,7 @@ class Keyed:
     ring: KeyRing
     sign_in: SignIn
     run_tokens: RunTokens
-    failures: Throttle
+    failures: RateLimit
     root: str | None = field(default=None, repr=False)
     keyless: Keyless | None = None
 
@@ -177,7 +177,7 @@ class Keyed:
         return self.keyless is not None and await self.keyless.is_open() and not await self.ring.has_admin()
 
     async def owner(self, offered: str, address: str = "") -> Principal:
-        """Return whose key this is. Raises `Unauthorized`, or `Throttled` where wrong ones come too often."""
+        """Return whose key this is. Raises `Unauthorized`; `RateLimited` where wrong ones come often."""
         if self.root is not None and hmac.compare_digest(offered.encode(), self.root.encode()):
             return Principal("root", ALL)
         try:
@@ -189,7 +189,7 @@ class Keyed:
         except Unauthorized:
             # A right key is never slowed down by the wrong ones of a neighbour at the same address.
             if wait_s := self.failures.wait_s(address):
-                raise Throttled("too many wrong keys from this address", wait_s) from None
+                raise RateLimited("too many wrong keys from this address", wait_s) from None
             raise
         return Principal(key.name, key.scopes, key.id, pod=key.pod)
 

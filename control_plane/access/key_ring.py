@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from control_plane.access.keys import LIFE_MAX, Key, Kind, Scope, bound, granted, id_of
-from control_plane.concurrency.cache import Believed
+from control_plane.concurrency.cache import Cache
 from control_plane.store.keys import Keys
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
@@ -59,12 +59,12 @@ class KeyRing:
     store: Keys
     clock: Clock
     ids: Ids
-    _keys: Believed[Key | None] = field(init=False)
-    _any: Believed[bool] = field(init=False)
+    _keys: Cache[Key | None] = field(init=False)
+    _any: Cache[bool] = field(init=False)
     _noted: dict[str, datetime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._keys, self._any = Believed(self.clock), Believed(self.clock)
+        self._keys, self._any = Cache(self.clock), Cache(self.clock)
 
     async def make(self, wanted: WantedKey, *, by: str) -> NewKey:
         """Make and store a key. Raises `Rejected`."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from control_plane.access.key_ring import Unauthorized
-from control_plane.concurrency.cache import Believed
+from control_plane.concurrency.cache import Cache
 from control_plane.model.run import AttemptToken
 from control_plane.store.queue.runs import Runs
 from events.runtime.clock import Clock
@@ -27,10 +27,10 @@ class RunTokens:
 
     runs: Runs
     clock: Clock
-    _known: Believed[AttemptToken | None] = field(init=False)
+    _known: Cache[AttemptToken | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._known = Believed(self.clock)
+        self._known = Cache(self.clock)
 
     async def read(self, text: str) -> RunToken:
         """Return what an open token says. Raises `Unauthorized`, whatever is wrong in the same words."""

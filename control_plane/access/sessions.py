@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from control_plane.access.cookies import secret_in
-from control_plane.concurrency.cache import Believed
+from control_plane.concurrency.cache import Cache
 from control_plane.store.sessions import Sessions
 from events.runtime.clock import Clock, Ids
 from events.text.key_text import digest
@@ -41,10 +41,10 @@ class SignIn:
     store: Sessions
     clock: Clock
     ids: Ids
-    _sessions: Believed[Session | None] = field(init=False)
+    _sessions: Cache[Session | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sessions = Believed(self.clock)
+        self._sessions = Cache(self.clock)
 
     async def begin(self, key_text: str, key_id: str | None) -> str:
         """Return the secret of a new session of a key that opens; its id is None for the environment's."""

@@ -1,7 +1,8 @@
 """What is asked at the same time is done in one call, and each who asked gets the result of its own part.
 
 Law: a call belongs to nobody. Who stops waiting takes nothing from the others, and an error of a call is told
-to those only whose parts were in it. Who waits is a request with a place in `Intake`, which bounds how many.
+to those only whose parts were in it. Who waits is a request with a place in `Admission`, which bounds
+how many.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
-class Together(Generic[Part, Result]):
+class Batcher(Generic[Part, Result]):
     """Calls `do` with all parts that wait, as soon as fewer than `CALLS_MAX` calls are under way.
 
     `do` answers with a result for each part, or with the error that is to be raised for it.

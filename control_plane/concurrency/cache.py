@@ -16,7 +16,7 @@ NAMES_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
-class Believed(Generic[T]):
+class Cache(Generic[T]):
     """The latest names that were asked for, each with what was read in the last `BELIEVED_S`."""
 
     clock: Clock

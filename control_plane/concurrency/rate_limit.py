@@ -12,7 +12,7 @@ from events.runtime.errors import Rejected
 NAMES_MAX: Final = 10_000
 
 
-class Throttled(Rejected):
+class RateLimited(Rejected):
     """Somebody does something too often."""
 
     def __init__(self, what: str, wait_s: float) -> None:
@@ -21,7 +21,7 @@ class Throttled(Rejected):
 
 
 @dataclass(slots=True)
-class Throttle:
+class RateLimit:
     """Allows `burst` at once and one more each `every_s` seconds, to each name."""
 
     clock: Clock

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Joined(Generic[T]):
+class Singleflight(Generic[T]):
     """Reads by what is asked for; what a read returns or raises goes to everybody who waited for it."""
 
     _running: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from control_plane.concurrency.singleflight import Joined
+from control_plane.concurrency.singleflight import Singleflight
 from control_plane.store.log.inspections import Inspections, Looked, Version
 from control_plane.store.reads import RunReads
 from events.runtime.errors import Conflict, NotFound, PodfleetError, Transient
@@ -46,7 +46,7 @@ class Inspector:
     inspections: Inspections
     reads: RunReads
     wait_s: float = 10.0
-    _joined: Joined[Version | Looked | None] = field(default_factory=Joined)
+    _joined: Singleflight[Version | Looked | None] = field(default_factory=Singleflight)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
 
     async def require(self, artifact: Artifact) -> None:

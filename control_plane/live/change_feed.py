@@ -51,7 +51,7 @@ class News:
 
 
 @dataclass(slots=True)
-class Hub:
+class ChangeFeed:
     """The ring of latest changes, and the bell that tells of more."""
 
     _kept: list[tuple[str, tuple[str, ...], Change]] = field(default_factory=list)

@@ -54,7 +54,7 @@ class Bell:
 
 
 @dataclass(slots=True)
-class Doorbell:
+class Notifier:
     """The bells of one process, in the order in which their pods began to wait."""
 
     _bells: dict[Bell, None] = field(default_factory=dict)

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from control_plane.live.change_feed import Hub
-from control_plane.live.notifier import Doorbell
+from control_plane.live.change_feed import ChangeFeed
+from control_plane.live.notifier import Notifier
 from control_plane.store.changes import Changes, HistoryLost
 
 TICK_S: Final = 1.0
@@ -23,7 +23,7 @@ class LogWatcher:
     """
 
     changes: Changes
-    hub: Hub
+    hub: ChangeFeed
     linger_s: float = LINGER_S
 
     async def run_once(self) -> None:
@@ -45,8 +45,8 @@ class Watcher:
     """One a process: a change stream for each reader would cost the store two hundred times as much."""
 
     changes: Changes
-    hub: Hub
-    doorbell: Doorbell
+    hub: ChangeFeed
+    notifier: Notifier
 
     async def run_once(self) -> None:
         """Follow the log until that breaks, and from there on the next time. Raises `Transient`."""
@@ -54,6 +54,6 @@ class Watcher:
             async for step in self.changes.steps(self.hub.token, BACK_S):
                 self.hub.publish(step)
                 if step.change is not None:
-                    self.doorbell.hear(step.change)
+                    self.notifier.hear(step.change)
         except HistoryLost:
             self.hub.forget()

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from control_plane.concurrency.rate_limit import Throttle, Throttled
+from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from events.runtime.errors import Transient
 
 OPEN_MAX: Final = 128
@@ -46,10 +46,10 @@ class Place:
 
 
 @dataclass(slots=True)
-class Intake:
+class Admission:
     """The places for requests with events in this process."""
 
-    throttle: Throttle
+    throttle: RateLimit
     _open: Counter[str | None] = field(default_factory=Counter)
     _large: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_MAX))
     _large_of: dict[str | None, asyncio.Lock] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class Intake:
     def place(self, sender: str | None) -> Iterator[Place]:
         """Hold a place for one request; None is whoever needs no key.
 
-        Raises `Throttled`, or `Transient` where there is no place.
+        Raises `RateLimited`, or `Transient` where there is no place.
         """
         if sender is not None and (wait_s := self.throttle.wait_s(sender)):
-            raise Throttled("too many requests from this sender", wait_s)
+            raise RateLimited("too many requests from this sender", wait_s)
         is_greedy = sender is not None and self._open[sender] >= OPEN_OF_ONE_MAX
         if is_greedy or self._open.total() >= OPEN_MAX:
             raise Transient(

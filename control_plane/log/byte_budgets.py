@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from control_plane.concurrency.rate_limit import Throttled
+from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.model.byte_limits import EVENT_BYTES_DEFAULT, KEY_EVENT_BYTES_DEFAULT
 from control_plane.model.projection import attempt_id
 from events.catalog import ENDS, EventRefused, type_of
@@ -56,14 +56,14 @@ class Budgets:
     async def look(self, accounts: Collection[str], keys: Collection[str]) -> None:
         """Learn what these accounts of attempts, and these keys, have stored.
 
-        Raises `Transient`, or `Throttled` where one of the keys has to wait for the next hour.
+        Raises `Transient`, or `RateLimited` where one of the keys has to wait for the next hour.
         """
         await self._learn({*accounts, *map(self._of_key, keys)})
         for key in keys:
             if self._stored(self._of_key(key)) >= self.key_bytes_max:
                 wait_s = WINDOW_S - self.clock.now().timestamp() % WINDOW_S
                 what = f"its key has left {self.key_bytes_max:,} bytes of events in this hour"
-                raise Throttled(what, wait_s)
+                raise RateLimited(what, wait_s)
 
     async def _learn(self, accounts: Collection[str]) -> None:
         now_s = self.clock.monotonic_s()

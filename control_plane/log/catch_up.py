@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import EarlyLines
+from control_plane.log.unclaimed import UnclaimedLines
 from control_plane.model.projection import attempt_id
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import BATCH_MAX, Runs
@@ -27,7 +27,7 @@ class CatchUp:
 
     runs: Runs
     events: Events
-    early: EarlyLines
+    early: UnclaimedLines
     projector: Projector
     log_grace_s: float = LOG_GRACE_S
     _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look

@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.log.byte_budgets import Budgets, account
-from control_plane.log.ingest_store import Steps
+from control_plane.log.ingest_store import IngestStore
 from control_plane.log.projector import Stretch
 from control_plane.log.unclaimed import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
-from control_plane.log.unnumbered import DirectEvents
+from control_plane.log.unnumbered import UnnumberedEvents
 from control_plane.model.byte_limits import OVER_BUDGET
 from control_plane.model.run import Run
 from control_plane.store.database import Document
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Arrival, Events, storable
-from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.log.unclaimed import UnclaimedStore
 from control_plane.store.queue.runs import Found
 from events.catalog import RunHeartbeat, Unknown
 from events.codec import Decoded, Refusal
@@ -212,9 +212,9 @@ class Ingestor:
 
     events: Events
     documents: Documents
-    early: EarlyStore
-    direct: DirectEvents
-    steps: Steps
+    early: UnclaimedStore
+    direct: UnnumberedEvents
+    steps: IngestStore
     budgets: Budgets
     clock: Clock
     ids: Ids
@@ -318,7 +318,7 @@ class Ingestor:
         return _candidate(line, event, is_early=True)
 
     async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return those whose record is open, and whose attempt has bytes left. Raises `Throttled`."""
+        """Return those whose record is open, and whose attempt has bytes left. Raises `RateLimited`."""
         attempts = {(each.event.run_id, each.event.attempt) for each in candidates}
         keys = {key for each in attempts if (key := request.key_of(*each)) is not None}
         await self.budgets.look({request.account(*each) for each in attempts}, keys)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bson.raw_bson import RawBSONDocument
 
-from control_plane.concurrency.batching import Together
+from control_plane.concurrency.batching import Batcher
 from control_plane.log.projector import Projector, Stretch
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
@@ -17,7 +17,7 @@ Documents = Sequence[RawBSONDocument]
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class IngestStore:
     """Look at runs; append documents, told which collide; apply a stretch that was just stored.
 
     `follow` answers with the cursor, or with None where `apply` has to look at the log.
@@ -29,25 +29,25 @@ class Steps:
     apply: Callable[[str, int], Awaitable[int]]
 
 
-def alone(runs: Runs, events: Events, projector: Projector) -> Steps:
+def alone(runs: Runs, events: Events, projector: Projector) -> IngestStore:
     """Return the steps as one request makes them."""
 
     async def follow(stretch: Stretch) -> int | None:
         return (await projector.follow([stretch]))[0]
 
-    return Steps(runs.find_all, events.append, follow, projector.apply)
+    return IngestStore(runs.find_all, events.append, follow, projector.apply)
 
 
-def together(runs: Runs, events: Events, projector: Projector) -> Steps:
+def together(runs: Runs, events: Events, projector: Projector) -> IngestStore:
     """Return the steps as requests make them that arrive at the same time: a group commit."""
 
     async def find(names: Sequence[Names]) -> Sequence[Mapping[str, Found]]:
         found = await runs.find_all(frozenset().union(*names))
         return [found] * len(names)
 
-    return Steps(
-        find=Together(find, len),
-        append=Together(events.append_all, len),
-        follow=Together(projector.follow, lambda _: 1),
+    return IngestStore(
+        find=Batcher(find, len),
+        append=Batcher(events.append_all, len),
+        follow=Batcher(projector.follow, lambda _: 1),
         apply=projector.apply,
     )

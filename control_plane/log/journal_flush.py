@@ -12,7 +12,7 @@ from events.runtime.clock import Clock, Ids
 
 
 @dataclass(frozen=True, slots=True)
-class Chronicler:
+class JournalFlush:
     """Writes journal entries where they stay; the caller takes them out of the run afterwards."""
 
     events: Events

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.model.projection import AttemptView, Fold, SetAside, fold
 from control_plane.model.run import Run
 from control_plane.store.database import Document
@@ -70,7 +70,7 @@ class Projector:
     runs: Runs
     events: Events
     documents: Documents
-    chronicler: Chronicler
+    journal_flush: JournalFlush
     clock: Clock
     ids: Ids
 
@@ -123,13 +123,13 @@ class Projector:
         return cursors
 
     async def _flush(self, found: Found) -> None:
-        flushed = await self.chronicler.write(found.run)
+        flushed = await self.journal_flush.write(found.run)
         if flushed:
             await self.runs.unload(found, flushed)
 
     async def _write(self, turns: Sequence[tuple[Turn, Fold]]) -> bool:
         """Write what was folded, what stands beside the runs first; False if some of the runs had moved."""
-        flushed = await self.chronicler.write_all([turn.found.run for turn, _ in turns])
+        flushed = await self.journal_flush.write_all([turn.found.run for turn, _ in turns])
         await self._write_beside([folded for _, folded in turns])
         advances = [
             self._advance(turn.found, folded, last)

@@ -35,7 +35,7 @@ _DECIDING: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class DirectEvents:
+class UnnumberedEvents:
     """Applies events that have no position in an attempt's log."""
 
     runs: Runs

@@ -14,7 +14,7 @@ LOOKED_EVERY: Final = 200  # requests, while there is no room
 
 
 @dataclass(slots=True)
-class LetterRoom:
+class DeadLetterQuota:
     """What this process may keep until it counts again; each of several may pass the bound by that."""
 
     _left: int = 0

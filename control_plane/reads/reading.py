@@ -18,7 +18,7 @@ from control_plane.reads import paging
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.ideas import ideas_of
 from control_plane.reads.lineage import Lineage
-from control_plane.store.audit_log import Trail
+from control_plane.store.audit_log import AuditLog
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -118,7 +118,7 @@ class Reading:
     pod_reads: Pods
     schedule_reads: Schedules
     key_reads: Keys
-    trail_reads: Trail
+    trail_reads: AuditLog
     clock: Clock
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))

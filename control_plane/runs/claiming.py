@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control_plane.access.auth import Forbidden
-from control_plane.concurrency.rate_limit import Throttle, Throttled
-from control_plane.live.notifier import Doorbell
+from control_plane.concurrency.rate_limit import RateLimit, RateLimited
+from control_plane.live.notifier import Notifier
 from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
 from control_plane.store.schema import QUEUES
@@ -33,8 +33,8 @@ class Claimer:
     """The queue for pods with a key."""
 
     claims: Claims
-    doorbell: Doorbell
-    new_pods: Throttle
+    notifier: Notifier
+    new_pods: RateLimit
     clock: Clock
     ids: Ids
 
@@ -54,7 +54,7 @@ class Claimer:
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
         rung: Change | None = None
-        with self.doorbell.waiting(seeker, key_id) as bell:
+        with self.notifier.waiting(seeker, key_id) as bell:
             while True:
                 known = [] if rung is None else rung.waiting
                 waiting = known or await self.claims.waiting(collections(seeker.mode))
@@ -89,7 +89,7 @@ class Claimer:
         goes to the next one.
         """
         sought = Named(frozenset(classes))
-        with self.doorbell.waiting(sought, key_id) as bell:
+        with self.notifier.waiting(sought, key_id) as bell:
             waiting = await self.claims.waiting(QUEUES)
             if found := [each for each in waiting if each.class_key in sought.classes]:
                 return found
@@ -104,13 +104,13 @@ class Claimer:
     async def report(self, line: Json, *, key_id: str | None) -> Json:
         """Write a pod's line of the roster; return what the fleet wants of it.
 
-        Raises `Forbidden`, `Throttled`.
+        Raises `Forbidden`, `RateLimited`.
         """
         fields = {name: value for name, value in line.items() if name not in ("id", "startedAt")}
         pod_id, started_at = line["id"], line["startedAt"]
         is_new = key_id is not None and await self.claims.reporter_of(pod_id) is None
         if is_new and (wait_s := self.new_pods.wait_s(str(key_id))):
-            raise Throttled("too many new pods report with this key", wait_s)
+            raise RateLimited("too many new pods report with this key", wait_s)
         document = await self.claims.report(pod_id, fields, started_at, key_id=key_id)
         if document is None:
             raise _foreign(pod_id)
@@ -120,7 +120,7 @@ class Claimer:
     def _hand_on(self, rung: Change | None) -> None:
         """Ring for the next pod, where this one went away."""
         if rung is not None:
-            self.doorbell.hear(rung)
+            self.notifier.hear(rung)
 
     async def _require_own(self, pod_id: str, key_id: str | None) -> None:
         found = await self.claims.reporter_of(pod_id)

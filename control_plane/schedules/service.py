@@ -53,7 +53,7 @@ class WantedSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Agenda:
+class ScheduleService:
     """Changes schedules. Raises `Rejected`, `NotFound`, `Conflict`, `Transient`."""
 
     schedules: Schedules

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
-from control_plane.access.audit_log import Recorded
+from control_plane.access.audit_log import Audited
 from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
@@ -38,8 +38,8 @@ from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
 from control_plane.server.http.body_limit import BodyLimit
-from control_plane.server.http.head_limits import BoundedHead
-from control_plane.server.http.head_requests import Headed
+from control_plane.server.http.head_limits import HeadLimits
+from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.metrics import STALLS
 from control_plane.server.web import live, views
@@ -122,12 +122,12 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.state.authenticator = deps.authenticator
     # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
     app.add_middleware(Watched, watchdog=watchdog)
-    app.add_middleware(Recorded, trail=deps.trail, clock=deps.clock, ids=deps.ids)
+    app.add_middleware(Audited, trail=deps.trail, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
-    app.add_middleware(BoundedHead)
+    app.add_middleware(HeadLimits)
     app.add_middleware(AnswerCount)
     app.add_middleware(AnswerHeaders)
-    app.add_middleware(Headed)
+    app.add_middleware(HeadRequests)
     app.add_middleware(Watched, watchdog=watchdog)
     if deps.settings.origins:
         app.add_middleware(

@@ -10,27 +10,27 @@ from control_plane.access.auth import Keyed, Keyless
 from control_plane.access.key_ring import KeyRing
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import SignIn
-from control_plane.concurrency.rate_limit import Throttle
+from control_plane.concurrency.rate_limit import RateLimit
 from control_plane.config import Settings
 from control_plane.files.blobs import Blobs, open_blobs
 from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
-from control_plane.live.change_feed import LOG, Hub
-from control_plane.live.notifier import Doorbell
+from control_plane.live.change_feed import LOG, ChangeFeed
+from control_plane.live.notifier import Notifier
 from control_plane.live.reporter import Reporter
 from control_plane.live.watcher import LogWatcher, Watcher
 from control_plane.log import admission
-from control_plane.log.admission import Intake
+from control_plane.log.admission import Admission
 from control_plane.log.byte_budgets import Budgets
 from control_plane.log.catch_up import CatchUp
 from control_plane.log.ingest import Ingestor
 from control_plane.log.ingest_store import together
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import EarlyLines
-from control_plane.log.unnumbered import DirectEvents
+from control_plane.log.unclaimed import UnclaimedLines
+from control_plane.log.unnumbered import UnnumberedEvents
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.reading import Reading
 from control_plane.runs import claiming
@@ -39,8 +39,8 @@ from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submitter
 from control_plane.schedules.scheduler import Scheduler
-from control_plane.schedules.service import Agenda
-from control_plane.store.audit_log import Trail
+from control_plane.schedules.service import ScheduleService
+from control_plane.store.audit_log import AuditLog
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
 from control_plane.store.hypotheses import Hypotheses
@@ -49,7 +49,7 @@ from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.inspections import Inspections
-from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.log.unclaimed import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.claims import Claims
@@ -82,7 +82,7 @@ class Deps:
     upload_budget: UploadBudget
     authenticator: Keyed
     key_ring: KeyRing
-    trail: Trail
+    trail: AuditLog
     clock: Clock
     ids: Ids
     reading: Reading
@@ -92,23 +92,23 @@ class Deps:
     bulk: Bulk
     ingestor: Ingestor
     budgets: Budgets
-    intake: Intake
+    intake: Admission
     sweeper: Sweeper
     catch_up: CatchUp
     rescuer: Rescuer
-    agenda: Agenda
+    agenda: ScheduleService
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
     upload_sweeper: UploadSweeper
-    hub: Hub
-    log_hub: Hub
+    hub: ChangeFeed
+    log_hub: ChangeFeed
     watcher: Watcher
     log_watcher: LogWatcher
     claimer: Claimer
-    claims_throttle: Throttle
+    claims_throttle: RateLimit
     reporter: Reporter
 
-    def hub_of(self, wanted: Collection[str]) -> Hub:
+    def hub_of(self, wanted: Collection[str]) -> ChangeFeed:
         """Return the hub that tells of these topics."""
         return self.log_hub if any(topic.startswith(LOG) for topic in wanted) else self.hub
 
@@ -118,17 +118,17 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     runs, events, documents = Runs(db), Events(db), Documents(db)
     submissions, schedules = Submissions(db), Schedules(db)
     submitter = Submitter(runs, submissions, Hypotheses(db), ids, RunReads(db))
-    chronicler = Chronicler(events, documents, clock, ids)
-    projector = Projector(runs, events, documents, chronicler, clock, ids)
-    direct = DirectEvents(runs, events, clock, ids)
-    early = EarlyStore(db)
-    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
+    journal_flush = JournalFlush(events, documents, clock, ids)
+    projector = Projector(runs, events, documents, journal_flush, clock, ids)
+    direct = UnnumberedEvents(runs, events, clock, ids)
+    early = UnclaimedStore(db)
+    early_lines = UnclaimedLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     counts = ByteCounts(db)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
-    hub, log_hub, doorbell = Hub(), Hub(), Doorbell()
+    hub, log_hub, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
-    new_pods = Throttle(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
+    new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs = open_blobs(settings.storage)
     inspector = Inspector(blobs, Inspections(db), RunReads(db))
     decider = Decider(runs, documents, events, inspector, ids, clock)
@@ -143,11 +143,11 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
         authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
-        trail=Trail(db),
+        trail=AuditLog(db),
         clock=clock,
         ids=ids,
         reading=Reading(
-            RunReads(db), Tallies(db), Hypotheses(db), Pods(db), schedules, Keys(db), Trail(db), clock
+            RunReads(db), Tallies(db), Hypotheses(db), Pods(db), schedules, Keys(db), AuditLog(db), clock
         ),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
@@ -155,20 +155,20 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         bulk=Bulk(RunReads(db), decider, submitter),
         ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
         budgets=budgets,
-        intake=Intake(Throttle(clock, admission.BURST, admission.EVERY_S)),
-        sweeper=Sweeper(runs, chronicler),
+        intake=Admission(RateLimit(clock, admission.BURST, admission.EVERY_S)),
+        sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids),
-        agenda=Agenda(schedules, submitter),
+        agenda=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
         upload_sweeper=UploadSweeper(multipart, clock),
         hub=hub,
         log_hub=log_hub,
-        watcher=Watcher(Changes(db, STATES), hub, doorbell),
+        watcher=Watcher(Changes(db, STATES), hub, notifier),
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_hub),
-        claimer=Claimer(Claims(db), doorbell, new_pods, clock, ids),
-        claims_throttle=Throttle(clock, claiming.BURST, claiming.EVERY_S),
+        claimer=Claimer(Claims(db), notifier, new_pods, clock, ids),
+        claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         reporter=Reporter(RunReads(db)),
     )
 
@@ -179,7 +179,7 @@ def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock,
         ring,
         SignIn(Sessions(db), clock, ids),
         RunTokens(Runs(db), clock),
-        Throttle(clock, FAILURES_BURST, FAILURE_EVERY_S),
+        RateLimit(clock, FAILURES_BURST, FAILURE_EVERY_S),
         settings.api_key,
         Keyless() if settings.keyless else None,
     )

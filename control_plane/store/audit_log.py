@@ -14,7 +14,7 @@ INDEXED = ("object", "by", "keyId")
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class AuditLog:
     """Adds and reads entries."""
 
     db: Database

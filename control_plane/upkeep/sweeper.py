@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from control_plane.concurrency.loops import serve_all
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.model.run import Run
 from control_plane.store.queue.runs import BATCH_MAX, Found, Runs
 from control_plane.store.schema import QUEUES
@@ -24,7 +24,7 @@ class Sweeper:
     """Any number of replicas may sweep at once: each change is a compare-and-set."""
 
     runs: Runs
-    chronicler: Chronicler
+    journal_flush: JournalFlush
 
     async def run_once(self) -> int:
         """Do one round over every queue; return how many runs were touched."""
@@ -38,21 +38,21 @@ class Sweeper:
             return await self._decide(collection, run, queue_timeout(run))
 
         async def chronicle(run: Run) -> bool:
-            await self.runs.unload(Found(collection, run), await self.chronicler.write(run))
+            await self.runs.unload(Found(collection, run), await self.journal_flush.write(run))
             return True
 
-        async def sweep(broom: Broom) -> int:
+        async def sweep(broom: Sweep) -> int:
             return await self._all(collection, broom)
 
         # What the first two decide, the third takes into the log.
         brooms = [
-            Broom(self.runs.due, promote),
-            Broom(self.runs.overdue, give_up),
-            Broom(self.runs.with_journal, chronicle),
+            Sweep(self.runs.due, promote),
+            Sweep(self.runs.overdue, give_up),
+            Sweep(self.runs.with_journal, chronicle),
         ]
         return sum(await serve_all(brooms, sweep, at_once=1))
 
-    async def _all(self, collection: str, broom: Broom) -> int:
+    async def _all(self, collection: str, broom: Sweep) -> int:
         """Sweep page by page until nothing is left; what one tick cannot do waits for the next."""
         touched = 0
         for _ in range(PAGES_MAX):
@@ -68,7 +68,7 @@ class Sweeper:
 
 
 @dataclass(frozen=True, slots=True)
-class Broom:
+class Sweep:
     """How to find a page of runs that time has moved, and what to do with each."""
 
     find: Callable[[str], Awaitable[Sequence[Run]]]

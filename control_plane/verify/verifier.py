@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from control_plane.store.verify.collecting import Unjudged
 from control_plane.store.verify.evidence import Document, Evidence
-from control_plane.store.verify.queries import AuditReads
+from control_plane.store.verify.queries import VerifyReads
 from control_plane.store.verify.shapes import name, problem
 from control_plane.verify.comparison import differences
 from control_plane.verify.invariants import INVARIANTS, Case, log_incomplete
@@ -68,14 +68,14 @@ def _unheard(_: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Auditor:
+class Verifier:
     """Audits runs one by one, and what spans them; without `objects` no artifact's bytes are read.
 
     What happened a moment ago may still be on its way into the documents: for a young run the
     audit looks again until `patience_s` is over, and reports only what stays.
     """
 
-    reads: AuditReads
+    reads: VerifyReads
     objects: Objects | None = None
     patience_s: float = 0.0
     on_run: Callable[[str], None] = _unheard

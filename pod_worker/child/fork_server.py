@@ -47,7 +47,7 @@ class Adopted:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-class Nursery:
+class ForkServer:
     """One worker's source of children; nothing of it is left after the context."""
 
     def __init__(self, options: ChildOptions, clock: Clock, command: tuple[str, ...] = COMMAND) -> None:
@@ -97,7 +97,7 @@ class Nursery:
 
     def _fork(self) -> Child:
         assert self._warm is not None, "nothing else is forked from"
-        bury_the_forgotten(self._warm.process.pid)
+        reap_orphans(self._warm.process.pid)
         pipes = Pipes.open()
         room: Room | None = None
         try:
@@ -180,7 +180,7 @@ class Warm:
         self.process.wait()
 
 
-def bury_the_forgotten(nursery: int) -> None:
+def reap_orphans(nursery: int) -> None:
     """Take the status of processes that a pipeline left behind: orphans are ours since there is a nursery."""
     for listed in Path("/proc/self/task").glob("*/children"):
         try:

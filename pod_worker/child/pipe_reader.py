@@ -32,7 +32,7 @@ FEW_BYTES: Final = 16 * 1024  # a quarter of a pipe: who goes on writing more sh
 Tell = Callable[[FromChild], None]
 
 
-class Hearing:
+class PipeReader:
     """Tells, in the thread that calls `listen`, everything that comes through three pipes.
 
     The pipes' ends are non-blocking and belong to this object until `close`.

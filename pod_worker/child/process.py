@@ -29,7 +29,7 @@ from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 from events.text.mask import passwords_of
 from pod_worker.child.ending import Exited, NeverStarted, Signalled
-from pod_worker.child.pipe_reader import Hearing
+from pod_worker.child.pipe_reader import PipeReader
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.room import Room
 
@@ -183,7 +183,7 @@ class Child:
         self._process = process
         self._guard = guard
         self._death_writer = pipes.death_writer
-        self._hearing = Hearing(
+        self._hearing = PipeReader(
             events=pipes.events,
             stdout=pipes.stdout,
             stderr=pipes.stderr,

@@ -55,8 +55,8 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
     from control_plane.config import read_storage
     from control_plane.files.blobs import open_blobs
     from control_plane.store import database
-    from control_plane.store.verify.queries import AuditReads
-    from control_plane.verify.verifier import Auditor
+    from control_plane.store.verify.queries import VerifyReads
+    from control_plane.verify.verifier import Verifier
     from events.runtime.errors import ConfigError
 
     url = variables.get("MONGODB_URL")
@@ -73,9 +73,9 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
     looked_at: Counter[str] = Counter()
     runs, latest = 0, None  # the findings of a run come together
     try:
-        reads = AuditReads(database.database(client, url))
+        reads = VerifyReads(database.database(client, url))
         objects = open_blobs(read_storage(variables)) if has_storage else None
-        auditor = Auditor(reads, objects, PATIENCE_S, lambda _: looked_at.update(["runs"]))
+        auditor = Verifier(reads, objects, PATIENCE_S, lambda _: looked_at.update(["runs"]))
         if run is not None and await reads.collection_of(run) is None:
             fail(f"there is no run {run}", EXIT_FAILED)
         async for finding in auditor.audit(rebuilds=rebuild, only=run):

@@ -14,7 +14,7 @@ from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
 from pod_worker.child.ending import NeverStarted
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, Exit, Heard, Listener
 from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
@@ -87,7 +87,7 @@ def main(file: Path, data: Path) -> None:
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     with file.open("a") as noted:
         world = World(stop=stop_on_signals(), child=lambda child: Timed(child, noted, SystemClock()))
-        with Nursery(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
+        with ForkServer(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
             serve(settings, world, nursery)
 
 

@@ -117,7 +117,7 @@ async def apply(projector: Projector, run_id: str, attempt: int, *, marks_first:
             await projector._flush(found)
             return turn.cursor
         folded = fold(turn.view, stretch, (stretch[0].sequence or 1) - 1)
-        flushed = await projector.chronicler.write(found.run)
+        flushed = await projector.journal_flush.write(found.run)
         if marks_first and turn.is_current:
             await projector.runs.advance([projector._advance(found, folded, flushed)])
         await projector._write_beside([folded])

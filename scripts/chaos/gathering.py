@@ -16,8 +16,8 @@ from pymongo.read_concern import ReadConcern
 from control_plane.model.run import Entry
 from control_plane.store import database
 from control_plane.store.queue.runs import decode_entry
-from control_plane.store.verify.queries import AuditReads
-from control_plane.verify.verifier import Auditor, Finding, Objects
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Finding, Objects, Verifier
 from scripts.chaos import journal, ledger
 from scripts.chaos.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
 
@@ -117,7 +117,7 @@ async def _audit(url: str, objects: Objects | None) -> list[Finding]:
     """Return what `podfleet verify --rebuild` finds; what a lost disk took is a note and no finding."""
     client = database.connect(url)
     try:
-        auditor = Auditor(AuditReads(database.database(client, url)), objects)
+        auditor = Verifier(VerifyReads(database.database(client, url)), objects)
         return [found async for found in auditor.audit(rebuilds=True) if not found.is_note]
     finally:
         await client.close()

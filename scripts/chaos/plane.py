@@ -8,10 +8,10 @@ from control_plane.log.byte_budgets import Budgets
 from control_plane.log.catch_up import CatchUp
 from control_plane.log.ingest import Ingestor
 from control_plane.log.ingest_store import together
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import EarlyLines
-from control_plane.log.unnumbered import DirectEvents
+from control_plane.log.unclaimed import UnclaimedLines
+from control_plane.log.unnumbered import UnnumberedEvents
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submitter
 from control_plane.server.deps import Deps
@@ -19,7 +19,7 @@ from control_plane.store.database import Database
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
-from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.log.unclaimed import UnclaimedStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -69,11 +69,11 @@ def build(
         db = db.client.get_database(db.name, write_concern=parts.write_concern)
     runs = runs or parts.runs(db)
     events, documents = parts.events(db), documents or Documents(db)
-    chronicler = Chronicler(events, documents, clock, ids)
-    projector = parts.projector(runs, events, documents, chronicler, clock, ids)
-    direct = DirectEvents(runs, events, clock, ids)
-    early = EarlyStore(db)
-    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
+    journal_flush = JournalFlush(events, documents, clock, ids)
+    projector = parts.projector(runs, events, documents, journal_flush, clock, ids)
+    direct = UnnumberedEvents(runs, events, clock, ids)
+    early = UnclaimedStore(db)
+    early_lines = UnclaimedLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     budgets = Budgets(ByteCounts(db), clock)
     return Plane(
@@ -82,7 +82,7 @@ def build(
         projector=projector,
         ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
         submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
-        sweeper=Sweeper(runs, chronicler),
+        sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
         decider=Decider(runs, documents, events, NoFiles(), ids, clock),

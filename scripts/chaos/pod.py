@@ -16,7 +16,7 @@ from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import ConfigError
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import EXIT_CONFIG, stop_on_signals
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions
 from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
@@ -79,7 +79,7 @@ def main() -> int:
             child=lambda child: RecordedChild(child, journal),
         )
         options = ChildOptions(environ=settings.environ, kinds=tuple(arguments.kinds))
-        with Nursery(options, world.clock) as nursery:
+        with ForkServer(options, world.clock) as nursery:
             serve(settings, world, nursery)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")

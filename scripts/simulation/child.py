@@ -27,7 +27,7 @@ from events.delivery.outgoing import said
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from pod_worker.child.ending import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener
-from scripts.simulation.kernel import Hub, Node, NodeClock
+from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
 from scripts.simulation.ledger import Ledger
 
 NEVER_S: Final = 1e9
@@ -51,7 +51,7 @@ class _Gone(Exception):
 class SimulatedChild:
     """One process, from spawn to exit."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
     clock: NodeClock
     ledger: Ledger

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scripts.simulation.kernel import Hub, Node
+from scripts.simulation.kernel import ChangeFeed, Node
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.people import User
 from scripts.simulation.pods import Pod
@@ -28,7 +28,7 @@ REVIVE_EVERY_S: Final = 2.0
 class World:
     """Everything that can go wrong."""
 
-    hub: Hub
+    hub: ChangeFeed
     nature: Node
     ledger: Ledger
     servers: ReplicaSet

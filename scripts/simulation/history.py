@@ -16,7 +16,7 @@ from typing import Final
 from events.testing import EPOCH, SeededIds
 from scripts.simulation.faults import STRIKES, Nature, World
 from scripts.simulation.judge import EVENTUALLY_S, Judge
-from scripts.simulation.kernel import TRACE_MAX, Actor, Hub, Node, Stuck
+from scripts.simulation.kernel import TRACE_MAX, Actor, ChangeFeed, Node, Stuck
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.people import User
 from scripts.simulation.pods import Pod
@@ -52,7 +52,7 @@ def play(
     trace_max: int = TRACE_MAX,
 ) -> Outcome:
     """Play the history of a seed to its end, and judge it; only `strikes` are drawn as misfortunes."""
-    hub = Hub(seed, trace_max)
+    hub = ChangeFeed(seed, trace_max)
     ledger = Ledger()
     with _disks() as home, _silence():
         try:
@@ -75,7 +75,7 @@ def play(
     )
 
 
-def _play(hub: Hub, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
+def _play(hub: ChangeFeed, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
     judge = Judge(world.servers, ledger)
     world.servers.witness = judge.saw
     hub.on_time = ledger.look
@@ -109,7 +109,7 @@ def _play(hub: Hub, ledger: Ledger, world: World, strikes: Sequence[str]) -> Jud
     return judge
 
 
-def _world(hub: Hub, ledger: Ledger, home: Path, product: Product) -> World:
+def _world(hub: ChangeFeed, ledger: Ledger, home: Path, product: Product) -> World:
     chance = hub.chance
     store_clock, nature = Node("store"), Node("nature")
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from control_plane.log.unclaimed import LETTER_PREFIX, UNCLAIMED
 from control_plane.model.byte_limits import OVER_BUDGET
-from control_plane.store.verify.queries import AuditReads
-from control_plane.verify.verifier import Auditor, Finding
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
 from scripts.simulation.ledger import AttemptName, Ledger
@@ -169,7 +169,7 @@ class Judge:
 
     async def _audited(self) -> list[Finding]:
         """Return what `podfleet verify --rebuild` would find; a loss that is marked as one is none."""
-        auditor = Auditor(AuditReads(async_database(self.servers, "judge")))
+        auditor = Verifier(VerifyReads(async_database(self.servers, "judge")))
         holey = {run_id for run_id, _ in self.ledger.cut_short}
         return [
             each

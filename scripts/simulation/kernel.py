@@ -59,7 +59,7 @@ class Actor:
 
 
 @dataclass(slots=True)
-class Hub:
+class ChangeFeed:
     """Runs the actors of one history."""
 
     seed: int
@@ -211,7 +211,7 @@ class Hub:
 class NodeClock:
     """The clocks of one node, and its way to wait."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
 
     def now(self) -> datetime:
@@ -227,7 +227,7 @@ class NodeClock:
 class TurnLock:
     """A lock that lets others run while it is waited for."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: ChangeFeed) -> None:
         self._hub = hub
         self._is_free = Event()
         self._is_free.set()

@@ -9,7 +9,7 @@ from typing import Final
 from control_plane.runs.submission import Submission
 from events.lifecycle import Status
 from events.runtime.errors import Conflict, Transient
-from scripts.simulation.kernel import Hub, Node
+from scripts.simulation.kernel import ChangeFeed, Node
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.replicas import Balancer
 
@@ -21,7 +21,7 @@ PATIENCE_S: Final = 1.0
 class User:
     """One person with a script."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
     balancer: Balancer
     ledger: Ledger

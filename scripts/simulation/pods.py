@@ -28,7 +28,7 @@ from pod_worker.queue.wakeups import Polls
 from pod_worker.worker import Pod as Identity
 from pod_worker.worker import Worker
 from scripts.simulation.child import SimulatedChild
-from scripts.simulation.kernel import Hub, Node, NodeClock, TurnLock
+from scripts.simulation.kernel import ChangeFeed, Node, NodeClock, TurnLock
 from scripts.simulation.ledger import Ledger, WitnessedOutbox, undelivered
 from scripts.simulation.product import Product
 from scripts.simulation.replicas import RENEW_EVERY_S, TTL_S, Balancer, SimulatedIngest
@@ -63,7 +63,7 @@ class WitnessedQueue:
     servers: ReplicaSet
     ledger: Ledger
     disk: str
-    hub: Hub
+    hub: ChangeFeed
     ambushes: list[Callable[[], None]]
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
@@ -154,7 +154,7 @@ class Owning:
 class Pod:
     """One rented machine."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
     child_node: Node
     servers: ReplicaSet

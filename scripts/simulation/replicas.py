@@ -14,17 +14,17 @@ from control_plane.log.catch_up import CatchUp
 from control_plane.log.ingest import Answer, Ingestor
 from control_plane.log.ingest import Sender as Principal
 from control_plane.log.ingest_store import alone
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import EarlyLines
-from control_plane.log.unnumbered import DirectEvents
+from control_plane.log.unclaimed import UnclaimedLines
+from control_plane.log.unnumbered import UnnumberedEvents
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submitter
 from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
-from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.log.unclaimed import UnclaimedStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
@@ -34,7 +34,7 @@ from events.codec import Decoded, decode_ndjson
 from events.delivery.sender import Barred, Declined, Rejection, Taken
 from events.runtime.clock import Ids
 from events.runtime.errors import PodfleetError, Transient
-from scripts.simulation.kernel import Hub, Node, NodeClock
+from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.product import Product
 from scripts.simulation.store.driver import async_database
@@ -79,7 +79,7 @@ class Parts:
 class Replica:
     """One process of the control plane."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
     servers: ReplicaSet
     ids: Ids
@@ -143,19 +143,19 @@ class Replica:
         runs: Runs = self.product.runs(db)
         events: Events = self.product.events(db)
         documents = Documents(db)
-        chronicler = Chronicler(events, documents, clock, self.ids)
-        projector: Projector = self.product.projector(runs, events, documents, chronicler, clock, self.ids)
-        direct = DirectEvents(runs, events, clock, self.ids)
-        early = EarlyStore(db)
+        journal_flush = JournalFlush(events, documents, clock, self.ids)
+        projector: Projector = self.product.projector(runs, events, documents, journal_flush, clock, self.ids)
+        direct = UnnumberedEvents(runs, events, clock, self.ids)
+        early = UnclaimedStore(db)
         budgets = Budgets(ByteCounts(db), clock, EVENT_BYTES_MAX)
-        early_lines = EarlyLines(early, runs, events, documents, clock, self.ids)
+        early_lines = UnclaimedLines(early, runs, events, documents, clock, self.ids)
         steps = alone(runs, events, projector)
         return Parts(
             ingestor=self.product.ingestor(events, documents, early, direct, steps, budgets, clock, self.ids),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
-            sweeper=Sweeper(runs, chronicler),
+            sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=LOG_GRACE_S),
             rescuer=Rescuer(runs, clock, self.ids, ttl_s=TTL_S, gap_max_s=3 * RESCUE_EVERY_S),
         )
@@ -184,7 +184,7 @@ class HttpOdds:
 class Balancer:
     """The way over HTTP to some replica that is up."""
 
-    hub: Hub
+    hub: ChangeFeed
     replicas: Sequence[Replica]
     ledger: Ledger
     odds: HttpOdds = field(default_factory=HttpOdds)

@@ -37,7 +37,7 @@ from events.runtime.clock import Ids, timestamp
 from events.runtime.errors import Transient
 from events.testing import EPOCH
 from events.text.key_text import run_token
-from scripts.simulation.kernel import Hub, Node
+from scripts.simulation.kernel import ChangeFeed, Node
 from scripts.simulation.ledger import AttemptName, Ledger
 from scripts.simulation.replicas import EVENT_BYTES_MAX, Balancer, Parts
 from scripts.simulation.store.replica_set import Document, ReplicaSet
@@ -85,7 +85,7 @@ class Credential(NamedTuple):
 class Stranger:
     """One hostile sender."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
     servers: ReplicaSet
     balancer: Balancer

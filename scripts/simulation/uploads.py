@@ -14,7 +14,7 @@ from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, Transient
 from pod_worker.files.fetched import Fetched
-from scripts.simulation.kernel import Hub, Node, NodeClock
+from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
 from scripts.simulation.ledger import AttemptName, Ledger
 from scripts.simulation.replicas import Balancer
 
@@ -36,7 +36,7 @@ class _Batch:
 class SimulatedUploads:
     """Keeps the promises of the real uploader, without a network."""
 
-    hub: Hub
+    hub: ChangeFeed
     node: Node
     clock: NodeClock
     outbox: Outbox
@@ -145,7 +145,7 @@ def _registered(claim: Claim, made: Made) -> ArtifactRegistered:
 class SimulatedCheckpoints:
     """What earlier attempts left: it takes a while to learn that the simulated child needs none of it."""
 
-    hub: Hub
+    hub: ChangeFeed
     balancer: Balancer
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:

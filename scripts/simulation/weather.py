@@ -9,7 +9,7 @@ from typing import Final
 
 from pymongo.errors import AutoReconnect, NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
 
-from scripts.simulation.kernel import Hub, Node
+from scripts.simulation.kernel import ChangeFeed, Node
 from scripts.simulation.store.replica_set import Call, Duplicate, not_primary
 
 SELECTION_MAX_S: Final = 4.0
@@ -38,7 +38,7 @@ def _nothing() -> None:
 class Storm:
     """What happens around each operation on the store."""
 
-    hub: Hub
+    hub: ChangeFeed
     network: Node
     faults: Counter[str]
     odds: Odds = field(default_factory=Odds)

@@ -40,7 +40,7 @@ from stages.experiment.judging.keeping import secret_of
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
 from stages.experiment.paper.press import Paper, name_author, write_paper
-from stages.experiment.paper.recorder import Witness
+from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Renderer, RenderingFailed, find_renderer
 from stages.experiment.paper.tracing import trace
 from stages.experiment.paper.words import verdict_line
@@ -64,10 +64,10 @@ from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
-from stages.experiment.research.researcher_factory import Staff, hire, state_of_claim
+from stages.experiment.research.researcher_factory import ResearcherFactory, hire, state_of_claim
 from stages.experiment.search.search import Search, StagePlan, naive_of
-from stages.experiment.search.tree_file import Forest
-from stages.experiment.search.worker_pool import Crew, Shift
+from stages.experiment.search.tree_file import TreeFile
+from stages.experiment.search.worker_pool import Shift, WorkerPool
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.statistics.guards import Arms, guarded
 from stages.experiment.statistics.jackknife import row_groups
@@ -131,7 +131,7 @@ class Court:
 
     bench: Bench
     exam: Exam
-    crew: Crew
+    crew: WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Round:
 
 def run(context: Context) -> str:
     """Run the whole experiment; return one line that sums it up."""
-    witness = Witness(context.reporter)
+    witness = Recorder(context.reporter)
     context = replace(context, reporter=witness)
     spec = context.spec
     assert isinstance(spec, ExperimentSpec)
@@ -192,10 +192,10 @@ class Experiment:
     """One run of the experiment by one researcher."""
 
     context: Context
-    witness: Witness
+    witness: Recorder
     spec: ExperimentSpec
     effort: Effort
-    staff: Staff
+    staff: ResearcherFactory
     past: Past
     folder: Path
     renderer: Renderer
@@ -253,7 +253,7 @@ class Experiment:
             secret=secret,
             places=self.folder / "programs",
         )
-        return Court(bench, write_exam(folder, hidden, secret), Crew(tools.slots, tools.gpus))
+        return Court(bench, write_exam(folder, hidden, secret), WorkerPool(tools.slots, tools.gpus))
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
@@ -278,7 +278,7 @@ class Experiment:
             repeats=self.effort.repeats,
             folder=self.folder / "nodes",
             check=self.staff.check,
-            forest=Forest(),
+            forest=TreeFile(),
             claim=state_of_claim(self.claim),
             judge=court.exam.mark,
             keeps_proposals=self.staff.is_dear,

@@ -26,9 +26,9 @@ from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
 from pod_worker.child.ending import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER
-from pod_worker.child.fork_server import Nursery as WarmNursery
+from pod_worker.child.fork_server import ForkServer as WarmNursery
 from pod_worker.child.main import load_what_works
-from pod_worker.child.pipe_reader import Hearing, line_said
+from pod_worker.child.pipe_reader import PipeReader, line_said
 from pod_worker.child.process import Child, ChildOptions, Exit, Heard, allowed, oom_kills, secrets_of
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +97,7 @@ import psutil
 from events.runtime.clock import SystemClock
 from events.pipe import Start
 from pod_worker.child.process import Child, ChildOptions
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 
 root, drill, workspace, thread, state = sys.argv[1:]
 environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": root}
@@ -107,7 +107,7 @@ def spawn():
     global child
     options = ChildOptions(environ=environ, command=(sys.executable, drill))
     if thread == "forked":
-        nursery = Nursery(options, SystemClock(), options.command)
+        nursery = ForkServer(options, SystemClock(), options.command)
         nursery.warm_up()
         while not nursery.is_warm():
             begun.wait(0.01)
@@ -172,7 +172,7 @@ class Log:
 
 
 @dataclass
-class Nursery:
+class ForkServer:
     """Starts children of one test, or forks them from a nursery that is `warm`."""
 
     folder: Path
@@ -246,11 +246,11 @@ def way() -> str:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path, way: str, request: pytest.FixtureRequest) -> Iterator[Nursery]:
+def nursery(tmp_path: Path, way: str, request: pytest.FixtureRequest) -> Iterator[ForkServer]:
     warm = request.getfixturevalue("warm") if way == "forked" else None
     take_in_orphans(way == "forked")
     with contextlib.ExitStack() as stack:
-        yield Nursery(tmp_path, stack, warm)
+        yield ForkServer(tmp_path, stack, warm)
     # A worker that has a nursery takes in orphans. These tests were one: what others leave is not theirs.
     take_in_orphans(False)
 
@@ -316,7 +316,7 @@ class TestEnds:
         ],
     )
     def test_an_end_that_the_pipeline_can_tell_is_told_once_and_last(
-        self, nursery: Nursery, end: str, final: str, code: str | None
+        self, nursery: ForkServer, end: str, final: str, code: str | None
     ) -> None:
         exit_ = nursery.run(seconds=0, events=3, end=end)
         assert exit_.end == Exited(0)
@@ -336,7 +336,7 @@ class TestEnds:
         ],
     )
     def test_an_end_that_the_pipeline_cannot_tell_has_its_evidence(
-        self, nursery: Nursery, end: str, expected: Exited | Signalled, code: str
+        self, nursery: ForkServer, end: str, expected: Exited | Signalled, code: str
     ) -> None:
         exit_ = nursery.run(seconds=0, events=3, end=end)
         assert exit_.end == expected
@@ -346,14 +346,14 @@ class TestEnds:
         assert failure_for(exit_.end, oom_evidence=exit_.oom_evidence).code == code
 
     @both_ways
-    def test_a_crash_in_native_code_leaves_the_python_stack(self, nursery: Nursery) -> None:
+    def test_a_crash_in_native_code_leaves_the_python_stack(self, nursery: ForkServer) -> None:
         exit_ = nursery.run(seconds=0, events=0, end="segfault")
         assert "Segmentation fault" in exit_.last_words
         assert "in _segfault" in exit_.last_words
         assert any("in _segfault" in line for line in nursery.log.messages("warning"))
 
     @both_ways
-    def test_a_hanging_pipeline_obeys_a_request_to_stop(self, nursery: Nursery) -> None:
+    def test_a_hanging_pipeline_obeys_a_request_to_stop(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=3, end="hang")
         nursery.log.wait_for("probe event 3 of 3")
@@ -363,7 +363,7 @@ class TestEnds:
         assert nursery.log.ends() == ["ai.run.canceled"]
 
     @either_way
-    def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, nursery: Nursery) -> None:
+    def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=0, end="deaf")
         assert eventually(lambda: signal.SIGTERM in signals_of(child.pid, "SigIgn"))
@@ -374,7 +374,7 @@ class TestEnds:
         assert nursery.log.ends() == []
 
     @either_way
-    def test_a_second_end_is_not_told(self, nursery: Nursery) -> None:
+    def test_a_second_end_is_not_told(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 context.emit(RunFailed(code="FIRST", message="by itself"))
@@ -384,7 +384,7 @@ class TestEnds:
         assert nursery.log.ends() == ["ai.run.failed"]
 
     @both_ways
-    def test_a_thread_that_the_pipeline_left_behind_holds_nobody(self, nursery: Nursery) -> None:
+    def test_a_thread_that_the_pipeline_left_behind_holds_nobody(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 threading.Thread(target=threading.Event().wait).start()
@@ -394,7 +394,7 @@ class TestEnds:
         assert nursery.log.ends() == ["ai.run.completed"]
 
     @either_way
-    def test_a_kind_that_the_pod_does_not_have_fails_with_its_reason(self, nursery: Nursery) -> None:
+    def test_a_kind_that_the_pod_does_not_have_fails_with_its_reason(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
         nursery.start(child, kind="experiment", idea="x")
         assert finished(child).end == Exited(0)
@@ -403,7 +403,7 @@ class TestEnds:
         assert "'experiment'" in failure["message"]
 
     @either_way
-    def test_a_specification_that_cannot_be_read_fails_with_its_reason(self, nursery: Nursery) -> None:
+    def test_a_specification_that_cannot_be_read_fails_with_its_reason(self, nursery: ForkServer) -> None:
         nursery.run(seconds=-1)
         (failure,) = nursery.log.data("ai.run.failed")
         assert failure["code"] == "CONFIG"
@@ -411,13 +411,13 @@ class TestEnds:
 
 
 class TestStart:
-    def test_a_ready_child_names_its_kinds_and_its_device(self, nursery: Nursery) -> None:
+    def test_a_ready_child_names_its_kinds_and_its_device(self, nursery: ForkServer) -> None:
         ready = nursery.spawn().wait_ready(0)
         assert isinstance(ready, Ready)
         assert ready.kinds == ["probe"]
         assert ready.device
 
-    def test_a_child_that_is_not_ready_yet_can_be_asked_again(self, nursery: Nursery) -> None:
+    def test_a_child_that_is_not_ready_yet_can_be_asked_again(self, nursery: ForkServer) -> None:
         child = nursery.stack.enter_context(
             Child.spawn(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK)
         )
@@ -428,7 +428,7 @@ class TestStart:
 
     @pytest.mark.parametrize(("load", "is_whole"), [("{'experiment': run}", True), ("os._exit(3)", False)])
     def test_a_kind_that_is_loaded_is_told_while_a_heavy_one_is_on_its_way(
-        self, nursery: Nursery, load: str, is_whole: bool
+        self, nursery: ForkServer, load: str, is_whole: bool
     ) -> None:
         child, gate = nursery.loading(load)
         first = child.wait_ready(LIMIT_S)
@@ -444,7 +444,7 @@ class TestStart:
             assert isinstance(answer, NeverStarted)
             assert answer.end == Exited(3)
 
-    def test_a_kind_that_is_loaded_runs_while_a_heavy_one_is_on_its_way(self, nursery: Nursery) -> None:
+    def test_a_kind_that_is_loaded_runs_while_a_heavy_one_is_on_its_way(self, nursery: ForkServer) -> None:
         child, _ = nursery.loading("None")  # it never gets so far
         assert isinstance(child.wait_ready(LIMIT_S), Ready)
         nursery.start(child)
@@ -452,7 +452,7 @@ class TestStart:
         assert nursery.log.messages() == ["ran"]
 
     def test_a_child_that_dies_before_it_is_ready_is_known_at_once_with_its_last_words(
-        self, nursery: Nursery, tmp_path: Path
+        self, nursery: ForkServer, tmp_path: Path
     ) -> None:
         script = tmp_path / "broken.py"
         script.write_text("import no_such_module_here\n")
@@ -477,14 +477,14 @@ class TestStart:
         assert list(load_what_works(["no_such_kind", "probe"])) == ["probe"]
         assert "no_such_kind" in capsys.readouterr().err
 
-    def test_an_order_to_a_dead_child_is_no_error_and_its_end_is_told(self, nursery: Nursery) -> None:
+    def test_an_order_to_a_dead_child_is_no_error_and_its_end_is_told(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
         child.kill()
         finished(child)
         nursery.start(child)
         assert finished(child).end == Signalled(signal.SIGKILL)
 
-    def test_a_child_without_an_order_goes_when_it_is_asked(self, nursery: Nursery) -> None:
+    def test_a_child_without_an_order_goes_when_it_is_asked(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
         child.terminate()
         exit_ = finished(child)
@@ -505,7 +505,7 @@ class TestStart:
         assert child.returncode == 0
         os.close(events)
 
-    def test_every_descriptor_is_given_back(self, nursery: Nursery) -> None:
+    def test_every_descriptor_is_given_back(self, nursery: ForkServer) -> None:
         gc.collect()  # what other tests of this process left may go at any time: only growth is ours
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
@@ -515,7 +515,7 @@ class TestStart:
 
 class TestHearing:
     @either_way
-    def test_ten_thousand_fast_events_arrive_complete_and_in_order(self, nursery: Nursery) -> None:
+    def test_ten_thousand_fast_events_arrive_complete_and_in_order(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 with context.stage("probe") as stage:
@@ -529,7 +529,7 @@ class TestHearing:
         assert metrics[-1] == {"stage": "probe", "name": "loss", "value": 4999.5, "step": 9999}
 
     @either_way
-    def test_threads_do_not_cut_into_each_others_events(self, nursery: Nursery) -> None:
+    def test_threads_do_not_cut_into_each_others_events(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 def speak(number):
@@ -547,7 +547,7 @@ class TestHearing:
         assert len(said) == 1600
 
     @either_way
-    def test_all_that_was_written_before_a_kill_is_heard(self, nursery: Nursery) -> None:
+    def test_all_that_was_written_before_a_kill_is_heard(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 for step in range(300):
@@ -588,7 +588,7 @@ class TestHearing:
         still_open = [writer for _, writer in pipes.values()]
         monkeypatch.setattr(os, "read", read_late)
         os.write(pipes["events"][1], encode(line_said("first", "info")))
-        hearing = Hearing(**readers)
+        hearing = PipeReader(**readers)
         log: list[FromChild] = []
         hearing.listen(log.append)
         assert [frame.data["message"] for frame in log if isinstance(frame, Said)] == [
@@ -601,7 +601,7 @@ class TestHearing:
             os.close(fd)
 
     @both_ways
-    def test_what_was_printed_before_an_event_comes_before_it(self, nursery: Nursery) -> None:
+    def test_what_was_printed_before_an_event_comes_before_it(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 for step in range(500):
@@ -617,7 +617,7 @@ class TestHearing:
         assert "no line end" in messages
 
     @both_ways
-    def test_standard_output_is_information_and_standard_error_a_warning(self, nursery: Nursery) -> None:
+    def test_standard_output_is_information_and_standard_error_a_warning(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 print("to out", "\\udcff", "ok")
@@ -635,7 +635,7 @@ class TestHearing:
         assert lines[2] == "100%"
         assert [len(line) for line in lines[3:]] == [8_000, 8_000, 4_000]
 
-    def test_a_broken_frame_is_a_warning_and_the_run_goes_on(self, nursery: Nursery) -> None:
+    def test_a_broken_frame_is_a_warning_and_the_run_goes_on(self, nursery: ForkServer) -> None:
         pipeline = f"""
             def run(context):
                 fd = next(int(a.partition("=")[2]) for a in sys.argv if a.startswith("--events-fd"))
@@ -655,7 +655,7 @@ class TestHearing:
         assert nursery.log.messages("info") == ["still here"]
 
     @either_way
-    def test_a_listener_that_raises_ends_the_child_and_is_heard_of(self, nursery: Nursery) -> None:
+    def test_a_listener_that_raises_ends_the_child_and_is_heard_of(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
 
         def refuse(heard: Heard) -> None:
@@ -668,7 +668,7 @@ class TestHearing:
 
     @either_way
     def test_a_child_can_be_left_though_its_listener_is_stuck(
-        self, nursery: Nursery, caplog: pytest.LogCaptureFixture
+        self, nursery: ForkServer, caplog: pytest.LogCaptureFixture
     ) -> None:
         stuck = threading.Event()
 
@@ -685,7 +685,7 @@ class TestHearing:
         assert finished(child).end == Signalled(signal.SIGKILL)
 
     @either_way
-    def test_an_event_that_nobody_could_take_becomes_an_error_line(self, nursery: Nursery) -> None:
+    def test_an_event_that_nobody_could_take_becomes_an_error_line(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 with context.stage("s") as stage:
@@ -704,7 +704,7 @@ class TestHearing:
         assert [metric["value"] for metric in nursery.log.data("ai.run.stage_metric")] == [0.5]
 
     @either_way
-    def test_numbers_of_numpy_travel_as_numbers(self, nursery: Nursery) -> None:
+    def test_numbers_of_numpy_travel_as_numbers(self, nursery: ForkServer) -> None:
         pipeline = """
             import numpy
             def run(context):
@@ -718,7 +718,7 @@ class TestHearing:
         ]
 
     @either_way
-    def test_a_long_line_loses_its_middle_and_says_so(self, nursery: Nursery) -> None:
+    def test_a_long_line_loses_its_middle_and_says_so(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 context.log("begin" + "x" * 1_000_000 + "end \\ud800")
@@ -731,7 +731,7 @@ class TestHearing:
         assert "characters left out" in message
 
     @either_way
-    def test_an_end_is_told_however_long_or_strange_it_is(self, nursery: Nursery) -> None:
+    def test_an_end_is_told_however_long_or_strange_it_is(self, nursery: ForkServer) -> None:
         pipeline = """
             class Odd(Exception): pass
             Odd.__name__ = "O" * 500
@@ -747,7 +747,7 @@ class TestHearing:
         assert failure["traceback"].endswith("end\n")
 
     @either_way
-    def test_a_failure_without_a_code_is_told_all_the_same(self, nursery: Nursery) -> None:
+    def test_a_failure_without_a_code_is_told_all_the_same(self, nursery: ForkServer) -> None:
         pipeline = """
             from events.runtime.errors import PipelineError
             def run(context):
@@ -760,7 +760,7 @@ class TestHearing:
         assert len(nursery.log.messages("error")) == 1
 
     @either_way
-    def test_an_artifact_comes_with_a_path_that_means_the_same_here(self, nursery: Nursery) -> None:
+    def test_an_artifact_comes_with_a_path_that_means_the_same_here(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 os.chdir(context.workspace)
@@ -776,7 +776,7 @@ class TestHearing:
 
     @either_way
     @pytest.mark.parametrize("name", ["", "n" * 201, "lone \\udcff"])
-    def test_a_name_that_no_artifact_can_have_fails_the_run(self, nursery: Nursery, name: str) -> None:
+    def test_a_name_that_no_artifact_can_have_fails_the_run(self, nursery: ForkServer, name: str) -> None:
         pipeline = f"""
             def run(context):
                 context.reporter.made(Path("x"), name="{name}", content_type="x", stage=None)
@@ -785,7 +785,7 @@ class TestHearing:
         assert nursery.log.data("ai.run.failed")[0]["code"] == "ValueError"
 
     @either_way
-    def test_a_forked_process_may_not_report(self, nursery: Nursery) -> None:
+    def test_a_forked_process_may_not_report(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 forked = os.fork()
@@ -802,7 +802,7 @@ class TestHearing:
         assert nursery.log.messages() == ["status 7"]
 
     def test_what_is_said_before_the_order_goes_to_the_pods_own_log(
-        self, nursery: Nursery, caplog: pytest.LogCaptureFixture
+        self, nursery: ForkServer, caplog: pytest.LogCaptureFixture
     ) -> None:
         nursery.run("print('imported')\ndef run(context): return 'done'")
         assert nursery.log.messages() == []
@@ -813,7 +813,7 @@ class TestHearing:
 
 class TestCancel:
     @both_ways
-    def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, nursery: Nursery) -> None:
+    def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 while True:
@@ -832,7 +832,7 @@ class TestCancel:
         assert "swallowed" not in nursery.log.messages()
 
     @either_way
-    def test_a_second_request_does_not_break_into_the_clean_up(self, nursery: Nursery) -> None:
+    def test_a_second_request_does_not_break_into_the_clean_up(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 try:
@@ -860,7 +860,7 @@ class TestCancel:
         "after", [1, 100, pytest.param(1_000, marks=pytest.mark.long("after 1 frame, and after 100"))]
     )
     def test_a_cancel_in_the_middle_of_a_frame_leaves_every_frame_whole(
-        self, nursery: Nursery, after: int
+        self, nursery: ForkServer, after: int
     ) -> None:
         pipeline = """
             def run(context):
@@ -893,7 +893,7 @@ class TestCancel:
 
     @either_way
     def test_a_cancel_while_a_failure_is_being_described_leaves_exactly_one_end(
-        self, nursery: Nursery
+        self, nursery: ForkServer
     ) -> None:
         pipeline = """
             class Late(Exception):
@@ -909,7 +909,9 @@ class TestCancel:
         assert nursery.log.ends() == ["ai.run.canceled"]
 
     @either_way
-    def test_a_cancel_while_an_event_is_being_written_comes_after_the_event(self, nursery: Nursery) -> None:
+    def test_a_cancel_while_an_event_is_being_written_comes_after_the_event(
+        self, nursery: ForkServer
+    ) -> None:
         pipeline = """
             class Number:
                 def item(self):
@@ -928,7 +930,7 @@ class TestCancel:
     @either_way
     @pytest.mark.parametrize("lag", range(12))
     def test_a_cancel_at_any_moment_around_the_end_leaves_exactly_one_end(
-        self, nursery: Nursery, lag: int
+        self, nursery: ForkServer, lag: int
     ) -> None:
         pipeline = """
             def run(context):
@@ -951,7 +953,7 @@ class TestCancel:
 
     @either_way
     def test_a_cancel_that_does_not_interrupt_a_blocking_call_is_noticed_all_the_same(
-        self, nursery: Nursery
+        self, nursery: ForkServer
     ) -> None:
         pipeline = """
             def run(context):
@@ -965,7 +967,7 @@ class TestCancel:
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
 
     @either_way
-    def test_ctrl_c_is_the_parents_matter(self, nursery: Nursery) -> None:
+    def test_ctrl_c_is_the_parents_matter(self, nursery: ForkServer) -> None:
         child = nursery.spawn()
         nursery.start(child, seconds=0, events=3, end="hang")
         nursery.log.wait_for("probe event 3 of 3")
@@ -979,7 +981,7 @@ class TestGroup:
     @pytest.mark.parametrize(
         "end", ["return 'done'", "os._exit(3)", "os.kill(os.getpid(), 9)", "raise ValueError"]
     )
-    def test_no_grandchild_survives_the_end(self, nursery: Nursery, end: str) -> None:
+    def test_no_grandchild_survives_the_end(self, nursery: ForkServer, end: str) -> None:
         pipeline = f"""
             def run(context):
                 context.log(str(subprocess.Popen(["sleep", "600"]).pid))
@@ -990,7 +992,7 @@ class TestGroup:
         assert eventually(lambda: is_gone(pid))
 
     @both_ways
-    def test_a_kill_ends_the_whole_group_also_when_it_is_suspended(self, nursery: Nursery) -> None:
+    def test_a_kill_ends_the_whole_group_also_when_it_is_suspended(self, nursery: ForkServer) -> None:
         child = nursery.spawn(GRANDCHILD)
         nursery.start(child)
         nursery.log.wait_for("started")
@@ -1002,7 +1004,7 @@ class TestGroup:
         assert eventually(lambda: all(is_gone(pid) for pid in pids))
 
     @both_ways
-    def test_a_suspended_child_stands_still_and_a_resumed_one_goes_on(self, nursery: Nursery) -> None:
+    def test_a_suspended_child_stands_still_and_a_resumed_one_goes_on(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 subprocess.Popen(["sleep", "600"])
@@ -1027,7 +1029,7 @@ class TestGroup:
         assert finished(child).final == "ai.run.canceled"
 
     @either_way
-    def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, nursery: Nursery) -> None:
+    def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 loop = ["sh", "-c", "while :; do echo again; done"]
@@ -1046,7 +1048,7 @@ class TestPod:
     @pytest.mark.parametrize(
         "state", [pytest.param("running", marks=pytest.mark.long("suspended: no less dies")), "suspended"]
     )
-    def test_a_killed_pod_leaves_no_process(self, nursery: Nursery, thread: str, state: str) -> None:
+    def test_a_killed_pod_leaves_no_process(self, nursery: ForkServer, thread: str, state: str) -> None:
         pod, pids = self._pod(nursery, thread, state)
         assert len(pids) == (
             4 if thread == "forked" else 3
@@ -1057,7 +1059,7 @@ class TestPod:
 
     @pytest.mark.parametrize("thread", ["main", "forked"])
     def test_the_child_dies_with_its_pod_also_when_the_guard_is_gone(
-        self, nursery: Nursery, thread: str
+        self, nursery: ForkServer, thread: str
     ) -> None:
         pod, pids = self._pod(nursery, thread, "running")
         assert eventually(lambda: {"sh", "sleep"} <= {psutil.Process(pid).name() for pid in pids})
@@ -1072,7 +1074,7 @@ class TestPod:
         finally:
             os.kill(orphan, signal.SIGKILL)
 
-    def _pod(self, nursery: Nursery, thread: str, state: str) -> tuple[subprocess.Popen[bytes], list[int]]:
+    def _pod(self, nursery: ForkServer, thread: str, state: str) -> tuple[subprocess.Popen[bytes], list[int]]:
         script = nursery.folder / "pod.py"
         script.write_text(POD)
         drill = nursery.script(GRANDCHILD)
@@ -1086,7 +1088,7 @@ class TestPod:
 
 
 class TestNursery:
-    def test_the_first_child_is_started_and_later_ones_are_forked(self, nursery: Nursery) -> None:
+    def test_the_first_child_is_started_and_later_ones_are_forked(self, nursery: ForkServer) -> None:
         options = ChildOptions(environ=ENVIRON, kinds=("probe",))
         with WarmNursery(options, CLOCK) as warm:
             assert not warm.is_warm()
@@ -1104,7 +1106,7 @@ class TestNursery:
                 assert finished(child).final == "ai.run.completed"
 
     def test_a_child_that_was_started_ahead_is_the_first_and_is_ended_where_nobody_wanted_it(
-        self, nursery: Nursery
+        self, nursery: ForkServer
     ) -> None:
         options = ChildOptions(environ=ENVIRON, kinds=("probe",))
         before = set(psutil.Process().children())
@@ -1119,7 +1121,7 @@ class TestNursery:
         assert set(psutil.Process().children()) == before
 
     @forked
-    def test_each_child_has_chance_of_its_own(self, nursery: Nursery) -> None:
+    def test_each_child_has_chance_of_its_own(self, nursery: ForkServer) -> None:
         pipeline = """
             import random
             import numpy
@@ -1136,7 +1138,7 @@ class TestNursery:
         assert len(set(drawn)) == 4
 
     def test_a_nursery_that_died_is_replaced_and_children_are_started_meanwhile(
-        self, nursery: Nursery
+        self, nursery: ForkServer
     ) -> None:
         others = nurseries()
         warm = nursery.stack.enter_context(
@@ -1157,7 +1159,7 @@ class TestNursery:
         assert finished(first).final == "ai.run.completed"
 
     @forked
-    def test_what_a_pipeline_left_behind_is_buried_when_it_ends(self, nursery: Nursery) -> None:
+    def test_what_a_pipeline_left_behind_is_buried_when_it_ends(self, nursery: ForkServer) -> None:
         pipeline = """
             def run(context):
                 daemon = subprocess.Popen(["true"], start_new_session=True)
@@ -1177,7 +1179,7 @@ class TestEnvironment:
     SECRETS = ("MONGODB_URL", "PODFLEET_API_KEY", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "MINIO_ENDPOINT")
 
     def test_no_credential_of_the_pod_reaches_the_child(
-        self, nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+        self, nursery: ForkServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in self.SECRETS:
             monkeypatch.setenv(name, "hunter2-hunter2")
@@ -1202,7 +1204,7 @@ class TestEnvironment:
         assert len(read) >= 2  # the child and its guard
         assert not [each for each in read if b"hunter2" in each]
 
-    def test_a_model_key_that_an_error_quotes_is_told_to_nobody(self, nursery: Nursery) -> None:
+    def test_a_model_key_that_an_error_quotes_is_told_to_nobody(self, nursery: ForkServer) -> None:
         key = "sk-that-the-pipeline-has"
         pipeline = """
             def run(context):

@@ -18,7 +18,7 @@ import pytest
 from events.pipe import Made, Ready, Said, Start
 from events.runtime.clock import SystemClock
 from pod_worker.attempt.attempt import RESTORED
-from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, Nursery
+from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.process import Child, ChildOptions, Heard
 from pod_worker.isolation import confinement, mounts
 from pod_worker.isolation.confinement import Confinement
@@ -135,7 +135,7 @@ def attacked(child: Child, home: Path) -> list[Heard]:
 
 def spawned(way: str, options: ChildOptions) -> Any:
     """Return a nursery whose next child is started as a program, or forked."""
-    nursery = Nursery(options, CLOCK, options.command)
+    nursery = ForkServer(options, CLOCK, options.command)
     if way == "forked":
         nursery.warm_up()
         never = threading.Event()

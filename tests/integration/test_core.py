@@ -15,16 +15,16 @@ from bson.datetime_ms import DatetimeMS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from control_plane.concurrency.rate_limit import Throttle, Throttled
-from control_plane.live.notifier import Doorbell
+from control_plane.concurrency.rate_limit import RateLimit, RateLimited
+from control_plane.live.notifier import Notifier
 from control_plane.log.byte_budgets import Budgets
 from control_plane.log.catch_up import CatchUp
 from control_plane.log.ingest import Answer, Ingestor, Sender
 from control_plane.log.ingest_store import together
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import EarlyLines
-from control_plane.log.unnumbered import DirectEvents
+from control_plane.log.unclaimed import UnclaimedLines
+from control_plane.log.unnumbered import UnnumberedEvents
 from control_plane.model.cancellation import cancel_decision
 from control_plane.runs.claiming import Claimer
 from control_plane.store import database as store
@@ -32,13 +32,13 @@ from control_plane.store import schema
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Arrival, Events, storable
-from control_plane.store.log.unclaimed import EarlyStore
+from control_plane.store.log.unclaimed import UnclaimedStore
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.runs import Runs
-from control_plane.store.verify.queries import AuditReads
+from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.sweeper import Sweeper
-from control_plane.verify.verifier import Auditor
+from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import wire
@@ -108,7 +108,7 @@ class Core:
     async def must_equal_its_log(self, run_id: str, *, notes: int = 0) -> None:
         await self.sweeper.run_once()
         assert (await self.run(run_id))["journal"] == []
-        found = await Auditor(AuditReads(self.db)).examine("runs", run_id)
+        found = await Verifier(VerifyReads(self.db)).examine("runs", run_id)
         assert [each for each in found if not each.is_note] == []
         assert len(found) == notes
 
@@ -165,11 +165,11 @@ async def _core(url: str) -> AsyncIterator[Core]:
     await schema.verify(db)
     clock, ids = ManualClock(SystemClock().now()), SystemIds()
     runs, events, documents = Runs(db), Events(db), Documents(db)
-    chronicler = Chronicler(events, documents, clock, ids)
-    projector = Projector(runs, events, documents, chronicler, clock, ids)
-    direct = DirectEvents(runs, events, clock, ids)
-    early = EarlyStore(db)
-    early_lines = EarlyLines(early, runs, events, documents, clock, ids)
+    journal_flush = JournalFlush(events, documents, clock, ids)
+    projector = Projector(runs, events, documents, journal_flush, clock, ids)
+    direct = UnnumberedEvents(runs, events, clock, ids)
+    early = UnclaimedStore(db)
+    early_lines = UnclaimedLines(early, runs, events, documents, clock, ids)
     steps = together(runs, events, projector)
     budgets = Budgets(ByteCounts(db), clock)
     queue_db = connect(url)
@@ -180,7 +180,7 @@ async def _core(url: str) -> AsyncIterator[Core]:
         events=events,
         projector=projector,
         ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
-        sweeper=Sweeper(runs, chronicler),
+        sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, early_lines, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
         clock=clock,
@@ -302,7 +302,7 @@ def test_a_key_over_its_budget_of_bytes_loses_nothing_and_waits(emptied_url: str
         for each in lines[:2]:
             assert (await ingestor.take(decode_ndjson(each), pod)).rejected == []
         for sender in (pod, Sender("key", may_decide=True, key_id="k")):
-            with pytest.raises(Throttled):
+            with pytest.raises(RateLimited):
                 await ingestor.take(decode_ndjson(lines[2]), sender)
         assert await core.db.dead_letters.count_documents({}) == 0
         core.clock.advance(3_600)
@@ -473,7 +473,7 @@ def test_a_document_that_was_changed_by_hand_is_found(
         if collection == "events":
             wanted["sequence"] = 4
         await core.db[collection].update_one(wanted, {"$set": change})
-        findings = [each.message async for each in Auditor(AuditReads(core.db)).rebuild()]
+        findings = [each.message async for each in Verifier(VerifyReads(core.db)).rebuild()]
         assert any(named in message for message in findings), findings
 
     in_core(emptied_url, scenario)
@@ -524,11 +524,11 @@ def test_what_was_stored_of_an_attempt_that_its_run_left_is_caught_up(emptied_ur
 
 def test_a_key_adds_few_pods_to_the_roster_at_once_and_known_ones_go_on(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
-        claims, new_pods = Claims(core.db), Throttle(core.clock, burst=1, every_s=10.0)
-        claimer = Claimer(claims, Doorbell(), new_pods, core.clock, SystemIds())
+        claims, new_pods = Claims(core.db), RateLimit(core.clock, burst=1, every_s=10.0)
+        claimer = Claimer(claims, Notifier(), new_pods, core.clock, SystemIds())
         line = {"id": "p/1", "startedAt": core.clock.now(), "telemetry": {"memoryMib": 1.0}}
         assert await claimer.report(line, key_id="stolen") == {"drain": False}
-        with pytest.raises(Throttled):
+        with pytest.raises(RateLimited):
             await claimer.report({**line, "id": "p/2"}, key_id="stolen")
         for pod_id, key_id in (("p/1", "stolen"), ("p/3", "honest"), ("p/4", None)):
             assert await claimer.report({**line, "id": pod_id}, key_id=key_id) == {"drain": False}

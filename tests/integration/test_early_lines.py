@@ -13,8 +13,8 @@ from control_plane.log.ingest import AHEAD_MAX, Sender
 from control_plane.store.log import unclaimed
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.events import CONTROL_PLANE_SOURCE
-from control_plane.store.verify.queries import AuditReads
-from control_plane.verify.verifier import Auditor
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import SEQUENCE_MAX, decode_ndjson
 from events.queue.journal import creation
@@ -79,15 +79,15 @@ def test_what_strangers_tell_of_an_unclaimed_attempt_never_meets_its_worker(
 def test_a_line_that_arrives_while_the_claim_is_made_is_never_in_the_log(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
-        keep = unclaimed.EarlyStore.keep
+        keep = unclaimed.UnclaimedStore.keep
 
-        async def claimed_first(store: unclaimed.EarlyStore, lines: Any) -> set[int]:
+        async def claimed_first(store: unclaimed.UnclaimedStore, lines: Any) -> set[int]:
             await core.claim()
             await core.catch_up.run_once()  # another replica looks in between
             return await keep(store, lines)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(unclaimed.EarlyStore, "keep", claimed_first)
+            patch.setattr(unclaimed.UnclaimedStore, "keep", claimed_first)
             assert (await core.send(*strange(run_id, 1, 2), sender=ADMIN)).accepted == 2
         assert (await core.send(*whole_log(run_id)[:3], sender=holder(run_id))).acked_through == {
             f"{run_id}/1": 3
@@ -205,5 +205,5 @@ def test_what_strangers_say_of_an_attempt_leaves_its_budget_to_its_holder(emptie
 async def core_findings(core: Core, run_id: str) -> list[str]:
 
     await core.sweeper.run_once()
-    found = await Auditor(AuditReads(core.db)).examine("runs", run_id)
+    found = await Verifier(VerifyReads(core.db)).examine("runs", run_id)
     return [f"{each.invariant}: {each.message}" for each in found]

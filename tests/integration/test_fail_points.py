@@ -21,9 +21,9 @@ from control_plane.log.ingest import Sender
 from control_plane.runs.submission import Submission
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
-from control_plane.store.verify.queries import AuditReads
+from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep.rescuer import Rescuer
-from control_plane.verify.verifier import Auditor
+from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import wire as line_of
@@ -300,7 +300,7 @@ async def test_what_is_tried_again_takes_effect_once(
             "revision"
         )
         assert [each["data"]["cause"] async for each in decisions] == list(wanted.causes)
-        assert await Auditor(AuditReads(scene.deps.db)).examine("runs", scene.run_id) == []
+        assert await Verifier(VerifyReads(scene.deps.db)).examine("runs", scene.run_id) == []
 
 
 @pytest.mark.parametrize("code", [64, 91, 100])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from control_plane.store import database as store
-from control_plane.store.verify.queries import AuditReads
-from control_plane.verify.verifier import Auditor, Finding
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Finding, Verifier
 from events import catalog as c
 from events.queue.settlement import End
 
@@ -61,9 +61,9 @@ class Ideation:
         async def look() -> list[Finding]:
             client = store.connect(self.database_url)
             try:
-                reads = AuditReads(store.database(client, self.database_url))
+                reads = VerifyReads(store.database(client, self.database_url))
                 return [
-                    finding async for finding in Auditor(reads, patience_s=patience_s).audit(rebuilds=True)
+                    finding async for finding in Verifier(reads, patience_s=patience_s).audit(rebuilds=True)
                 ]
             finally:
                 await client.close()

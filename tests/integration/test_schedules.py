@@ -15,7 +15,7 @@ from control_plane.config import read_settings
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.schedules.schedule import run_id
 from control_plane.schedules.scheduler import BATCH_MAX, Scheduler
-from control_plane.schedules.service import Agenda, WantedRun, WantedSchedule
+from control_plane.schedules.service import ScheduleService, WantedRun, WantedSchedule
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
 from control_plane.store import schema
@@ -52,7 +52,7 @@ class Replica:
         return self.deps.scheduler
 
     @property
-    def agenda(self) -> Agenda:
+    def agenda(self) -> ScheduleService:
         return self.deps.agenda
 
     async def add(self, schedule_id: str, **overrides: Any) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from control_plane.store import database as store
 from control_plane.store import schema
-from control_plane.store.verify.queries import AuditReads
-from control_plane.verify.verifier import Auditor, Finding
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Finding, Verifier
 from events.lifecycle import Status
 from tests.integration.seeding import EVENTS, LINES, RUNS, seed
 
@@ -28,7 +28,7 @@ async def test_the_audit_of_a_filled_store_finds_nothing(filled: tuple[str, Db])
     try:
         db = store.database(client, url)
         await schema.verify(db)
-        findings: list[Finding] = [each async for each in Auditor(AuditReads(db)).audit(rebuilds=True)]
+        findings: list[Finding] = [each async for each in Verifier(VerifyReads(db)).audit(rebuilds=True)]
     finally:
         await client.close()
     assert findings == []

@@ -19,9 +19,9 @@ from control_plane.store import schema
 from control_plane.store.queue import runs
 from control_plane.store.queue.runs import BATCH_MAX
 from control_plane.store.schedules import Schedules
-from control_plane.store.verify.queries import AuditReads
+from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep import sweeper
-from control_plane.verify.verifier import Auditor
+from control_plane.verify.verifier import Verifier
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, end_decision, rescue_decision
 from events.runtime.clock import SystemClock, SystemIds
@@ -78,7 +78,7 @@ def _digits(number: int) -> str:
 async def must_equal_its_log(deps: Deps, run_id: str) -> None:
     await deps.sweeper.run_once()
     assert (await run(deps, run_id))["journal"] == []
-    assert await Auditor(AuditReads(deps.db)).examine("runs", run_id) == []
+    assert await Verifier(VerifyReads(deps.db)).examine("runs", run_id) == []
 
 
 async def finds(deps: Deps) -> list[Document]:
@@ -227,7 +227,7 @@ async def test_a_deadline_that_was_changed_by_hand_is_found(emptied_url: str) ->
         await must_equal_its_log(deps, run_id)
         moved = (await run(deps, run_id))["queueDeadline"] + WEEK
         await deps.db.runs.update_one({"_id": run_id}, {"$set": {"queueDeadline": moved}})
-        findings = await Auditor(AuditReads(deps.db)).examine("runs", run_id)
+        findings = await Verifier(VerifyReads(deps.db)).examine("runs", run_id)
         assert any("queueDeadline" in finding.message for finding in findings)
 
 

@@ -25,8 +25,8 @@ from pymongo.database import Database
 from control_plane.config import read_storage
 from control_plane.files.blobs import open_blobs
 from control_plane.store import database as store
-from control_plane.store.verify.queries import AuditReads
-from control_plane.verify.verifier import REBUILD, UNREADABLE, Auditor, Finding
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import REBUILD, UNREADABLE, Finding, Verifier
 from events.catalog import RunLog
 from events.envelope import wire
 from podfleet.embedded.mongod import Mongod
@@ -440,8 +440,8 @@ def look(frozen: Ward) -> Iterator[Look]:
             return store.connect(frozen.url)
 
         client = runner.run(opened())
-        reads = AuditReads(store.database(client, frozen.url))
-        auditor = Auditor(reads, open_blobs(read_storage(frozen.storage.environment)))
+        reads = VerifyReads(store.database(client, frozen.url))
+        auditor = Verifier(reads, open_blobs(read_storage(frozen.storage.environment)))
 
         async def found(*, rebuilds: bool, only: str | None = None) -> list[Finding]:
             return [finding async for finding in auditor.audit(rebuilds=rebuilds, only=only)]

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from control_plane.log.journal_flush import Chronicler
+from control_plane.log.journal_flush import JournalFlush
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store import database as store
@@ -32,10 +32,10 @@ from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads
-from control_plane.store.verify.queries import AuditReads
+from control_plane.store.verify.queries import VerifyReads
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.sweeper import Sweeper
-from control_plane.verify.verifier import Auditor
+from control_plane.verify.verifier import Verifier
 from events.lifecycle import FINAL, TRANSITIONS, Cause, Failures, Status
 from events.queue.claims import Claim
 from events.queue.settlement import End
@@ -167,7 +167,7 @@ class Fleet(RuleBasedStateMachine):
         self.queue = self.queues(self.store.sync_db, ttl_s=self.store.lease_s)
         self.submitter = Submitter(self.runs, Submissions(db), Hypotheses(db), ids, RunReads(db))
         self.decider = Decider(self.runs, documents, events, NoFiles(), ids, self.clock)
-        self.sweeper = Sweeper(self.runs, Chronicler(events, documents, self.clock, ids))
+        self.sweeper = Sweeper(self.runs, JournalFlush(events, documents, self.clock, ids))
         self.rescuers = [
             Rescuer(self.runs, self.clock, SeededIds(number), ttl_s=self.patience_s) for number in (1, 2)
         ]
@@ -336,7 +336,7 @@ class Fleet(RuleBasedStateMachine):
                 self.settle(0, "completed", times=1)
         self.sweep()
         assert {self._run(run_id)["status"] for run_id in self.charged} <= AT_REST
-        auditor = Auditor(AuditReads(self.store.async_db))
+        auditor = Verifier(VerifyReads(self.store.async_db))
         for run_id in self.charged:
             assert [
                 each for each in self.store.run(auditor.examine("runs", run_id)) if not each.is_note

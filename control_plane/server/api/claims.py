@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
 from control_plane.access.auth import Forbidden, Principal, is_still_admitted, require, sender_of
-from control_plane.concurrency.rate_limit import Throttled
+from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.server.api.contract.bodies import NewClaim, PodLine, Release, Settlement, SoughtClaim
 from control_plane.server.deps import Deps
@@ -43,7 +43,7 @@ def router(deps: Deps) -> APIRouter:
     async def pace(request: Request, principal: MayClaim) -> None:
         sender = sender_of(request, principal)
         if sender is not None and (wait_s := deps.claims_throttle.wait_s(sender)):
-            raise Throttled("too many requests from this sender", wait_s)
+            raise RateLimited("too many requests from this sender", wait_s)
 
     routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)])
 

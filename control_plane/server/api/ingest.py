@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 
 from control_plane.access.auth import Principal, require, sender_of
-from control_plane.log.admission import Intake
+from control_plane.log.admission import Admission
 from control_plane.log.ingest import Ingestor, Sender
 from control_plane.server.http.bodies import read_body
 from control_plane.server.metrics import EVENTS, REFUSED
@@ -29,7 +29,7 @@ class UnsupportedMedia(Rejected):
     """The request's Content-Type is none that this route reads."""
 
 
-def router(ingestor: Ingestor, intake: Intake) -> APIRouter:
+def router(ingestor: Ingestor, intake: Admission) -> APIRouter:
     """Return the two ways in."""
     routes = APIRouter(tags=["ingest"])
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from control_plane.model.presentation import plain
 from control_plane.schedules.cron_words import cron_words
 from control_plane.schedules.schedule import CRON_CHARS_MAX
-from control_plane.schedules.service import PREVIEW_SLOTS, Agenda, Slot, WantedRun, WantedSchedule
+from control_plane.schedules.service import PREVIEW_SLOTS, ScheduleService, Slot, WantedRun, WantedSchedule
 from control_plane.server.api.contract.answers import Items
 from control_plane.server.api.contract.bodies import NewSchedule, Pause, ScheduleBody, ScheduleId
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
@@ -75,7 +75,7 @@ def router(deps: Deps) -> APIRouter:
     return routes
 
 
-async def previewed(agenda: Agenda, cron: str, time_zone: str, count: int = PREVIEW_SLOTS) -> Json:
+async def previewed(agenda: ScheduleService, cron: str, time_zone: str, count: int = PREVIEW_SLOTS) -> Json:
     """Return what a cron text means and when it fires next; what it cannot be is told as its problem."""
     empty: Json = {"cron": cron, "timeZone": time_zone, "meaning": None, "next": [], "problem": None}
     try:

@@ -22,7 +22,7 @@ SHORT: Final = {b"content-type": 256, b"range": 256, b"if-range": 256, b"if-modi
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedHead:
+class HeadLimits:
     """Refuses a head that is too long with 431, and leaves of the cookies only the one of our sessions."""
 
     app: ASGIApp

@@ -15,7 +15,7 @@ HEADED: Final = "podfleet.headed"  # in the scope of a request that was a HEAD
 
 
 @dataclass(frozen=True, slots=True)
-class Headed:
+class HeadRequests:
     """Asks the application for GET where somebody asked for HEAD."""
 
     app: ASGIApp

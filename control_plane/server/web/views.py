@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeVar
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from control_plane.concurrency.singleflight import Joined
+from control_plane.concurrency.singleflight import Singleflight
 from control_plane.server.api.runs import LogFilters, MayRead, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
 from control_plane.server.web.site import Site
@@ -23,7 +23,7 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     # Two hundred people may watch the same run: each change would be read two hundred times.
-    joined: Joined[HTMLResponse] = Joined()
+    joined: Singleflight[HTMLResponse] = Singleflight()
 
     @routes.get("/")
     async def home(principal: MayRead) -> HTMLResponse:

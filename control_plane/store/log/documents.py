@@ -10,7 +10,7 @@ from typing import Any, Final
 from pymongo import InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError
 
-from control_plane.model.dead_letter_quota import LETTERS_MAX, LetterRoom
+from control_plane.model.dead_letter_quota import LETTERS_MAX, DeadLetterQuota
 from control_plane.model.projection import AttemptView, Write, attempt_id
 from control_plane.model.run import CurrentStage, Entry
 from control_plane.store.database import Database, Document, answers
@@ -36,7 +36,7 @@ class Documents:
     """Guarded writes: each document takes only what is newer than itself."""
 
     db: Database
-    letter_room: LetterRoom = field(default_factory=LetterRoom)
+    dead_letter_quota: DeadLetterQuota = field(default_factory=DeadLetterQuota)
 
     @answers()
     async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
@@ -102,7 +102,7 @@ class Documents:
             await self._bulk("dead_letters", [InsertOne(letter) for letter in kept])
 
     async def _room(self, wanted: int) -> int:
-        room = self.letter_room
+        room = self.dead_letter_quota
         if room.is_to_be_counted(wanted):
             query = {"at": {"$gt": _EVER}}
             async with answers():

@@ -17,7 +17,7 @@ EARLY_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyStore:
+class UnclaimedStore:
     """Lines that are kept beside the log, and have no position in it."""
 
     db: Database

@@ -60,7 +60,7 @@ READ: Final[Any] = CodecOptions(
 
 
 @dataclass(frozen=True, slots=True)
-class AuditReads:
+class VerifyReads:
     """Reads what is held against the log; pages, so that no cursor stays open on a busy collection."""
 
     HELD: ClassVar[Mapping[str, Any]] = {"status": {"$in": sorted(HELD)}}

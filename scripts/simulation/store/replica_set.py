@@ -169,7 +169,7 @@ class Collection:
             self.buckets.setdefault(record.document.get(name), {})[identity] = None
 
 
-Witness = Callable[[str, Document | None, Document | None], None]
+Recorder = Callable[[str, Document | None, Document | None], None]
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class ReplicaSet:
 
     clock: Callable[[], datetime]
     weather: Weather = field(default_factory=Calm)
-    witness: Witness = lambda name, before, after: None
+    witness: Recorder = lambda name, before, after: None
     term: int = 1
     rolled_back: int = 0
     _collections: dict[str, Collection] = field(default_factory=dict)

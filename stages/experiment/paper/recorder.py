@@ -22,7 +22,7 @@ FACTS_MAX: Final = 200_000  # the oldest are forgotten first
 
 
 @dataclass(slots=True)
-class Witness:
+class Recorder:
     """A reporter that passes on to another one, and remembers every fact a paper may rest on."""
 
     reporter: Reporter

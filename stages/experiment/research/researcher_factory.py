@@ -51,7 +51,7 @@ class Purse:
 
 
 @dataclass(frozen=True, slots=True)
-class Staff:
+class ResearcherFactory:
     """The researcher, within the run's budget; `check` is called before each step."""
 
     researcher: Researcher
@@ -59,7 +59,9 @@ class Staff:
     is_dear: bool
 
 
-def hire(context: Context, spec: ExperimentSpec, data_set: DataSet | None, epochs: int, past: Past) -> Staff:
+def hire(
+    context: Context, spec: ExperimentSpec, data_set: DataSet | None, epochs: int, past: Past
+) -> ResearcherFactory:
     """Return the researcher for a run: a language model where the pod has one, else the built-in one.
 
     Raises `PipelineError` with the code CONFIG for an idea that cannot be measured.
@@ -81,7 +83,7 @@ def hire(context: Context, spec: ExperimentSpec, data_set: DataSet | None, epoch
     if tools.model is None:
         understood = understand(idea, data_set)
         built_in = BuiltIn(understood, spec.seed, epochs, context.notes, context.log)
-        return Staff(built_in, purse.check, is_dear=False)
+        return ResearcherFactory(built_in, purse.check, is_dear=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, purse.keep)
     if claim is not None and claim.metric.is_told:
         told = f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
@@ -90,7 +92,7 @@ def hire(context: Context, spec: ExperimentSpec, data_set: DataSet | None, epoch
     if claim is None:
         claim = choose(model, idea, data_set, context.notes, context.log)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)
-    return Staff(researcher, purse.check, is_dear=True)
+    return ResearcherFactory(researcher, purse.check, is_dear=True)
 
 
 def state_of_claim(claim: Claim) -> ClaimState:

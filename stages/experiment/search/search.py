@@ -32,8 +32,8 @@ from stages.experiment.judging.exam import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.record.record import Curve, Finalist, StageRecord
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher
-from stages.experiment.search.tree_file import Forest
-from stages.experiment.search.worker_pool import Crew, Shift
+from stages.experiment.search.tree_file import TreeFile
+from stages.experiment.search.worker_pool import Shift, WorkerPool
 from stages.experiment.seeds import seed_for
 from stages.experiment.statistics.scores import naive_quality
 from stages.experiment.tree import (
@@ -117,7 +117,7 @@ class Search:
     context: Context
     bench: Bench
     judges: Judges
-    crew: Crew
+    crew: WorkerPool
     researcher: Researcher
     metric: Metric
     quality: Metric
@@ -126,7 +126,7 @@ class Search:
     repeats: int
     folder: Path
     check: Callable[[], None]
-    forest: Forest
+    forest: TreeFile
     claim: ClaimState
     judge: str  # the mark of the secret
     keeps_proposals: bool = False

@@ -17,7 +17,7 @@ NAME: Final = "tree.json"
 
 
 @dataclass(slots=True)
-class Forest:
+class TreeFile:
     """Grows as nodes become known, in the order in which they do.
 
     `begun` are proposals; one without a node of its own was not tried to its end, and is kept as such.

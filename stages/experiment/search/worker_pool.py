@@ -15,7 +15,7 @@ LOOK_S: Final = 20.0  # how often somebody hears that the work goes on
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class WorkerPool:
     """`slots` workers; where there are `gpus` devices worker n uses device n modulo `gpus`, else none."""
 
     slots: int
@@ -28,7 +28,7 @@ class Shift(Generic[T]):
     Whoever leaves by an exception waits for nothing that still runs.
     """
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkerPool) -> None:
         self._gpus = crew.gpus
         self._free: SimpleQueue[int] = SimpleQueue()
         for slot in range(crew.slots):

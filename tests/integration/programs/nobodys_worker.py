@@ -19,7 +19,7 @@ from pathlib import Path
 
 from events.pipe import Made, Ready, Said, Start
 from events.runtime.clock import SystemClock
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions
 from pod_worker.isolation.confinement import Confinement, Way
 from pod_worker.isolation.mounts import show
@@ -95,7 +95,7 @@ def lies(confinement: Confinement, environ: dict[str, str], home: Path, command:
 def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
     """Return what a run said, None where its process did not come to be."""
     heard: list[object] = []
-    with Nursery(options, SystemClock(), options.command) as nursery:
+    with ForkServer(options, SystemClock(), options.command) as nursery:
         never = threading.Event()
         if how == "forked":
             nursery.warm_up()

@@ -10,7 +10,7 @@ from pathlib import Path
 from events.lifecycle import LEASE_TTL_S
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
-from pod_worker.child.fork_server import Nursery
+from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions
 from pod_worker.config import Wishes, read_settings
 from pod_worker.program import World, serve
@@ -22,7 +22,7 @@ def main(lease_ttl_s: float, beat_s: float, data: Path) -> None:
     world = World(
         stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=beat_s, report_every_s=beat_s
     )
-    with Nursery(ChildOptions(environ=settings.environ), world.clock) as nursery:
+    with ForkServer(ChildOptions(environ=settings.environ), world.clock) as nursery:
         nursery.hatch()
         serve(settings, world, nursery)
 

@@ -11,7 +11,7 @@ from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import SignIn
-from control_plane.concurrency.rate_limit import Throttle, Throttled
+from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.store import database
 from control_plane.store.keys import Keys
 from control_plane.store.queue.runs import Runs
@@ -31,7 +31,7 @@ async def keyed() -> AsyncIterator[Callable[..., Keyed]]:
     db, clock, ids = database.database(client, URL), SystemClock(), SystemIds()
     ring = KeyRing(Keys(db), clock, ids)
     sign_in = SignIn(Sessions(db), clock, ids)
-    parts = (ring, sign_in, RunTokens(Runs(db), clock), Throttle(clock, 3, 60.0))
+    parts = (ring, sign_in, RunTokens(Runs(db), clock), RateLimit(clock, 3, 60.0))
     yield lambda *options, **more: Keyed(*parts, *options, **more)
     await client.close()
 
@@ -81,7 +81,7 @@ async def test_wrong_keys_are_slowed_down_by_address_and_the_right_one_never(
     for _ in range(3):
         with pytest.raises(Unauthorized):
             await door.identify("GET", {"authorization": "Bearer x"}, "10.0.0.1")
-    with pytest.raises(Throttled) as caught:
+    with pytest.raises(RateLimited) as caught:
         await door.identify("GET", {"authorization": "Bearer x"}, "10.0.0.1")
     assert 0 < caught.value.retry_after_s <= 60
     with pytest.raises(Unauthorized):

@@ -15,7 +15,7 @@ from starlette.routing import Match, Mount
 
 from control_plane.access.auth import Forbidden
 from control_plane.access.key_ring import Unauthorized
-from control_plane.concurrency.rate_limit import Throttled
+from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.server.api.contract.openapi import PROBLEM_MEDIA_TYPE
 from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
@@ -31,7 +31,7 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # The first row that fits gives the status; rows go from the special to the general.
 STATUSES: Final[tuple[tuple[type[PodfleetError], int], ...]] = (
     (Unauthorized, 401),
-    (Throttled, 429),
+    (RateLimited, 429),
     (Forbidden, 403),
     (NotFound, 404),
     (SlowBody, 408),
@@ -113,7 +113,7 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
             more = {"limit": error.limit, "maximum": error.maximum}
         if isinstance(error, Unauthorized) and wants_page(request) and request.method == "GET":
             return RedirectResponse(f"/signin?{urlencode({'to': _place(request)})}", 303)
-        if isinstance(error, Transient | Throttled) and error.retry_after_s is not None:
+        if isinstance(error, Transient | RateLimited) and error.retry_after_s is not None:
             more = {"retry_after_s": error.retry_after_s}
         return answer(request, problem(status_of(error), error.code, error.message, **more), error.message)
 

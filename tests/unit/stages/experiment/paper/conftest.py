@@ -13,7 +13,7 @@ import pytest
 
 from events.catalog import Fact
 from stages.experiment.paper.press import Paper, write_paper
-from stages.experiment.paper.recorder import Witness
+from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Latexmk, PandocTypst, Renderer
 from stages.experiment.paper.words import write_words
 from stages.experiment.plots.picture import Picture
@@ -89,11 +89,11 @@ def read() -> Read:
 
 
 @pytest.fixture(scope="session")
-def witness_of() -> Callable[..., Witness]:
+def witness_of() -> Callable[..., Recorder]:
     """Return somebody who heard what a run with this record says, or the facts that are named."""
 
-    def heard(record: Record, facts: Sequence[Fact] | None = None) -> Witness:
-        witness = Witness(Deaf())
+    def heard(record: Record, facts: Sequence[Fact] | None = None) -> Recorder:
+        witness = Recorder(Deaf())
         for fact in facts_of(record) if facts is None else facts:
             witness.say(fact)
         return witness

@@ -13,14 +13,14 @@ import pytest
 from events.catalog import NodeCompleted, StageMetric
 from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.latex import latex_of
-from stages.experiment.paper.recorder import Witness
+from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.tracing import trace
 from stages.experiment.paper.words import write_words
 from stages.experiment.record.numbers import VALIDATION, Numbers, numbers_of
 from stages.experiment.record.record import Record
 from stages.experiment.testing import HOSTILE, facts_of, make_record
 
-WitnessOf = Callable[..., Witness]
+WitnessOf = Callable[..., Recorder]
 RECORD = make_record(works=2)
 RECORDS: dict[str, dict[str, Any]] = {
     "plain": {}, "lost": {"lost": 2}, "poor": {"finalists": 0, "sizes": (1, 1, 1, 1)},
@@ -39,7 +39,7 @@ def source_of(record: Record, numbers: Numbers) -> str:
 
 
 def lies_in(
-    witness: Witness, *, tex: Callable[[str], str] = str, numbers: Callable[[Numbers], None] | None = None
+    witness: Recorder, *, tex: Callable[[str], str] = str, numbers: Callable[[Numbers], None] | None = None
 ) -> tuple[str, ...]:
     """Return what is found after the source, or the numbers that it was made from, were changed."""
     known = numbers_of(RECORD)

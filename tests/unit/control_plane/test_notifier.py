@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack
 
 from control_plane.live import notifier
-from control_plane.live.notifier import Bell, Doorbell
+from control_plane.live.notifier import Bell, Notifier
 from control_plane.store.changes import Change
 from events.queue.abilities import Abilities
 from events.queue.matching import Mode, Named, Seeker
@@ -25,7 +25,7 @@ def rung(bells: list[Bell | None]) -> list[str]:
 
 
 def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first() -> None:
-    door = Doorbell()
+    door = Notifier()
     with (
         door.waiting(pod("other kind", "experiment")) as a,
         door.waiting(pod("first")) as b,
@@ -46,24 +46,24 @@ def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first
 
 
 def test_a_run_of_which_the_log_tells_no_class_rings_for_the_whole_queue() -> None:
-    door = Doorbell()
+    door = Notifier()
     with door.waiting(pod("a", "x")) as a, door.waiting(pod("b")) as b:
         door.hear(Change("82", "runs", "01K"))
         assert rung([a, b]) == []
         door.hear(queued(None))
         assert rung([a, b]) == ["a", "b"]
-    assert door == Doorbell()
+    assert door == Notifier()
 
 
 def test_beyond_its_places_nobody_waits() -> None:
-    door = Doorbell()
+    door = Notifier()
     door._bells.update({Bell(pod(str(number))): None for number in range(notifier.WAITING_MAX)})
     with door.waiting(pod("late")) as bell:
         assert bell is None
 
 
 def test_a_pod_that_names_its_classes_is_rung_for_those() -> None:
-    door = Doorbell()
+    door = Notifier()
     with door.waiting(Named(frozenset({"probe/8/any"}))) as bell:
         assert bell is not None
         door.hear(queued())
@@ -73,7 +73,7 @@ def test_a_pod_that_names_its_classes_is_rung_for_those() -> None:
 
 
 async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
-    door = Doorbell()
+    door = Notifier()
     with door.waiting(pod("a")) as bell:
         assert bell is not None
         waiting = asyncio.create_task(bell.wait(60.0))
@@ -84,7 +84,7 @@ async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
 
 
 def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_back() -> None:
-    door = Doorbell()
+    door = Notifier()
     with ExitStack() as stack:
 
         def waits(key_id: str | None) -> bool:
@@ -95,4 +95,4 @@ def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_
         assert waits("honest")
         assert all(waits(None) for _ in range(notifier.WAITING_MAX - notifier.WAITING_OF_ONE_MAX - 1))
         assert not waits("late")
-    assert door == Doorbell()
+    assert door == Notifier()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from control_plane.concurrency.rate_limit import Throttled
+from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.log import byte_budgets
 from control_plane.log.byte_budgets import Budgets
 from events import catalog as c
@@ -82,12 +82,12 @@ async def test_a_key_over_its_budget_waits_for_the_next_hour_and_no_other_key_do
         await held.look([account(attempt)], ["k1"])
         held.charge(account(attempt), "k1", 50)
     clock.advance(600)
-    with pytest.raises(Throttled, match="100 bytes of events in this hour") as waits:
+    with pytest.raises(RateLimited, match="100 bytes of events in this hour") as waits:
         await held.look([account(3)], ["k1"])
     assert waits.value.retry_after_s == 3_000
     await held.look([account(3)], ["k2"])
     assert await held.run_once() == 3
-    with pytest.raises(Throttled):  # so does every other replica hear of it
+    with pytest.raises(RateLimited):  # so does every other replica hear of it
         await Budgets(counts, clock, 1_000, key_bytes_max=100).look([], ["k1"])
     clock.advance(3_000)
     await held.look([account(3)], ["k1"])

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from control_plane.concurrency.singleflight import Joined
+from control_plane.concurrency.singleflight import Singleflight
 
 
 class Counter:
@@ -24,7 +24,7 @@ class Counter:
 
 
 async def test_who_comes_during_a_read_waits_for_the_next_one_with_all_others() -> None:
-    joined: Joined[int] = Joined()
+    joined: Singleflight[int] = Singleflight()
     read = Counter()
     first = asyncio.create_task(joined.read("a", read))
     with_first = asyncio.create_task(joined.read("a", read))
@@ -44,7 +44,7 @@ async def test_who_comes_during_a_read_waits_for_the_next_one_with_all_others() 
 
 
 async def test_who_leaves_takes_nothing_from_the_others_and_an_error_is_everybodys() -> None:
-    joined: Joined[int] = Joined()
+    joined: Singleflight[int] = Singleflight()
     read = Counter()
     leaver = asyncio.create_task(joined.read("a", read))
     stayer = asyncio.create_task(joined.read("a", read))

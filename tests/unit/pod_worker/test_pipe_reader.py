@@ -14,7 +14,7 @@ from events.catalog import RunCompleted
 from events.delivery.outgoing import said
 from events.pipe import Checkpoint, FromChild, Made, Ready, encode
 from pod_worker.child import pipe_reader
-from pod_worker.child.pipe_reader import FEW_BYTES, Hearing, line_said
+from pod_worker.child.pipe_reader import FEW_BYTES, PipeReader, line_said
 
 FIRST, SECOND = (line_said(text, "info") for text in ("first", "second"))
 MADE = Made("file", "file", "text/plain")
@@ -48,7 +48,7 @@ def speaker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Speaker]:
     for name, (reader, _) in pipes.items():
         os.set_blocking(reader, name == "death")
     events, stdout, stderr, death = (reader for reader, _ in pipes.values())
-    ears = Hearing(events=events, stdout=stdout, stderr=stderr, death=death)
+    ears = PipeReader(events=events, stdout=stdout, stderr=stderr, death=death)
     speaker = Speaker(pipes["events"][1], pipes["death"][1])
     thread = threading.Thread(target=ears.listen, args=(speaker.told.put,))
     thread.start()

@@ -7,14 +7,14 @@ from typing import Any
 
 from control_plane.access.auth import is_still_admitted
 from control_plane.access.key_ring import Unauthorized
-from control_plane.concurrency.cache import BELIEVED_S, NAMES_MAX, Believed
+from control_plane.concurrency.cache import BELIEVED_S, NAMES_MAX, Cache
 from events.runtime.errors import Transient
 from events.testing import ManualClock
 
 
 async def test_a_name_is_read_again_when_its_moment_is_over_or_it_is_forgotten() -> None:
     clock = ManualClock()
-    believed: Believed[int] = Believed(clock)
+    believed: Cache[int] = Cache(clock)
     reads: list[int] = []
 
     async def read() -> int:

@@ -17,7 +17,7 @@ from events.catalog import (
     StageMetric,
 )
 from stages.experiment.paper import recorder as module
-from stages.experiment.paper.recorder import Witness
+from stages.experiment.paper.recorder import Recorder
 from stages.experiment.record.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source
 
 METRIC = StageMetric(stage="paper", name="run.seed", value=3.0)
@@ -45,7 +45,7 @@ class Heard:
 
 def test_everything_is_passed_on_unchanged_and_at_once() -> None:
     heard = Heard()
-    witness = Witness(heard)
+    witness = Recorder(heard)
     facts: list[Fact] = [METRIC, BORN, NodeExecuting(stage="Stage_1", node="Stage_1/1"), DONE, METRIC]
     for number, fact in enumerate(facts, start=1):
         witness.say(fact)
@@ -56,7 +56,7 @@ def test_everything_is_passed_on_unchanged_and_at_once() -> None:
 
 
 def test_each_value_that_was_said_is_found_again() -> None:
-    witness = Witness(Heard())
+    witness = Recorder(Heard())
     for fact in (METRIC, BORN, DONE, NodeSelectedBest(stage="Stage_1", node="Stage_1/1", reason="the best")):
         witness.say(fact)
     node = ("Stage_1", "Stage_1/1")
@@ -70,7 +70,7 @@ def test_each_value_that_was_said_is_found_again() -> None:
 
 
 def test_a_node_taken_from_a_checkpoint_counts_as_said() -> None:
-    witness = Witness(Heard())
+    witness = Recorder(Heard())
     witness.say(
         NodeRestored(
             stage="Stage_1", node="Stage_1/1", from_attempt=1, plan="a plan", params={"lr": 0.1}, code="",
@@ -83,7 +83,7 @@ def test_a_node_taken_from_a_checkpoint_counts_as_said() -> None:
 
 
 def test_what_was_said_twice_differently_proves_nothing_from_then_on() -> None:
-    witness = Witness(Heard())
+    witness = Recorder(Heard())
     source = Source(METRIC_SAID, "paper", "run.seed")
     witness.say(METRIC)
     assert witness.has_heard(METRIC)
@@ -94,7 +94,7 @@ def test_what_was_said_twice_differently_proves_nothing_from_then_on() -> None:
 
 
 def test_only_exactly_what_was_said_counts_as_heard() -> None:
-    witness = Witness(Heard())
+    witness = Recorder(Heard())
     witness.say(METRIC)
     assert not witness.has_heard(StageMetric(stage="paper", name="run.seed", value=3.5))
     assert not witness.has_heard(StageMetric(stage="paper", name="run.seed", value=3.0, step=1))
@@ -103,7 +103,7 @@ def test_only_exactly_what_was_said_counts_as_heard() -> None:
 
 def test_memory_is_bounded_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FACTS_MAX", 3)
-    witness = Witness(Heard())
+    witness = Recorder(Heard())
     for step in range(1, 6):
         witness.say(StageMetric(stage="s", name="m", value=float(step), step=step))
     heard = [witness.heard(Source(METRIC_SAID, "s", "m", step=step)) for step in range(1, 6)]

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Form, Request
 from starlette.testclient import TestClient
 
 from control_plane.access.cookies import COOKIE, COOKIE_BYTES_MAX, secret_in
-from control_plane.server.http.head_limits import HEADERS_MAX, VALUE_BYTES_MAX, BoundedHead
+from control_plane.server.http.head_limits import HEADERS_MAX, VALUE_BYTES_MAX, HeadLimits
 
 ROOM = COOKIE_BYTES_MAX - 100
 # How much longer than an ordinary request a hostile one may take: 16 s were 5,000 times as long.
@@ -22,7 +22,7 @@ SLACK_S = 0.05
 def client() -> TestClient:
     """An application that FastAPI gives every cookie, and which reads a form."""
     app = FastAPI()
-    app.add_middleware(BoundedHead)
+    app.add_middleware(HeadLimits)
 
     @app.get("/cookies")
     async def cookies(request: Request) -> dict[str, str]:

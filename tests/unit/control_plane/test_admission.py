@@ -7,14 +7,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from control_plane.concurrency.rate_limit import NAMES_MAX, Throttle, Throttled
-from control_plane.log.admission import BURST, EVERY_S, LARGE_MAX, OPEN_MAX, OPEN_OF_ONE_MAX, Intake
+from control_plane.concurrency.rate_limit import NAMES_MAX, RateLimit, RateLimited
+from control_plane.log.admission import BURST, EVERY_S, LARGE_MAX, OPEN_MAX, OPEN_OF_ONE_MAX, Admission
 from events.runtime.errors import Transient
 from events.testing import ManualClock
 
 
 def test_a_sender_has_a_few_places_all_have_a_bound_and_each_is_given_back() -> None:
-    intake = Intake(Throttle(ManualClock(), BURST, EVERY_S))
+    intake = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:
         for _ in range(OPEN_OF_ONE_MAX):
             stack.enter_context(intake.place("greedy"))
@@ -33,7 +33,7 @@ def test_a_sender_has_a_few_places_all_have_a_bound_and_each_is_given_back() -> 
 
 def test_a_bucket_empties_fills_again_and_is_kept_for_as_many_names_as_fit() -> None:
     clock = ManualClock()
-    throttle = Throttle(clock, burst=3, every_s=2.0)
+    throttle = RateLimit(clock, burst=3, every_s=2.0)
     assert [throttle.wait_s("a") for _ in range(4)] == [0, 0, 0, 2.0]
     assert throttle.wait_s("b") == 0
     clock.advance(1.5)
@@ -48,23 +48,23 @@ def test_a_bucket_empties_fills_again_and_is_kept_for_as_many_names_as_fit() -> 
 
 
 def test_whoever_needs_no_key_is_not_counted_by_name() -> None:
-    intake = Intake(Throttle(ManualClock(), 1, 60.0))
+    intake = Admission(RateLimit(ManualClock(), 1, 60.0))
     with ExitStack() as stack:
         for _ in range(OPEN_MAX):
             stack.enter_context(intake.place(None))
 
 
 def test_too_many_requests_are_told_how_long_to_wait() -> None:
-    intake = Intake(Throttle(ManualClock(), 1, 4.0))
+    intake = Admission(RateLimit(ManualClock(), 1, 4.0))
     with intake.place("a"):
         pass
-    with pytest.raises(Throttled) as caught, intake.place("a"):
+    with pytest.raises(RateLimited) as caught, intake.place("a"):
         pass
     assert caught.value.retry_after_s == 4.0
 
 
 async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_when_they_leave() -> None:
-    intake = Intake(Throttle(ManualClock(), BURST, EVERY_S))
+    intake = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:
         first = stack.enter_context(intake.place("pod-0"))
         for place in (first, *(stack.enter_context(intake.place(f"pod-{n}")) for n in range(1, LARGE_MAX))):

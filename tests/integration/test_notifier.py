@@ -85,7 +85,7 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
         left = hearing(is_gone, "probe/cpu/any")
         next_one = hearing(is_there, "probe/8/any", "probe/cpu/any")
         other = hearing(is_there, "experiment/cpu/any")
-        while len(deps.claimer.doorbell._bells) < 3:
+        while len(deps.claimer.notifier._bells) < 3:
             await asyncio.sleep(0.01)
         await submit(deps)
         assert await asyncio.wait_for(left, 20) is None

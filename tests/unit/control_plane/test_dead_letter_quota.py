@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.model.dead_letter_quota import COUNTED_EVERY, LETTERS_MAX, LOOKED_EVERY, LetterRoom
+from control_plane.model.dead_letter_quota import COUNTED_EVERY, LETTERS_MAX, LOOKED_EVERY, DeadLetterQuota
 
 
 def test_letters_are_kept_up_to_the_bound_and_a_full_room_is_told_once_in_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    room, stored, counted = LetterRoom(), LETTERS_MAX - COUNTED_EVERY - 5, 0
+    room, stored, counted = DeadLetterQuota(), LETTERS_MAX - COUNTED_EVERY - 5, 0
     for _ in range(LOOKED_EVERY):
         if room.is_to_be_counted(100):
             counted += 1

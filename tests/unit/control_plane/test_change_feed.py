@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from control_plane.live import change_feed
-from control_plane.live.change_feed import READERS_MAX, Hub, News, topics
+from control_plane.live.change_feed import READERS_MAX, ChangeFeed, News, topics
 from control_plane.live.reporter import KNOWN_MAX, PART_MAX, Report, Reporter
 from control_plane.live.watcher import LogWatcher
 from control_plane.server.api import stream
@@ -31,8 +31,8 @@ def step(number: int, collection: str = "runs", identity: str = "") -> Step:
     return Step(token(number - 1), token(number), Change(token(number), collection, identity or f"R{number}"))
 
 
-def played(story: Callable[[Hub], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(story(Hub()))
+def played(story: Callable[[ChangeFeed], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(story(ChangeFeed()))
 
 
 async def next_news(reader: Any) -> News:
@@ -58,7 +58,7 @@ def test_a_change_belongs_to_its_list_and_to_itself(change: Change, expected: tu
 
 
 def test_a_reader_hears_at_once_where_it_is_and_then_only_of_its_topics() -> None:
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         hub.publish(step(1))
         reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         first = await next_news(reader)
@@ -71,7 +71,7 @@ def test_a_reader_hears_at_once_where_it_is_and_then_only_of_its_topics() -> Non
 
 
 def test_a_reader_that_comes_back_hears_what_it_missed_once() -> None:
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         for number in range(1, 8):
             hub.publish(step(number))
         reader = hub.follow(ALL, token(4), pause_s=PAUSE_S, idle_s=IDLE_S)
@@ -87,7 +87,7 @@ def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
 ) -> None:
     monkeypatch.setattr(change_feed, "KEPT_MAX", 10)
 
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         slow = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         hub.publish(step(1))
         assert not (await next_news(slow)).is_reset
@@ -123,7 +123,7 @@ def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_c
             fields = ("runId", "position", "ceId", "source", "type", "time", "attempt", "data", "receivedAt")
             return [dict.fromkeys(fields) | {"_id": each, "ceId": each} for each in ids]
 
-    async def story(_: Hub) -> None:
+    async def story(_: ChangeFeed) -> None:
         reporter = Reporter(cast("RunReads", Log()))
         changes = [Change(token(number), "events", f"R/{number}") for number in range(KNOWN_MAX + 700)]
         for _again in range(2):  # the second time the first are forgotten again, and the last are known
@@ -137,7 +137,7 @@ def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_c
 
 
 def test_a_burst_wakes_readers_once_and_the_end_of_the_server_ends_them() -> None:
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         hub.publish(step(1))
         reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         await next_news(reader)
@@ -156,7 +156,7 @@ def test_a_burst_wakes_readers_once_and_the_end_of_the_server_ends_them() -> Non
 
 
 def test_a_change_that_comes_alone_is_told_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         first = asyncio.ensure_future(next_news(reader))
         await asyncio.sleep(0)
@@ -180,7 +180,7 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
         shown.append(report.data["id"])
         return report.text
 
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         deps: Any = SimpleNamespace(hub_of=lambda _: hub, reporter=Reporter(cast("RunReads", Log())))
         pages = [
             told(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
@@ -202,7 +202,7 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
 
 
 def test_one_reader_too_many_is_refused_for_now() -> None:
-    hub = Hub(readers=READERS_MAX)
+    hub = ChangeFeed(readers=READERS_MAX)
     with pytest.raises(Transient) as refused:
         hub.require_room()
     assert refused.value.code == "too_many_readers"
@@ -223,7 +223,7 @@ class Log:
 
 
 def test_every_event_is_followed_only_while_somebody_reads_a_log() -> None:
-    async def story(hub: Hub) -> None:
+    async def story(hub: ChangeFeed) -> None:
         log = Log()
         watching = asyncio.create_task(LogWatcher(cast("Changes", log), hub, linger_s=0.0).run_once())
         await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from control_plane.concurrency.batching import CALLS_MAX, WEIGHT_MAX, Together
+from control_plane.concurrency.batching import CALLS_MAX, WEIGHT_MAX, Batcher
 from events.runtime.errors import Transient
 
 
@@ -27,16 +27,16 @@ class Store:
         return [2 * each if each > 0 else ValueError(each) for each in numbers]
 
 
-def run(scenario: Callable[[Store, Together[int, int]], Awaitable[None]]) -> None:
+def run(scenario: Callable[[Store, Batcher[int, int]], Awaitable[None]]) -> None:
     async def go() -> None:
         store = Store()
-        await scenario(store, Together(store.double, abs))
+        await scenario(store, Batcher(store.double, abs))
 
     asyncio.run(go())
 
 
 def test_what_waits_while_calls_are_under_way_is_done_in_one_call() -> None:
-    async def scenario(store: Store, doubled: Together[int, int]) -> None:
+    async def scenario(store: Store, doubled: Batcher[int, int]) -> None:
         asked = []
         for number in (1, 2, 3, 4, 5):
             asked.append(asyncio.create_task(doubled(number)))
@@ -51,7 +51,7 @@ def test_what_waits_while_calls_are_under_way_is_done_in_one_call() -> None:
 
 
 def test_who_is_woken_by_one_call_asks_in_one_call_again() -> None:
-    async def scenario(store: Store, doubled: Together[int, int]) -> None:
+    async def scenario(store: Store, doubled: Batcher[int, int]) -> None:
         async def twice(number: int) -> int:
             return await doubled(await doubled(number))
 
@@ -63,7 +63,7 @@ def test_who_is_woken_by_one_call_asks_in_one_call_again() -> None:
 
 
 def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
-    async def scenario(store: Store, doubled: Together[int, int]) -> None:
+    async def scenario(store: Store, doubled: Batcher[int, int]) -> None:
         asked = [asyncio.create_task(doubled(number)) for number in (1, 2, 3)]
         await asyncio.sleep(0.001)
         asked[0].cancel()  # in a call already
@@ -78,7 +78,7 @@ def test_who_stops_waiting_takes_nothing_from_the_others() -> None:
 
 
 def test_an_error_is_told_to_those_only_whom_it_concerns() -> None:
-    async def scenario(store: Store, doubled: Together[int, int]) -> None:
+    async def scenario(store: Store, doubled: Batcher[int, int]) -> None:
         first = [asyncio.create_task(doubled(number)) for number in (1, -2)]
         await asyncio.sleep(0.001)
         second = [asyncio.create_task(doubled(number)) for number in (0, 3)]
