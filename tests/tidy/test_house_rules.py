@@ -21,7 +21,16 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
 FOLDERS: Final = {*PACKAGES, "scripts", "tests", "docs", ".ci"}
 SMALL_FILES: Final = {
-    *("README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md", "Makefile", "pyproject.toml", "constraints.txt"),
+    *(
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "SECURITY.md",
+        "Makefile",
+        "pyproject.toml",
+        "constraints.txt",
+    ),
     *("init_pod.sh", "start_worker.sh", ".gitignore", ".env.example", ".git"),
 }
 NOT_OURS: Final = {
