@@ -356,10 +356,10 @@ def test_the_matrix_keeps_its_size() -> None:
     assert len(ACCEPTED) + len(REFUSED) + len(NO_EVENTS) > 200
 
 
-def test_a_repeated_name_means_its_last_value() -> None:
+def test_an_attribute_is_there_at_most_once() -> None:
     outcome = decode_structured(line()[:-1] + b', "id": "last"}')
-    assert isinstance(outcome, Event)
-    assert outcome.id == "last"
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == "unstorable"
 
 
 def test_a_null_attribute_is_an_unset_one() -> None:

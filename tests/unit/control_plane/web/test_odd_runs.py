@@ -30,7 +30,7 @@ from control_plane.store.reads import Part
 from events.catalog import RESERVED, TYPES, Fact, StageMetric, StageProgress, type_of
 from events.codec import decode_structured
 from events.envelope import Event, encode
-from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock
+from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock, SeededIds
 from events.text import formatting
 
 PAGES: Final = Pages("http://storage")
@@ -141,6 +141,7 @@ def pages_of(store: Store) -> list[str]:
     deps: Any = SimpleNamespace(
         reading=reading_of(store),
         hub=SimpleNamespace(token=""),
+        ids=SeededIds(),
         authenticator=SimpleNamespace(is_open=nothing),
     )
     site = Site(deps, PAGES)
