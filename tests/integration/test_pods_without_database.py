@@ -150,9 +150,9 @@ def test_a_pod_whose_key_may_not_claim_says_so_and_ends(keyed: Fleet) -> None:
     assert key not in log
 
 
-def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any, until: Any) -> None:
+def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any) -> None:
     victim, _ = new_key(keyed)
-    thief, thief_id = new_key(keyed)
+    thief, _ = new_key(keyed)
     run_id = keyed.submit()
     theirs = claimed(keyed, victim)
     assert theirs["runId"] == run_id
@@ -199,15 +199,19 @@ def test_a_stolen_pod_key_reaches_no_run_but_its_own(keyed: Fleet, database: Any
     assert keyed.client.post(f"{path}/many", json=many, headers=bearer(theirs["runToken"])).status_code == 422
     assert database.runs.find_one({"_id": run_id})["lastEventSeq"] == 0
 
+
+def test_who_waits_with_a_key_that_is_revoked_meanwhile_gets_no_run(
+    keyed: Fleet, database: Any, until: Any
+) -> None:
+    key, key_id = new_key(keyed)
     with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(claimed, keyed, thief, wait_s=5)  # of a key that is revoked meanwhile
-        until(lambda: database.api_keys.find_one({"_id": thief_id})["lastUsedAt"] is not None)
-        keyed.client.post(f"/api/keys/{thief_id}/revoke")
+        waiting = threads.submit(claimed, keyed, key, wait_s=5)
+        until(lambda: database.api_keys.find_one({"_id": key_id})["lastUsedAt"] is not None)
+        keyed.client.post(f"/api/keys/{key_id}/revoke")
         untouched = keyed.submit()
         assert waiting.result(10) is None
     assert keyed.run(untouched)["status"] == "QUEUED"
-    asking = {"json": asked(), "headers": bearer(thief)}
-    assert keyed.client.post("/api/claims", **asking).status_code == 401
+    assert keyed.client.post("/api/claims", json=asked(), headers=bearer(key)).status_code == 401
 
 
 def test_a_pod_is_known_by_the_key_that_it_reported_with(keyed: Fleet) -> None:
