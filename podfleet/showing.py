@@ -32,6 +32,7 @@ def show_run(run: Json, reasons: Sequence[Json] = ()) -> None:
     error = run.get("error")
     usage = run["usage"]
     paused = " (paused)" if run.get("paused") else ""
+    settled = run.get("settled") or {}
     fields: list[tuple[str, str | None]] = [
         ("id", run["id"]),
         ("status", (with_sign(run["status"]) if is_terminal() else run["status"]) + paused),
@@ -52,6 +53,7 @@ def show_run(run: Json, reasons: Sequence[Json] = ()) -> None:
         ("labels", ", ".join(f"{name}={value}" for name, value in run["labels"].items()) or None),
         ("requires", as_text(run.get("requires"))),
         ("spec", as_text(run.get("spec"))),
+        ("summary", settled.get("message") if settled.get("outcome") == "completed" else None),
         ("cost", dollars(usage["costUsd"]) if usage["calls"] or usage["costUsd"] else None),
     ]
     print_fields(fields)

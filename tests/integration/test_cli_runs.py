@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from events.catalog import RunLog, RunStarted
+from events.catalog import RunCompleted, RunLog, RunStarted
+from events.queue.settlement import End
 from tests.integration.command_line import on_terminal, podfleet, started, within
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
@@ -46,6 +47,15 @@ def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> 
     retried = within(fleet.url, "runs", "retry", run_id[:-1])
     assert retried.returncode == 0, retried.stderr
     assert fleet.run(retried.stdout.strip())["parentRunId"] == run_id
+
+
+def test_what_a_pipeline_sums_up_is_shown(fleet: Any, by_hand: Any) -> None:
+    run_id = fleet.submit()
+    hand = by_hand("runs", "probe/cpu/any")
+    hand.say(RunStarted(), RunCompleted(summary="17 of <18> held"))
+    hand.settle(End("completed", message="17 of <18> held"))
+    assert '<p class="lead">17 of &lt;18&gt; held</p>' in fleet.client.get(f"/runs/{run_id}").text
+    assert "summary\t17 of <18> held" in within(fleet.url, "runs", "show", run_id).stdout
 
 
 def test_a_pipe_gets_rows_of_tabs_and_a_terminal_a_table(fleet: Any) -> None:
