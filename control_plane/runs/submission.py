@@ -27,6 +27,7 @@ from events.runs import (
     RUN_KINDS,
     STAGES,
     Requirements,
+    Spec,
     class_key,
     read_requirements,
     read_spec,
@@ -60,6 +61,16 @@ class Submission:
     from_stage: str | None = None
     idempotency_key: str | None = None
     traceparent: str | None = None  # the W3C trace context in which somebody asks for this run
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A submission that was read, and could run; `digest` says which submissions are the same."""
+
+    wanted: Submission
+    spec: Spec
+    requires: Requirements
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +107,17 @@ class Submitter:
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content is the same run."""
-        check(wanted)
-        digest = _digest(wanted)
-        known_run = await self._earlier(wanted, digest)
+        return await self._submit(check(wanted))
+
+    async def _submit(self, order: Order) -> Submitted:
+        known_run = await self._earlier(order)
         if known_run is not None:
             return known_run
         run_id = self.ids.ulid()
-        submitted = await self._enqueue("runs", run_id, wanted, digest)
+        submitted = await self._enqueue("runs", run_id, order)
         if submitted.is_new:
             return submitted
-        known_run = await self._earlier(wanted, digest)
+        known_run = await self._earlier(order)
         assert known_run is not None, "only the idempotency key can collide"
         if known_run.run_id != run_id:
             await self.queue.drop_spec(run_id)
@@ -113,9 +125,9 @@ class Submitter:
 
     async def submit_as(self, run_id: str, wanted: Submission) -> Submitted:
         """Queue a run under an id that its maker derived: however often and by whom, it exists once."""
-        check(wanted)
+        order = check(wanted)
         assert wanted.idempotency_key is None, "the id itself says which run it is"
-        return await self._enqueue("runs", run_id, wanted, _digest(wanted))
+        return await self._enqueue("runs", run_id, order)
 
     async def retry(
         self, run_id: str, *, by: str, from_stage: str | None = None, key: str | None = None
@@ -174,13 +186,14 @@ class Submitter:
         hypothesis_id = self.ids.ulid()
         work = await self._work_for(wanted, hypothesis_id)
         # nothing is stored of what could never run, ideas that ideation shall start from included
-        read_spec("experiment", {"idea": wanted.idea, **wanted.spec})
-        read_spec(work.kind, work.spec)
+        if wanted.enable_ideation:
+            read_spec("experiment", {"idea": wanted.idea, **wanted.spec})
+        order = read(work)
         request_id = self.ids.ulid()
         await self.store.insert(hypothesis_document(wanted, hypothesis_id, request_id))
         if not wanted.enable_ideation:
-            return hypothesis_id, (await self.submit(work)).run_id
-        await self._enqueue("ideation_requests", request_id, work, _digest(work))
+            return hypothesis_id, (await self._submit(order)).run_id
+        await self._enqueue("ideation_requests", request_id, order)
         return hypothesis_id, request_id
 
     async def launch(
@@ -199,10 +212,10 @@ class Submitter:
             by=by,
             hypothesis_id=hypothesis_id,
         )
-        check(wanted)  # before the choice: what is refused changes nothing
+        order = check(wanted)  # before the choice: what is refused changes nothing
         if idea_index is not None and ideas.found:
             await self.store.choose(hypothesis_id, idea_index)
-        return await self.submit(wanted)
+        return await self._submit(order)
 
     async def _work_for(self, wanted: NewHypothesis, hypothesis_id: str) -> Submission:
         if not wanted.enable_ideation:
@@ -220,21 +233,22 @@ class Submitter:
             spec["earlier"] = earlier
         return Submission(kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
 
-    async def _earlier(self, wanted: Submission, digest: str) -> Submitted | None:
-        if wanted.idempotency_key is None:
+    async def _earlier(self, order: Order) -> Submitted | None:
+        key = order.wanted.idempotency_key
+        if key is None:
             return None
-        run = await self.queue.by_idempotency_key(wanted.idempotency_key)
+        run = await self.queue.by_idempotency_key(key)
         if run is None:
             return None
-        if run["idempotency"]["digest"] != digest:
-            message = f"Idempotency-Key {wanted.idempotency_key!r} was used for another run, {run['_id']}"
+        if run["idempotency"]["digest"] != order.digest:
+            message = f"Idempotency-Key {key!r} was used for another run, {run['_id']}"
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"])
 
-    async def _enqueue(self, collection: str, run_id: str, wanted: Submission, digest: str) -> Submitted:
-        fields, spec = run_fields(wanted, digest), snapshot(run_id, wanted)
+    async def _enqueue(self, collection: str, run_id: str, order: Order) -> Submitted:
+        fields, spec = run_fields(order), snapshot(run_id, order.wanted)
         put_at = await self.queue.put_spec(run_id, spec)
-        run = await self.queue.enqueue(collection, run_id, creation(fields, by=wanted.by))
+        run = await self.queue.enqueue(collection, run_id, creation(fields, by=order.wanted.by))
         if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
             await self.queue.put_spec(run_id, spec)
         return Submitted(run_id, run, spec)
@@ -260,27 +274,31 @@ def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: s
     }
 
 
-def check(wanted: Submission) -> None:
+def check(wanted: Submission) -> Order:
     """Refuse what could never run. Raises `Rejected`."""
     if wanted.kind not in RUN_KINDS:
         known = ", ".join(sorted(RUN_KINDS))
         raise Rejected("unknown_kind", f"unknown kind {wanted.kind!r}; known kinds: {known}")
-    read_spec(wanted.kind, wanted.spec)
-    read_requirements(wanted.requires)
+    return read(wanted)
+
+
+def read(wanted: Submission) -> Order:
+    """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
+    spec = read_spec(wanted.kind, wanted.spec)
+    return Order(wanted, spec, read_requirements(wanted.requires), _digest(wanted))
 
 
 def checked(wanted: Submission) -> dict[str, Any]:
     """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`."""
-    check(wanted)
-    spec, requires = read_spec(wanted.kind, wanted.spec), read_requirements(wanted.requires)
+    order = check(wanted)
     return {
         "kind": wanted.kind,
-        "title": title_of(wanted.kind, spec),
-        "classKey": class_key(wanted.kind, requires),
+        "title": title_of(wanted.kind, order.spec),
+        "classKey": class_key(wanted.kind, order.requires),
         "priority": wanted.priority,
         "labels": dict(wanted.labels),
-        "spec": msgspec.to_builtins(spec),
-        "requires": msgspec.to_builtins(requires),
+        "spec": msgspec.to_builtins(order.spec),
+        "requires": msgspec.to_builtins(order.requires),
     }
 
 
@@ -306,21 +324,15 @@ def snapshot(run_id: str, wanted: Submission) -> Document:
     }
 
 
-def run_fields(wanted: Submission, digest: str) -> dict[str, Any]:
-    """Return the fields of a new run, as `creation` takes them. Raises `Rejected`."""
-    spec = read_spec(wanted.kind, wanted.spec)
-    requires = read_requirements(wanted.requires)
-    title = title_of(wanted.kind, spec)
-    return {**_fields(wanted, requires, title, digest), "review": getattr(spec, "review", "none")}
-
-
-def _fields(wanted: Submission, requires: Requirements, title: str, digest: str) -> dict[str, Any]:
+def run_fields(order: Order) -> dict[str, Any]:
+    """Return the fields of a new run, as `creation` takes them."""
+    wanted, title = order.wanted, title_of(order.wanted.kind, order.spec)
     since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
     deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": wanted.queue_limit_s}}
     fields = {
         "kind": wanted.kind,
         "status": (Status.QUEUED if wanted.not_before is None else Status.DELAYED).value,
-        "classKey": class_key(wanted.kind, requires),
+        "classKey": class_key(wanted.kind, order.requires),
         "priority": wanted.priority,
         # a start in the past is no way to the head of the queue
         "queuedAt": Expression(since),
@@ -334,9 +346,10 @@ def _fields(wanted: Submission, requires: Requirements, title: str, digest: str)
         "labelList": sorted(f"{name}={value}" for name, value in wanted.labels.items()),
         "title": title,
         "words": words_of(title),
+        "review": getattr(order.spec, "review", "none"),
     }
     if wanted.idempotency_key is not None:
-        fields["idempotency"] = {"key": wanted.idempotency_key, "digest": digest}
+        fields["idempotency"] = {"key": wanted.idempotency_key, "digest": order.digest}
     return fields
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from control_plane.runs.submission import Submission, run_fields
+from control_plane.runs.submission import Submission, check, run_fields
 from control_plane.store import database, schema
 from events.queue import journal
 from events.runtime.clock import SystemIds
@@ -36,7 +36,7 @@ def fill(url: str, count: int) -> list[str]:
     with MongoClient[Document](url, tz_aware=True) as client:
         db = client.get_default_database()
         first = IDS.ulid()
-        fields = run_fields(Submission(kind=KIND, spec=SPEC, by="bench"), "")
+        fields = run_fields(check(Submission(kind=KIND, spec=SPEC, by="bench")))
         db.runs.update_one({"_id": first}, journal.creation(fields, by="bench"), upsert=True)
         pattern = db.runs.find_one({"_id": first})
         assert pattern is not None, "an upsert leaves a document"

@@ -19,7 +19,7 @@ from bson.raw_bson import RawBSONDocument
 
 from control_plane.log.projector import run_view
 from control_plane.model.projection import AttemptView, attempt_id, fold
-from control_plane.runs.submission import Submission, run_fields, snapshot
+from control_plane.runs.submission import Submission, read, run_fields, snapshot
 from control_plane.store.log.documents import attempt_fields, human_validations, view_fields
 from control_plane.store.log.events import Arrival, entry_document, storable
 from control_plane.store.queue.runs import decode, decode_entry
@@ -124,7 +124,7 @@ class Life:
     def submit(self, wanted: Submission) -> None:
         """Queue the run."""
         self.spec = {"_id": self.id, **snapshot(self.id, wanted), "putAt": self.at}
-        pipeline = creation(run_fields(wanted, ""), by=wanted.by)
+        pipeline = creation(run_fields(read(wanted)), by=wanted.by)
         self.run = changed({"_id": self.id}, pipeline, self.at)
         self._record()
 

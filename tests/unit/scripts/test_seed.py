@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from ulid import ULID
 
-from control_plane.runs.submission import Submission, run_fields
+from control_plane.runs.submission import Submission, read, run_fields
 from events.queue.claims import claim_decision
 from events.queue.journal import creation, update
 from scripts.seed.life import Life, changed
@@ -25,7 +25,7 @@ def test_a_decision_sets_what_the_store_would_set() -> None:
     life = Life("r", "runs", UNTIL, PLAN.rng("any"))
     life.submit(wanted)
     claim = claim_decision("token", "pod/1", 60.0)
-    pipelines = [creation(run_fields(wanted, ""), by="dana"), update(claim)]
+    pipelines = [creation(run_fields(read(wanted)), by="dana"), update(claim)]
     mine, double = {"_id": "r"}, {"_id": "r"}
     for pipeline in pipelines:
         mine = changed(mine, pipeline, UNTIL)
