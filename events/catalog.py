@@ -11,16 +11,12 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+from events.kinds import FACTS
+from events.kinds.fact import Fact, Fraction, Name, Sha256
+
 Level = Literal["debug", "info", "warn", "warning", "error"]
 Verdict = Literal["pass", "fail"]
 Replicated = Literal["asked for", "on another pod", "on the same pod"]
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one event says; the root of the catalogue."""
 
 
 class RunEnqueued(Fact, frozen=True):
@@ -154,108 +150,6 @@ class EventRefused(Fact, frozen=True):
     digest: str | None = None
 
 
-class NodeCreated(Fact, frozen=True):
-    """A node of the search tree: what shall be tried, and from which parent."""
-
-    stage: Name
-    node: Name
-    plan: str
-    parent: str | None = None
-    params: dict[str, Any] = {}
-
-
-class NodeCodeGenerated(Fact, frozen=True):
-    """The code of a node was written: the whole program, as it will be executed."""
-
-    stage: Name
-    node: Name
-    code: str = ""
-    language: str = "python"
-
-
-class NodeExecuting(Fact, frozen=True):
-    """A node runs now."""
-
-    stage: Name
-    node: Name
-
-
-class NodeCompleted(Fact, frozen=True):
-    """A node was tried: its scores (on validation data), or why it is buggy; the tail of what it printed."""
-
-    stage: Name
-    node: Name
-    buggy: bool
-    seconds: float
-    metric: float | None = None
-    metric_name: str | None = None
-    scores: dict[str, float] = {}
-    error: str | None = None
-    log_tail: str | None = None
-
-
-class NodeRestored(Fact, frozen=True):
-    """A node that an earlier attempt has tried: its result was taken from the checkpoint."""
-
-    stage: Name
-    node: Name
-    from_attempt: int
-    plan: str
-    buggy: bool
-    seconds: float
-    parent: str | None = None
-    params: dict[str, Any] = {}
-    code: str = ""
-    metric: float | None = None
-    metric_name: str | None = None
-    scores: dict[str, float] = {}
-    error: str | None = None
-    log_tail: str | None = None
-
-
-class NodeSelectedBest(Fact, frozen=True):
-    """The node that a stage hands on, and why; mean and standard error over its re-evaluation's seeds."""
-
-    stage: Name
-    node: Name
-    metric: float | None = None
-    reason: str | None = None
-    mean: float | None = None
-    standard_error: float | None = None
-    seeds: list[int] = []
-
-
-class IdeationStarted(Fact, frozen=True):
-    """Ideas are being looked for."""
-
-
-class IdeationGenerated(Fact, frozen=True):
-    """Ideas were found, each in its seven fields; `unfinished` were begun and not finalised."""
-
-    ideas: list[dict[str, Any]]
-    unfinished: list[dict[str, Any]] = []
-
-
-class IdeationFailed(Fact, frozen=True):
-    """No idea came out, and why; `unfinished` were begun and not finalised."""
-
-    code: Name
-    message: str
-    unfinished: list[dict[str, Any]] = []
-
-
-class PaperStarted(Fact, frozen=True):
-    """The paper is being written."""
-
-
-class PaperGenerated(Fact, frozen=True):
-    """The paper exists under this artifact name."""
-
-    name: Name
-    title: str | None = None
-    pages: int | None = None
-
-
 class ValidationAutoStarted(Fact, frozen=True):
     """The claim is being measured again with fresh seeds."""
 
@@ -323,23 +217,13 @@ TYPES: Final[Mapping[str, type[Fact]]] = {
     "ai.run.status_changed": StatusChanged,
     "ai.run.usage": RunUsage,
     "ai.run.event_refused": EventRefused,
-    "ai.node.created": NodeCreated,
-    "ai.node.code_generated": NodeCodeGenerated,
-    "ai.node.executing": NodeExecuting,
-    "ai.node.completed": NodeCompleted,
-    "ai.node.restored": NodeRestored,
-    "ai.node.selected_best": NodeSelectedBest,
-    "ai.ideation.started": IdeationStarted,
-    "ai.ideation.generated": IdeationGenerated,
-    "ai.ideation.failed": IdeationFailed,
-    "ai.paper.started": PaperStarted,
-    "ai.paper.generated": PaperGenerated,
     "ai.validation.auto_started": ValidationAutoStarted,
     "ai.validation.auto_completed": ValidationAutoCompleted,
     "ai.validation.human_completed": ValidationHumanCompleted,
     "ai.artifact.detected": ArtifactDetected,
     "ai.artifact.registered": ArtifactRegistered,
     "ai.artifact.failed": ArtifactFailed,
+    **FACTS,
 }
 _NAMES: Final[Mapping[type[Fact], str]] = {fact: name for name, fact in TYPES.items()}
 

@@ -20,8 +20,9 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from events.catalog import RESERVED, TYPES, Fact, Unknown
+from events.catalog import RESERVED, TYPES, Unknown
 from events.envelope import SPEC_VERSION, SUBJECT_PREFIX, Event
+from events.kinds.fact import Fact
 from events.runtime.errors import Rejected
 
 LINE_BYTES_MAX: Final = 256 * 1024

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from events.catalog import Fact, data_of, type_of
+from events.catalog import data_of, type_of
+from events.kinds.fact import Fact
 
 SPEC_VERSION: Final = "1.0"
 SUBJECT_PREFIX: Final = "run/"

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from events.catalog import Fact, RunLog
+from events.catalog import RunLog
 from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox
 from events.delivery.sender import Barred, Declined, Rejection, Taken
 from events.envelope import wire
+from events.kinds.fact import Fact
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Transient
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
+from events.kinds.queues import Mode
 from events.queue.abilities import ISOLATIONS
-from events.queue.matching import Mode
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
 from events.runtime.errors import ConfigError

@@ -19,8 +19,8 @@ import httpx
 from events.delivery.ingest_client import HttpIngest, control_plane_client
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
+from events.kinds.queues import Mode
 from events.lifecycle import LEASE_TTL_S
-from events.queue.matching import Mode
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.runtime.loops import Threads, run_every, start_thread

@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from events.delivery.sender import Delivery
+from events.kinds.queues import Mode, collections
 from events.pipe import Ready
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
-from events.queue.matching import Mode, Seeker, WaitingClass, classes, collections
+from events.queue.matching import Seeker, WaitingClass, classes
 from events.queue.settlement import End
 from events.runtime.clock import Instant, instant
 from events.runtime.errors import LeaseLost, Transient

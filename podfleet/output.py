@@ -204,15 +204,15 @@ STYLES: Final[Mapping[str, str]] = {
 
 def with_sign(status: str) -> str:
     """Return a status behind its sign, so that colour alone tells nothing."""
-    from events.text.formatting import SIGNS
+    from events.formatting import SIGNS
 
     return f"{SIGNS.get(status, '·')} {status}"
 
 
 def ago(moment: str) -> str:
     """Return how long ago a moment was, which is RFC 3339 text."""
+    from events.formatting import MINUTE_S, seconds
     from events.runtime.clock import SystemClock
-    from events.text.formatting import MINUTE_S, seconds
 
     try:
         then = datetime.fromisoformat(moment)

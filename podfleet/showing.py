@@ -25,8 +25,8 @@ Json = Mapping[str, Any]
 
 def show_run(run: Json, reasons: Sequence[Json] = ()) -> None:
     """Print a run: how it stands, why it waits, and what belongs to it."""
+    from events.formatting import dollars
     from events.runtime.clock import SystemClock
-    from events.text.formatting import dollars
     from podfleet.watching import lasted
 
     error = run.get("error")
@@ -67,7 +67,7 @@ def show_run(run: Json, reasons: Sequence[Json] = ()) -> None:
 
 
 def _show_error(run: Json, error: Json) -> None:
-    from events.text.formatting import NEXT_STEPS
+    from events.formatting import NEXT_STEPS
 
     print_heading("error")
     code = str(error.get("code"))
@@ -87,7 +87,7 @@ def _show_error(run: Json, error: Json) -> None:
 
 
 def _show_parts(run: Json) -> None:
-    from events.text.formatting import size
+    from events.formatting import size
 
     parts: tuple[tuple[str, tuple[Column, ...]], ...] = (
         ("attempts", ATTEMPTS),
@@ -110,7 +110,7 @@ def show_idea(idea: Any) -> None:
     if not isinstance(idea, Mapping):
         print_fields([("idea", str(idea))])
         return
-    from events.text.formatting import idea_fields
+    from events.formatting import idea_fields
 
     print_fields([(name, _of_idea(value)) for name, value in idea_fields(idea) if value])
 
@@ -144,7 +144,7 @@ def as_text(value: Any) -> str | None:
 
 
 def _seconds(value: float) -> str:
-    from events.text.formatting import seconds
+    from events.formatting import seconds
 
     return seconds(value)
 

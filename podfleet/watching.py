@@ -145,7 +145,7 @@ def percent(progress: float | None) -> str:
 
 def lasted(run: Json, now: datetime | None = None) -> str:
     """Return how long a run has been at it, since its start or else since it was queued."""
-    from events.text.formatting import seconds
+    from events.formatting import seconds
 
     begun = run.get("startedAt") or run.get("createdAt")
     ended = run.get("finishedAt")
@@ -241,7 +241,7 @@ def drawn(run: Json, log: Sequence[Json], now: datetime, *, is_silent: bool) -> 
 def _bar(stage: Json, run: Json) -> Any:
     from rich.text import Text
 
-    from events.text.formatting import seconds
+    from events.formatting import seconds
     from podfleet.output import STYLES, with_sign
 
     progress = stage.get("progress") or 0.0

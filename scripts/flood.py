@@ -35,17 +35,11 @@ import httpx
 import psutil
 import zstandard
 
-from events.catalog import (
-    Fact,
-    NodeCodeGenerated,
-    NodeCompleted,
-    NodeCreated,
-    RunLog,
-    RunStarted,
-    StageStarted,
-)
+from events.catalog import RunLog, RunStarted, StageStarted
 from events.delivery.ingest_client import bearer
 from events.envelope import wire
+from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated
+from events.kinds.fact import Fact
 from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import letters
 from podfleet.embedded.stack import Options, Stack, World

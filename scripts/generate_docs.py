@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from events.catalog import COMMUTATIVE, ENDS, RESERVED, TYPES, Fact
+from events.catalog import COMMUTATIVE, ENDS, RESERVED, TYPES
+from events.kinds.fact import Fact
 from events.lifecycle import FINAL, HELD, INITIAL, LIVE, TRANSITIONS, Cause, Status
 
 ROOT: Final = Path(__file__).resolve().parent.parent

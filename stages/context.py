@@ -13,16 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from events.catalog import (
-    Fact,
-    Level,
-    RunLog,
-    StageCompleted,
-    StageMetric,
-    StageProgress,
-    StageStarted,
-)
-from events.runs import Spec
+from events.catalog import Level, RunLog, StageCompleted, StageMetric, StageProgress, StageStarted
+from events.kinds.fact import Fact
+from events.kinds.spec import Spec
 from events.runtime.clock import Clock
 from stages.checkpoints import Checkpoints, Restored
 from stages.ports import Notes, Reporter, Tools

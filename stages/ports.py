@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from events.catalog import Fact
+from events.kinds.fact import Fact
 from events.pipe import Note
 from stages.isolation.sandbox import Sandbox
 from stages.literature import Literature

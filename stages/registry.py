@@ -1,7 +1,6 @@
-"""Which pipeline runs which kind, and what must be installed for it.
+"""Which kinds can run here, and their pipelines.
 
-Law: importing this module imports no pipeline. Only the pod's child calls `load`; a new
-kind of run is one row here.
+Law: importing this module imports no pipeline. Only the pod's child calls `load`.
 """
 
 from __future__ import annotations
@@ -9,56 +8,33 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
+from events.kinds import KINDS
+from events.kinds.kind import Kind
 from stages.pipeline import Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a pipeline lives, and the modules without which it cannot run."""
-
-    module: str
-    attribute: str = "run"
-    requires: tuple[str, ...] = ()
-
-
-# In the order in which a process loads them: what a hybrid pod prefers, what is light, what is heavy.
-PIPELINES: Final[Mapping[str, Entry]] = {
-    "ideation": Entry("stages.ideation.pipeline"),
-    "probe": Entry("stages.probe.pipeline"),
-    "experiment": Entry(
-        "stages.experiment.pipeline", requires=("torch", "sklearn", "matplotlib", "typst", "pypandoc")
-    ),
-}
-
-
 def installed() -> tuple[str, ...]:
-    """Return the kinds whose requirements are installed here; imports none of them."""
-    return tuple(kind for kind, entry in PIPELINES.items() if not missing(entry))
+    """Return the kinds whose needs are installed here, what needs least first; imports none of them."""
+    kinds = sorted(KINDS.values(), key=lambda kind: len(kind.needs))
+    return tuple(kind.name for kind in kinds if not missing(kind))
 
 
-def missing(entry: Entry) -> tuple[str, ...]:
-    """Return the requirements of `entry` that are not installed."""
-    return tuple(name for name in entry.requires if importlib.util.find_spec(name) is None)
+def missing(kind: Kind) -> tuple[str, ...]:
+    """Return the modules that `kind` needs and that are not installed."""
+    return tuple(name for name in kind.needs if importlib.util.find_spec(name) is None)
 
 
 def load(kinds: Iterable[str]) -> dict[str, Pipeline]:
     """Import the pipelines of `kinds`, with everything heavy that they need.
 
-    Raises `KeyError` for a kind that nobody registered, `ImportError` for one that cannot
-    be imported.
+    Raises `KeyError` for a kind that is unknown here, `ImportError` for one that cannot be imported.
     """
-    return {kind: _load(PIPELINES[kind]) for kind in kinds}
+    return {kind: importlib.import_module(KINDS[kind].pipeline).run for kind in kinds}
 
 
 def imported(name: str) -> Any:
     """Return a module that a pipeline has imported, None where none has; one on its way is waited for."""
     return importlib.import_module(name) if name in sys.modules else None
-
-
-def _load(entry: Entry) -> Pipeline:
-    pipeline: Pipeline = getattr(importlib.import_module(entry.module), entry.attribute)
-    return pipeline

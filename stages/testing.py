@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from events.catalog import Fact
+from events.kinds.fact import Fact
+from events.kinds.spec import Spec
 from events.pipe import Note
-from events.runs import Spec
 from events.runtime.clock import Clock, SystemClock
 from stages.checkpoints import Checkpoints, Restored
 from stages.context import Context

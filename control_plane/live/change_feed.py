@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.store.changes import Change, Step, moment_s
+from events.kinds.queues import QUEUES
 from events.runtime.errors import Transient
 
 KEPT_MAX: Final = 20_000
 GATHER_S: Final = 0.02
 READERS_MAX: Final = 2_000
 AHEAD_MAX_S: Final = 180  # more than a process that starts reads back
-QUEUES: Final = frozenset({"runs", "ideation_requests"})
 LOG: Final = "log/"  # and the id of a run
 NOUNS: Final = {"pods": "pod", "hypotheses": "hypothesis", "schedules": "schedule"}
 LISTS: Final = frozenset({"runs", "pods", "hypotheses", "schedules"})  # topics of whole lists

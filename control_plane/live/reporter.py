@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.live.change_feed import NOUNS, QUEUES, News, topics
+from control_plane.live.change_feed import NOUNS, News, topics
 from control_plane.model.presentation import event, shown
 from control_plane.store.changes import Change
 from control_plane.store.reads import RunReads
+from events.kinds.queues import QUEUES
 
 Json = dict[str, Any]
 

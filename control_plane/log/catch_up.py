@@ -15,7 +15,7 @@ from control_plane.log.unclaimed import UnclaimedLines
 from control_plane.model.projection import attempt_id
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import BATCH_MAX, Runs
-from control_plane.store.schema import QUEUES
+from events.kinds.queues import QUEUES
 
 TICK_S: Final = 5.0
 LOG_GRACE_S: Final = 600.0

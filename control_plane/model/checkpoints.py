@@ -9,7 +9,7 @@ from typing import Any
 from control_plane.model.projection import artifact_prefix, artifact_problem
 from events.checkpoints import checkpoint_of, manifest_artifact
 from events.files.paths import SafeName
-from events.runs import STAGES
+from events.kinds import stages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def finished(kind: str, documents: Sequence[Mapping[str, Any]], kept: Sequence[C
     A checkpoint is kept in the middle of a stage too; a stage is over where it says so, in any
     attempt, or where a later one has begun.
     """
-    stages = STAGES.get(kind, ())
+    stages = stages_of(kind)
     latest = max((stages.index(each["name"]) for each in documents if each["name"] in stages), default=0)
     said = {each["name"] for each in documents if each["status"] == "COMPLETED"}
     left = {each.name for each in kept}

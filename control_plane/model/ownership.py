@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from events.kinds import DOCUMENTS
+from events.kinds.queues import QUEUES
+
 Writers = Mapping[str, str]  # field to writer
 
 
@@ -38,8 +41,7 @@ CLAIMABLE: Final[Writers] = {
 }  # fmt: skip
 
 OWNERS: Final[Mapping[str, Writers]] = {
-    "runs": CLAIMABLE,
-    "ideation_requests": CLAIMABLE,
+    **dict.fromkeys(QUEUES, CLAIMABLE),
     "run_specs": {
         **_by("submit", "kind", "spec", "requires", "hypothesisId", "fromStage", "traceparent", "putAt"),
         **_by("sweep", "unchecked"),
@@ -62,7 +64,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
         "replication", "reviewer", "seq",
     ),
-    "ideas": _by("application", "runId", "attempt", "ideas", "unfinished", "generatedAt", "seq"),
+    **{
+        each.name: _by("application", "runId", "attempt", *each.fields, "seq") for each in DOCUMENTS
+    },
     "hypotheses": {
         **_by(
             "propose", "title", "idea", "ideaJson", "ideation", "additionalContext", "createdBy", "createdAt",

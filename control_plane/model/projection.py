@@ -17,6 +17,9 @@ from events import catalog as c
 from events.codec import moment
 from events.envelope import Event
 from events.files.paths import BadPath, RunPath
+from events.kinds import PROJECTIONS
+from events.kinds.fact import Fact
+from events.kinds.kind import Kind, Position, Projected
 from events.lifecycle import Cause
 from events.queue.settlement import End
 
@@ -80,14 +83,11 @@ SHOWN_ONLY: Final = frozenset(
 
 
 # Those of whose facts something may follow: what `project` has a case for.
-EFFECTIVE: Final = frozenset(
-    c.type_of(fact)
-    for fact in (
-        c.RunStarted, c.StageStarted, c.StageProgress, c.StageCompleted, c.RunCompleted, c.RunFailed,
-        c.RunCanceled, c.RunPreempted, c.ArtifactRegistered, c.ValidationAutoStarted,
-        c.ValidationAutoCompleted, c.IdeationGenerated, c.IdeationFailed,
-    )
+_OF_EVERY_KIND: Final[tuple[type[Fact], ...]] = (
+    c.RunStarted, c.StageStarted, c.StageProgress, c.StageCompleted, c.RunCompleted, c.RunFailed,
+    c.RunCanceled, c.RunPreempted, c.ArtifactRegistered, c.ValidationAutoStarted, c.ValidationAutoCompleted,
 )  # fmt: skip
+EFFECTIVE: Final = frozenset(c.type_of(fact) for fact in (*_OF_EVERY_KIND, *PROJECTIONS))
 
 
 def project(view: AttemptView, event: Event) -> Effect:
@@ -110,12 +110,8 @@ def project(view: AttemptView, event: Event) -> Effect:
             return Update(view, phase=Cause.AUTO_STARTED)
         case c.ValidationAutoCompleted() as fact:
             return _validation(view, event, fact)
-        case c.IdeationGenerated() as fact:
-            return _ideas(view, event, fact.ideas, fact.unfinished)
-        case c.IdeationFailed(unfinished=[_, *_]) as fact:
-            return _ideas(view, event, [], fact.unfinished)
-        case _:
-            return SHOWN
+        case fact:
+            return _of_kind(view, event, fact)
 
 
 def stage_id(run_id: str, attempt: int, stage: str) -> str:
@@ -131,11 +127,6 @@ def attempt_id(run_id: str, attempt: int) -> str:
 def artifact_id(run_id: str, attempt: int, name: str) -> str:
     """Return the id of an artifact's document: one for each name in an attempt."""
     return f"{run_id}/a{attempt}/{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-
-
-def ideas_id(run_id: str, attempt: int) -> str:
-    """Return the id of the document that holds the ideas of an attempt."""
-    return f"{attempt_id(run_id, attempt)}/ideas"
 
 
 def artifact_prefix(run_id: str, attempt: int) -> str:
@@ -279,19 +270,39 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
     )
 
 
-def _ideas(
-    view: AttemptView, event: Event, found: list[dict[str, Any]], unfinished: list[dict[str, Any]]
-) -> Update:
-    """Keep ideas as they were said: which of them can be run is asked when one is used."""
+def _of_kind(view: AttemptView, event: Event, fact: Fact) -> Effect:
+    """Project a fact into the documents of its kind; a projection that fails changes nothing."""
+    owned = PROJECTIONS.get(type(fact))
+    if owned is None:
+        return SHOWN
+    kind, projection = owned
     assert event.sequence is not None
-    fields = {
-        "runId": event.run_id,
-        "attempt": event.attempt,
-        "ideas": found,
-        "unfinished": unfinished,
-        "generatedAt": _moment(event),
-    }
-    return Update(view, (Write("ideas", ideas_id(event.run_id, event.attempt), event.sequence, fields),))
+    position = Position(event.run_id, event.attempt, event.sequence, _moment(event))
+    try:
+        written = [_owned(kind, each) for each in projection(fact, position)]
+    except Exception as error:  # noqa: BLE001 - a kind may come from any package
+        reason = f"the projection of kind {kind.name}: {type(error).__name__}: {error}"
+        return SetAside("projection_failed", reason[:MESSAGE_MAX])
+    writes = tuple(
+        Write(
+            each.collection,
+            f"{attempt_id(event.run_id, event.attempt)}/{each.key}",
+            event.sequence,
+            {"runId": event.run_id, "attempt": event.attempt, **each.fields},
+        )
+        for each in written
+    )
+    return Update(view, writes) if writes else SHOWN
+
+
+def _owned(kind: Kind, written: Projected) -> Projected:
+    """Return what a kind writes. Raises `ValueError` where it is no field of a document of its own."""
+    fields = next((each.fields for each in kind.documents if each.name == written.collection), None)
+    if fields is None:
+        raise ValueError(f"{written.collection!r} is no collection of its own")
+    if unknown := sorted(set(written.fields) - set(fields)):
+        raise ValueError(f"{written.collection} has no field {unknown[0]!r}")
+    return written
 
 
 def _moment(event: Event) -> datetime | None:

@@ -10,15 +10,22 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from events import catalog as c
 from events.catalog import type_of
+from events.kinds.experiment import (
+    NodeCodeGenerated,
+    NodeCompleted,
+    NodeCreated,
+    NodeExecuting,
+    NodeRestored,
+    NodeSelectedBest,
+)
 
-Changing = c.NodeCreated | c.NodeCodeGenerated | c.NodeExecuting | c.NodeCompleted | c.NodeRestored
-NodeFact = Changing | c.NodeSelectedBest
+Changing = NodeCreated | NodeCodeGenerated | NodeExecuting | NodeCompleted | NodeRestored
+NodeFact = Changing | NodeSelectedBest
 FACTS: Final[Mapping[str, type[NodeFact]]] = {type_of(fact): fact for fact in get_args(NodeFact)}
 NODE_TYPES: Final = tuple(FACTS)
 # What is said of a node but its texts alone.
-TREE_TYPES: Final = tuple(name for name, fact in FACTS.items() if fact is not c.NodeCodeGenerated)
+TREE_TYPES: Final = tuple(name for name, fact in FACTS.items() if fact is not NodeCodeGenerated)
 # What is long: a tree is shown without it, and a node with it.
 TEXTS: Final = ("code", "logTail")
 
@@ -37,7 +44,7 @@ def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for place, (attempt, fact) in enumerate(told):
         if attempt != latest[fact.stage]:
             continue
-        if isinstance(fact, c.NodeSelectedBest):
+        if isinstance(fact, NodeSelectedBest):
             selections.note(place, fact)
             continue
         key = (fact.stage, fact.node)
@@ -63,12 +70,12 @@ class _Selections:
 
     def __init__(self) -> None:
         self.born: dict[tuple[str, str], int] = {}
-        self._named: dict[str, tuple[int, c.NodeSelectedBest]] = {}
+        self._named: dict[str, tuple[int, NodeSelectedBest]] = {}
         self._latest: dict[
             str, list[tuple[int, str]]
         ] = {}  # of a stage, the last of each of the last two nodes
 
-    def note(self, place: int, fact: c.NodeSelectedBest) -> None:
+    def note(self, place: int, fact: NodeSelectedBest) -> None:
         """Keep that a stage hands on a node, which may be one of an earlier stage."""
         self._named[fact.node] = (place, fact)
         others = [each for each in self._latest.get(fact.stage, []) if each[1] != fact.node]
@@ -117,24 +124,24 @@ def _node(fact: Changing, attempt: int) -> dict[str, Any]:
 
 def _changes(fact: Changing) -> dict[str, Any]:
     match fact:
-        case c.NodeCreated():
+        case NodeCreated():
             return _planned(fact)
-        case c.NodeCodeGenerated():
+        case NodeCodeGenerated():
             return {"code": fact.code or None}
-        case c.NodeExecuting():
+        case NodeExecuting():
             return {"status": "executing"}
-        case c.NodeCompleted():
+        case NodeCompleted():
             return _tried(fact)
-        case c.NodeRestored():
+        case NodeRestored():
             taken_over = {"attempt": fact.from_attempt, "code": fact.code or None}
             return {**_planned(fact), **taken_over, **_tried(fact)}
 
 
-def _planned(fact: c.NodeCreated | c.NodeRestored) -> dict[str, Any]:
+def _planned(fact: NodeCreated | NodeRestored) -> dict[str, Any]:
     return {"parent": fact.parent, "plan": fact.plan, "params": fact.params}
 
 
-def _tried(fact: c.NodeCompleted | c.NodeRestored) -> dict[str, Any]:
+def _tried(fact: NodeCompleted | NodeRestored) -> dict[str, Any]:
     return {
         "status": "buggy" if fact.buggy else "good",
         "buggy": fact.buggy,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from events.runs import EARLIER_MAX
+from events.kinds.ideation import EARLIER_MAX
 from events.runtime.errors import Conflict, Rejected
 
 Idea = str | Mapping[str, Any]

@@ -12,7 +12,7 @@ from typing import Final
 
 from control_plane.model.checkpoints import Candidate, candidates, finished
 from control_plane.store.reads import RunReads
-from events.runs import BESIDE_STAGES, stages_before
+from events.kinds import BESIDE_STAGES, stages_before
 
 LINE_MAX: Final = 20  # runs that are looked at, one behind the other
 _BY_ATTEMPT: Final = (("attempt", 1),)

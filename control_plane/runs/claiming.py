@@ -11,9 +11,9 @@ from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.live.notifier import Notifier
 from control_plane.store.changes import Change
 from control_plane.store.queue.claims import Claims
-from control_plane.store.schema import QUEUES
+from events.kinds.queues import QUEUES, collections
 from events.queue.claims import Claim
-from events.queue.matching import Named, Seeker, WaitingClass, candidates, collections
+from events.queue.matching import Named, Seeker, WaitingClass, candidates
 from events.runtime.clock import Clock, Ids
 
 Json = dict[str, Any]

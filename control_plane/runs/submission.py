@@ -19,23 +19,14 @@ from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
 from control_plane.store.reads import RunReads
+from events.kinds import RUN_KINDS, ideation, kind_of, read_spec, stages_of, title_of
+from events.kinds.spec import Spec
 from events.lifecycle import FINAL, Status
 from events.queue.journal import Expression, creation
-from events.runs import (
-    EARLIER_MAX,
-    IDEATION,
-    RUN_KINDS,
-    STAGES,
-    Requirements,
-    Spec,
-    class_key,
-    read_requirements,
-    read_spec,
-    title_of,
-)
+from events.queue.requirements import Requirements, class_key, read_requirements
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
-from events.trace import traceparent_of
+from events.text.trace import traceparent_of
 
 QUEUE_LIMIT_S: Final = 7 * 24 * 3600
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
@@ -168,7 +159,7 @@ class Submitter:
         """Refuse to begin at a stage whose predecessors nobody has finished. Raises `Conflict`."""
         missing = await Lineage(self.reads).first_missing(run.id, run.kind, stage)
         if missing is not None:
-            is_first = missing == STAGES[run.kind][0]
+            is_first = missing == stages_of(run.kind)[0]
             instead = (
                 "retry the whole run" if is_first else f"retry from {missing}, or from a stage before it"
             )
@@ -229,9 +220,9 @@ class Submitter:
             "max_num_generations": wanted.max_num_generations,
             **wanted.limits,
         }
-        if earlier := earlier_ideas(await self.store.earlier(EARLIER_MAX)):
+        if earlier := earlier_ideas(await self.store.earlier(ideation.EARLIER_MAX)):
             spec["earlier"] = earlier
-        return Submission(kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
+        return Submission(kind=ideation.KIND.name, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
 
     async def _earlier(self, order: Order) -> Submitted | None:
         key = order.wanted.idempotency_key
@@ -276,9 +267,7 @@ def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: s
 
 def check(wanted: Submission) -> Order:
     """Refuse what could never run. Raises `Rejected`."""
-    if wanted.kind not in RUN_KINDS:
-        known = ", ".join(sorted(RUN_KINDS))
-        raise Rejected("unknown_kind", f"unknown kind {wanted.kind!r}; known kinds: {known}")
+    kind_of(wanted.kind, among=RUN_KINDS)
     return read(wanted)
 
 
@@ -304,7 +293,7 @@ def checked(wanted: Submission) -> dict[str, Any]:
 
 def check_stage(kind: str, stage: str) -> None:
     """Refuse a stage that a run of `kind` does not have. Raises `Rejected`."""
-    stages = STAGES.get(kind, ())
+    stages = stages_of(kind)
     if not stages:
         message = f"a run of kind {kind} has no stages to begin at; retry it without `from_stage`"
         raise Rejected("no_stages", message)

@@ -17,7 +17,7 @@ from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
-from control_plane.schedules import scheduler
+from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
     artifacts,
     audit_log,

@@ -37,9 +37,9 @@ from control_plane.runs import claiming
 from control_plane.runs.bulk import Bulk
 from control_plane.runs.claiming import Claimer
 from control_plane.runs.decisions import Decider
+from control_plane.runs.schedules.scheduler import Scheduler
+from control_plane.runs.schedules.service import ScheduleService
 from control_plane.runs.submission import Submitter
-from control_plane.schedules.scheduler import Scheduler
-from control_plane.schedules.service import ScheduleService
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database

@@ -12,11 +12,12 @@ from pymongo.asynchronous.change_stream import AsyncDatabaseChangeStream
 from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
+from events.kinds.queues import QUEUES
 from events.lifecycle import Status
 from events.queue.matching import WaitingClass
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
-STATES: Final = ("runs", "ideation_requests", "hypotheses", "pods", "schedules")
+STATES: Final = (*QUEUES, "hypotheses", "pods", "schedules")
 STATES_AND_EVENTS: Final = (*STATES, "events")
 KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
@@ -10,11 +10,12 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
+from events.kinds import DOCUMENTS
+from events.kinds.queues import REQUESTS, RUNS
 from events.lifecycle import Status
 from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
 from events.runtime.errors import ConfigError
 
-QUEUES: Final = ("runs", "ideation_requests")
 CLAIM_INDEX: Final = "claim"
 BUILD_S: Final = 600.0
 MEND: Final = "run `podfleet migrate` once, with a user that may create indexes"
@@ -56,8 +57,8 @@ _CLAIMABLE: Final = (
     _index("by_hypothesis", ("hypothesisId", _UP), ("_id", _DOWN)),
 )  # fmt: skip
 
-INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
-    "runs": (
+_OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
+    RUNS.collection: (
         *_CLAIMABLE,
         _index("by_kind", ("kind", _UP), ("_id", _DOWN)),
         _index("by_pod", ("claimedBy", _UP), ("_id", _DOWN)),
@@ -68,7 +69,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("idempotency", ("idempotency.key", _UP), unique=True,
                **_partial(**{"idempotency.key": {"$type": "string"}})),
     ),
-    "ideation_requests": _CLAIMABLE,
+    REQUESTS.collection: _CLAIMABLE,
     "run_specs": (_index("unchecked", ("putAt", _UP), **_partial(unchecked=True)),),
     "events": (
         _index("by_sequence", ("runId", _UP), ("attempt", _UP), ("sequence", _UP), unique=True,
@@ -92,7 +93,6 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
     "stages": (_index("by_run", ("runId", _UP), ("attempt", _UP), ("order", _UP)),),
     "artifacts": (_index("by_attempt", ("runId", _UP), ("attempt", _DOWN), ("name", _UP)),),
     "validations": (_index("by_run", ("runId", _UP), ("_id", _UP)),),
-    "ideas": (_index("by_run", ("runId", _UP), ("attempt", _UP)),),
     "dead_letters": (
         _index("by_run", ("runId", _UP), ("_id", _DOWN)),
         _index("by_time", ("at", _DOWN), ("code", _UP)),
@@ -122,6 +122,17 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {
     ),
     "pod_telemetry": (_index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),),
 }  # fmt: skip
+
+
+def _of_kinds() -> Iterator[tuple[str, Sequence[IndexModel]]]:
+    for each in DOCUMENTS:
+        if each.name in _OF_EVERY_KIND:
+            raise ConfigError([f"a kind of run brings the collection {each.name!r}, which belongs to all"])
+        by_run = _index("by_run", ("runId", _UP), ("attempt", _UP))
+        yield each.name, (by_run, *(_index(index.name, *index.keys) for index in each.indexes))
+
+
+INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {**_OF_EVERY_KIND, **dict(_of_kinds())}
 
 
 @answers()

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.store.queue.runs import Runs
-from control_plane.store.schema import QUEUES
 from control_plane.upkeep.rescue import Seen, Watch, gone, observe
+from events.kinds.queues import QUEUES
 from events.lifecycle import Illegal
 from events.queue.settlement import rescue_decision
 from events.runtime.clock import Clock, Ids

@@ -97,7 +97,7 @@ def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:
 
 
 def _beside(evidence: Evidence, told: Replayed) -> Iterator[str]:
-    """Stages, artifacts, validations and ideas."""
+    """Stages, artifacts, validations, and the documents of the kinds."""
     writes = list(told.writes.values())
     writes += [write for entry in evidence.logged for write in human_validations(evidence.run_id, entry)]
     # A person's verdict stands beside the run before the log has it.
@@ -106,7 +106,7 @@ def _beside(evidence: Evidence, told: Replayed) -> Iterator[str]:
         "stages": evidence.stages,
         "artifacts": evidence.artifacts,
         "validations": evidence.validations,
-        "ideas": evidence.ideas,
+        **evidence.of_kinds,
     }
     for collection, documents in groups.items():
         stored = {each["_id"]: each for each in documents}

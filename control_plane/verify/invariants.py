@@ -242,7 +242,7 @@ def field_without_writer(case: Case) -> Iterator[str]:
     evidence = case.evidence
     groups = {
         evidence.collection: [evidence.run], "attempts": evidence.attempts, "stages": evidence.stages,
-        "artifacts": evidence.artifacts, "validations": evidence.validations, "ideas": evidence.ideas,
+        "artifacts": evidence.artifacts, "validations": evidence.validations, **evidence.of_kinds,
         "events": evidence.log, "dead_letters": evidence.letters,
     }  # fmt: skip
     for collection, documents in groups.items():

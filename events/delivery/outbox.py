@@ -20,10 +20,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from events.catalog import ENDS, Fact
+from events.catalog import ENDS
 from events.chain import NOTHING, chained
 from events.delivery.durable import commit, lock_file, open_database
 from events.delivery.outgoing import MESSAGE_MAX, Row, bounded, cut, refusal_of, said, with_line
+from events.kinds.fact import Fact
 from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, timestamp

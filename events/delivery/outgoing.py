@@ -6,19 +6,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from events.catalog import (
-    EventRefused,
-    Fact,
-    RunCanceled,
-    RunCompleted,
-    RunFailed,
-    RunPreempted,
-    data_of,
-    type_of,
-)
+from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, data_of, type_of
 from events.chain import REFUSED, said_digest
 from events.codec import LINE_BYTES_MAX
 from events.envelope import encode, hash_of, line_hash
+from events.kinds.fact import Fact
 from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.errors import Rejected

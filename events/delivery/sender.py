@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from events.catalog import Fact
 from events.chain import REFUSED
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import Row, refusal_of, said, with_line
+from events.kinds.fact import Fact
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Transient
 

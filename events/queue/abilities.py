@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from events.runs import ANY_REGION
+from events.queue.requirements import ANY_REGION
 
 # How strictly a pod holds the programs of a model, the strictest first.
 ISOLATIONS: Final = ("strict", "filter", "best")

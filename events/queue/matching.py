@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from events.kinds.queues import Mode, collections
 from events.queue.abilities import Abilities, lacks
-from events.runs import ANY_REGION, GPU_TIERS
-
-Mode = Literal["experiment", "ideation", "hybrid"]
-MODES: tuple[Mode, ...] = ("experiment", "ideation", "hybrid")
+from events.queue.requirements import ANY_REGION, GPU_TIERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +43,6 @@ class Named:
     def serves(self, collection: str, class_key: str | None) -> bool:
         """Say whether a run of this class is sought; None is one of which no more is known."""
         return class_key is None or class_key in self.classes
-
-
-def collections(mode: Mode) -> tuple[str, ...]:
-    """Return the queues that a mode serves, the preferred one first."""
-    match mode:
-        case "experiment":
-            return ("runs",)
-        case "ideation":
-            return ("ideation_requests",)
-        case "hybrid":
-            return ("ideation_requests", "runs")
 
 
 def matches(class_key: str, pod: Abilities) -> bool:

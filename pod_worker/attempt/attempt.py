@@ -22,7 +22,6 @@ from events.catalog import (
     TYPES,
     ArtifactDetected,
     ArtifactFailed,
-    Fact,
     RunCompleted,
     RunFailed,
     RunLog,
@@ -32,10 +31,11 @@ from events.checkpoints import MANIFEST
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import end_of
 from events.files.removing import remove_tree
+from events.kinds import stages_before
+from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
 from events.queue.claims import Claim
 from events.queue.settlement import End
-from events.runs import stages_before
 from events.runtime.clock import Clock, Ids, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import Threads

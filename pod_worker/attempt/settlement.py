@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
+from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
+from events.kinds.fact import Fact
 from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]

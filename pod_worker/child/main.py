@@ -26,7 +26,9 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from events.catalog import ENDS, TYPES, Fact, RunCanceled, RunFailed, RunLog, RunStarted, type_of
+from events.catalog import ENDS, TYPES, RunCanceled, RunFailed, RunLog, RunStarted, type_of
+from events.kinds import read_spec
+from events.kinds.fact import Fact
 from events.pipe import (
     LINE_MAX_BYTES,
     FromChild,
@@ -39,7 +41,6 @@ from events.pipe import (
     decode_parent,
     encode,
 )
-from events.runs import read_spec
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Canceled, Rejected
 from pod_worker.child.checkpoints import ChildCheckpoints

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from events.catalog import Fact
 from events.delivery.outbox import Outbox
+from events.kinds.fact import Fact
 from events.queue.claims import Claim
 
 

@@ -25,11 +25,12 @@ from typing import Any, BinaryIO, Final, Protocol, TypeVar
 import httpx
 import msgspec
 
-from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.ingest_client import bearer, retry_after_s
 from events.delivery.outgoing import cut
 from events.files.beneath import open_plain
 from events.files.paths import BadPath, RunPath
+from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.clock import Clock, Ids

@@ -14,9 +14,10 @@ import httpx
 import msgspec
 
 from events.delivery.ingest_client import retry_after_s
+from events.kinds.queues import Mode
 from events.pipe import Note
 from events.queue.claims import Claim, Orders
-from events.queue.matching import Mode, Seeker, WaitingClass
+from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.clock import Clock
 from events.runtime.errors import ConfigError, LeaseLost, Transient

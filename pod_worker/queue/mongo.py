@@ -29,11 +29,12 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
+from events.kinds.queues import Mode, collections
 from events.lifecycle import LEASE_TTL_S
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
 from events.queue.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
-from events.queue.matching import Mode, Seeker, WaitingClass, candidates, collections
+from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, LeaseLost, Transient
 from pod_worker.queue.roster import PodOrders, PodReport, report_fields

@@ -41,7 +41,7 @@ class Unkept(Exception):
 
 
 def _size(value: float) -> str:
-    from events.text.formatting import size
+    from events.formatting import size
 
     return size(value)
 

@@ -127,7 +127,7 @@ def how_many(lines: str) -> int | None:
 
 def event_line(event: Json) -> tuple[str, ...]:
     """Return an event in its columns: time, type, attempt, what it says."""
-    from events.text.formatting import says
+    from events.formatting import says
 
     kind = str(event.get("type")).removeprefix("ai.")
     try:

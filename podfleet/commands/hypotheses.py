@@ -165,7 +165,7 @@ def launch(
 
 
 def _name(item: Json) -> str:
-    from events.text.formatting import idea_name
+    from events.formatting import idea_name
 
     idea = item["idea"]
     return idea_name(idea) if isinstance(idea, Mapping) else str(idea)

@@ -76,7 +76,7 @@ def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
 @app.command()
 def show(pod: PodName, as_json: AsJson = False) -> None:
     """Show a worker: what it has, what it does, how it is."""
-    from events.text.formatting import percent
+    from events.formatting import percent
 
     found = _chosen(client(), pod)
     if as_json:

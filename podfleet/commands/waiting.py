@@ -19,7 +19,7 @@ from podfleet.output import (
 
 
 def _seconds(value: float) -> str:
-    from events.text.formatting import seconds
+    from events.formatting import seconds
 
     return seconds(value)
 

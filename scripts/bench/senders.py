@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from events.catalog import Fact, RunLog, RunStarted, StageMetric, StageProgress, StageStarted
+from events.catalog import RunLog, RunStarted, StageMetric, StageProgress, StageStarted
 from events.envelope import wire
+from events.kinds.fact import Fact
 from events.queue.matching import WaitingClass
 from events.runtime.clock import SystemClock, SystemIds, timestamp
 from events.text.key_text import letters

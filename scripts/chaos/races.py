@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from events.catalog import (
-    Fact,
     RunCompleted,
     RunLog,
     RunPreempted,
@@ -23,6 +22,7 @@ from events.catalog import (
     StageStarted,
 )
 from events.delivery.sender import Declined, Ingest, Taken
+from events.kinds.fact import Fact
 from events.runtime.errors import LeaseLost, Transient
 from scripts.chaos.scene import SHORT_S, Crash, CrashOnce, Gate, Hand, Scene, take
 

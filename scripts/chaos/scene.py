@@ -18,11 +18,12 @@ from control_plane.runs.submission import Submission
 from control_plane.store import database, schema
 from control_plane.store.log.documents import Documents
 from control_plane.store.queue.runs import Runs
-from events.catalog import Fact, RunCompleted
+from events.catalog import RunCompleted
 from events.codec import decode_ndjson
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import Row, end_of
 from events.delivery.sender import Declined, Ingest, Rejection, Sender, Taken, Telemetry
+from events.kinds.fact import Fact
 from events.lifecycle import FINAL
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim

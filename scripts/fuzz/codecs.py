@@ -30,7 +30,7 @@ import zstandard
 with atheris.instrument_imports(include=["control_plane", "events", "cronsim"]):
     from control_plane.access.keys import id_of
     from control_plane.reads import paging
-    from control_plane.schedules.schedule import read_timetable
+    from control_plane.runs.schedules.schedule import read_timetable
     from control_plane.server.http.bodies import read_body
     from events.codec import (
         Decoded,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from control_plane.runs.submission import NewHypothesis, Submission, hypothesis_document
 from events import catalog as c
+from events.kinds.ideation import KIND, IdeationGenerated, IdeationStarted
 from events.queue.settlement import End
-from events.runs import IDEATION
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.isolation.confinement import WORDS
 from pod_worker.queue.roster import PodReport, State, report_fields
@@ -99,15 +99,15 @@ def ideation(plan: Plan, group: int) -> Life:
     """Return the request for ideas of a hypothesis, which found some."""
     rng = plan.rng("ideation's life", group)
     wanted = _wanted(plan, group)
-    life = Life(_request(plan, group), "ideation_requests", _proposed_at(plan, group), rng)
+    life = Life(_request(plan, group), KIND.queue.collection, _proposed_at(plan, group), rng)
     spec = {"title": wanted.title, "idea": wanted.idea, "max_num_generations": IDEAS}
     owner = plan.hypothesis(group)
-    life.submit(Submission(kind=IDEATION, spec=spec, by=wanted.by, hypothesis_id=owner))
+    life.submit(Submission(kind=KIND.name, spec=spec, by=wanted.by, hypothesis_id=owner))
     life.wait(5)
     life.claim(plan.past_pod(rng))
     life.say(c.RunStarted(pod=life.run["claimedBy"]), after_s=0.5)
-    life.say(c.IdeationStarted(), after_s=0.1)
-    life.say(c.IdeationGenerated(ideas=[texts.idea(group + n, rng) for n in range(IDEAS)]), after_s=90)
+    life.say(IdeationStarted(), after_s=0.1)
+    life.say(IdeationGenerated(ideas=[texts.idea(group + n, rng) for n in range(IDEAS)]), after_s=90)
     life.say(c.RunCompleted(summary=f"{IDEAS} ideas"), after_s=0.1)
     life.settle(End("completed"))
     return life

@@ -14,10 +14,11 @@ from control_plane.runs.submission import Submission
 from control_plane.store.queue.runs import decode
 from control_plane.upkeep.sweeper import promotion, queue_timeout
 from events import catalog as c
+from events.kinds import stages_of
+from events.kinds.fact import Fact
 from events.lifecycle import Status
 from events.queue.journal import Decision
 from events.queue.settlement import End
-from events.runs import STAGES
 from pod_worker.attempt.usage import Rate, usage_of
 from scripts.seed import texts
 from scripts.seed.life import Life, digest
@@ -199,7 +200,7 @@ class Story:
         return life.status not in (Status.DELAYED, Status.QUEUED)
 
     def _stages(self, life: Life) -> tuple[str, ...]:
-        return STAGES.get(life.run["kind"], ("probe",))
+        return stages_of(life.run["kind"]) or ("probe",)
 
     def _stage(self, life: Life, stages: tuple[str, ...], index: int, shares: int) -> None:
         rng, name = life.rng, stages[index]
@@ -214,7 +215,7 @@ class Story:
             life.say(self._artifact(life, name))
         life.say(c.StageCompleted(stage=name, duration_s=round(took_s, 3)), after_s=took_s / (lines + 1))
 
-    def _detail(self, stage: str, number: int, rng: random.Random) -> c.Fact:
+    def _detail(self, stage: str, number: int, rng: random.Random) -> Fact:
         match number % 6:
             case 0:
                 return c.StageProgress(stage=stage, progress=min(1.0, number / 60), activity=f"step {number}")
@@ -224,7 +225,7 @@ class Story:
                 level: c.Level = "error" if number % 211 == 0 else "warn" if number % 37 == 0 else "info"
                 return c.RunLog(message=texts.line(number, rng), level=level, stage=stage)
 
-    def _artifact(self, life: Life, stage: str) -> c.Fact:
+    def _artifact(self, life: Life, stage: str) -> Fact:
         name = "paper/paper.pdf" if stage == "paper" else "plots/curves.png"
         sha = digest(life.id, name)
         return c.ArtifactRegistered(

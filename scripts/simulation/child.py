@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 from events.catalog import (
-    Fact,
     RunCanceled,
     RunCompleted,
     RunFailed,
@@ -24,6 +23,7 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.delivery.outgoing import said
+from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from pod_worker.child.ending import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from events.catalog import Fact
 from events.delivery.outbox import Attempt, Intention, Outbox
 from events.delivery.outgoing import said
+from events.kinds.fact import Fact
 from events.pipe import Said
 from events.queue.settlement import End
 

@@ -10,8 +10,9 @@ from threading import Event, Lock
 from typing import Final, cast
 
 from events.delivery.sender import Pace, Sender, Telemetry
+from events.kinds.queues import collections
 from events.queue.claims import Claim, Orders
-from events.queue.matching import Seeker, WaitingClass, collections
+from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.clock import Ids, instant
 from events.runtime.errors import LeaseLost, Transient

@@ -18,8 +18,6 @@ from control_plane.store.log.events import CONTROL_PLANE_SOURCE
 from events.catalog import (
     ArtifactRegistered,
     EventRefused,
-    Fact,
-    NodeCreated,
     RunCanceled,
     RunCompleted,
     RunFailed,
@@ -32,6 +30,8 @@ from events.catalog import (
 )
 from events.codec import SEQUENCE_MAX, Decoded, decode_ndjson
 from events.envelope import Event, storage_id, wire
+from events.kinds.experiment import NodeCreated
+from events.kinds.fact import Fact
 from events.lifecycle import FINAL
 from events.runtime.clock import Ids, timestamp
 from events.runtime.errors import Transient

@@ -8,8 +8,9 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.outbox import Outbox
+from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, Transient

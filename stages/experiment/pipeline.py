@@ -19,10 +19,12 @@ from typing import Annotated, Final, NoReturn
 
 from msgspec import Meta
 
-from events.catalog import PaperGenerated, PaperStarted, ValidationAutoCompleted, ValidationAutoStarted
+from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
 from events.files.beneath import copy_beneath
 from events.files.paths import RunPath, SafeName
-from events.runs import STAGES, TITLE_MAX, ExperimentSpec, NodeLimits, idea_of
+from events.kinds.experiment import STAGES, ExperimentSpec, NodeLimits, PaperGenerated, PaperStarted
+from events.kinds.idea import idea_of
+from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import GivenBack
 from stages.bounds import Scores
 from stages.context import Context, Stage
@@ -81,8 +83,8 @@ from stages.space.claim import Claim
 from stages.space.metrics import QUALITY
 from stages.space.understanding import file_named_in
 
-SEARCH_STAGES: Final = STAGES["experiment"][:4]
-STAGES_TOTAL: Final = len(STAGES["experiment"])
+SEARCH_STAGES: Final = STAGES[:4]
+STAGES_TOTAL: Final = len(STAGES)
 DRAFTS: Final = 3
 WORKS_MAX: Final = 8
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second

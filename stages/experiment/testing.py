@@ -8,8 +8,9 @@ from dataclasses import replace
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from events.catalog import Fact, NodeCompleted, NodeCreated, NodeSelectedBest
-from events.runs import Idea
+from events.kinds.experiment import NodeCompleted, NodeCreated, NodeSelectedBest
+from events.kinds.fact import Fact
+from events.kinds.idea import Idea
 from stages.experiment.record.numbers import facts_to_say
 from stages.experiment.record.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
 from stages.experiment.statistics.validation import Pair, judge

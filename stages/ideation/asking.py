@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from events.runs import Idea, IdeationSpec
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationSpec
 from stages.ideation.form import cut, printable, public
 from stages.ideation.look_ups import LookUps
 from stages.ideation.novelty import Nearest

@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.runs import Idea, IdeationSpec
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationSpec
 from stages.context import Stage
 from stages.ideation.draft import Draft, misread, quoted, write
 from stages.ideation.harvest import Harvest

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from events.runs import Idea
+from events.kinds.idea import Idea
 from events.runtime.errors import PipelineError
 from stages.ideation.outlook import doubts, obstacle
 from stages.ideation.variations import Candidate

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from events.catalog import IdeationGenerated
-from events.runs import Idea
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationGenerated
 from stages.bounds import Line, Ordinal, Unreadable, read_state
 from stages.context import Context
 from stages.ideation.form import bounded, cut, printable, public

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from events.runs import Idea, idea_of
+from events.kinds.idea import Idea, idea_of
 from events.runtime.errors import PipelineError
 from stages.space.understanding import understand
 

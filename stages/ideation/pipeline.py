@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn
 
-from events.catalog import IdeationFailed, IdeationStarted
-from events.runs import IdeationSpec
+from events.kinds.ideation import IdeationFailed, IdeationSpec, IdeationStarted
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
 from stages.ideation.built_in import BuiltIn

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final
 
-from events.runs import Idea, IdeationSpec
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationSpec
 from events.runtime.errors import PipelineError
 from stages.ideation.earlier import earlier_ideas
 from stages.ideation.novelty import words

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.runs import Idea, IdeationSpec
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationSpec
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Stage
 from stages.ideation.asking import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from events.runs import ProbeSpec
+from events.kinds.probe import ProbeSpec
 from events.runtime.clock import Clock
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from events.runs import Idea
+from events.kinds.idea import Idea
 from stages.space.claim import Claim
 from stages.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
 from stages.space.effects import read_effect

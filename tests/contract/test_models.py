@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from events.catalog import Fact, RunUsage
+from events.catalog import RunUsage
+from events.kinds.fact import Fact
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.errors import PipelineError
 from events.testing import ManualClock, SeededIds

@@ -17,9 +17,10 @@ from events.catalog import RunCompleted, RunStarted
 from events.delivery.ingest_client import HttpIngest, control_plane_client
 from events.delivery.sender import Barred, Taken
 from events.envelope import wire
+from events.kinds.queues import Mode
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
-from events.queue.matching import Mode, Seeker, WaitingClass
+from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost, Transient

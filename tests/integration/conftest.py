@@ -16,9 +16,9 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from events.catalog import Fact
 from events.delivery.ingest_client import bearer
 from events.envelope import wire
+from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End

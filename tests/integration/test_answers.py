@@ -9,11 +9,6 @@ import pytest
 
 from events.catalog import (
     ArtifactRegistered,
-    Fact,
-    NodeCodeGenerated,
-    NodeCompleted,
-    NodeCreated,
-    NodeSelectedBest,
     RunFailed,
     RunLog,
     RunStarted,
@@ -25,6 +20,8 @@ from events.catalog import (
 )
 from events.delivery.ingest_client import bearer
 from events.envelope import encode
+from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated, NodeSelectedBest
+from events.kinds.fact import Fact
 from events.queue.settlement import End
 from tests.integration.conftest import NDJSON, Fleet
 

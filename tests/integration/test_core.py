@@ -42,6 +42,7 @@ from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import wire
+from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.journal import creation
 from events.queue.matching import WaitingClass
@@ -124,7 +125,7 @@ def new_run(**overrides: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def line(run_id: str, sequence: int | None, fact: c.Fact, *, attempt: int = 1, name: str = "") -> bytes:
+def line(run_id: str, sequence: int | None, fact: Fact, *, attempt: int = 1, name: str = "") -> bytes:
     identity = name or f"{attempt}-{sequence}-{type(fact).__name__}"
     return wire(
         fact, event_id=identity, source=f"//pod/{run_id}", run_id=run_id, attempt=attempt, sequence=sequence,
@@ -133,7 +134,7 @@ def line(run_id: str, sequence: int | None, fact: c.Fact, *, attempt: int = 1, n
 
 
 def whole_log(run_id: str, attempt: int = 1) -> list[bytes]:
-    facts: list[c.Fact] = [
+    facts: list[Fact] = [
         c.RunStarted(),
         c.StageStarted(stage="probe", index=1, total=1),
         c.StageProgress(stage="probe", progress=0.5, activity="half way"),

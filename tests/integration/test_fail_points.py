@@ -27,6 +27,7 @@ from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import wire as line_of
+from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End
@@ -96,7 +97,7 @@ class Scene:
         await asyncio.to_thread(lambda: self.queue.settle(claim, how, 0, jitter=0.5))
 
     async def send(self) -> None:
-        facts: list[c.Fact] = [c.RunStarted(), c.StageStarted(stage="s"), c.RunCompleted(summary="done")]
+        facts: list[Fact] = [c.RunStarted(), c.StageStarted(stage="s"), c.RunCompleted(summary="done")]
         name = {"source": "//pod/1", "run_id": self.run_id, "attempt": 1, "time": "2026-11-21T10:00:00Z"}
         lines = [
             line_of(fact, event_id=f"e{number}", sequence=number, **name)

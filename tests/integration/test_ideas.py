@@ -13,6 +13,7 @@ from control_plane.store import database as store
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events import catalog as c
+from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
 from events.queue.settlement import End
 
 pytestmark = pytest.mark.common_fleet
@@ -49,8 +50,8 @@ class Ideation:
         attempt = self.claim()
         attempt.say(
             c.RunStarted(),
-            c.IdeationStarted(),
-            c.IdeationGenerated(ideas=list(ideas), unfinished=list(unfinished)),
+            IdeationStarted(),
+            IdeationGenerated(ideas=list(ideas), unfinished=list(unfinished)),
             c.RunCompleted(),
         )
         attempt.settle(End("completed"))
@@ -100,7 +101,7 @@ def test_ideas_are_shown_with_their_progress_and_the_first_is_the_choice(ideatio
     assert (under_way["status"], under_way["isOver"]) == ("RUNNING", False)
     assert under_way["currentStage"]["activity"] == "idea 1 of 2, reflection 2 of 3"
     attempt.say(
-        c.IdeationGenerated(ideas=[idea("dropout"), idea("mixup")], unfinished=[{"Name": "half"}]),
+        IdeationGenerated(ideas=[idea("dropout"), idea("mixup")], unfinished=[{"Name": "half"}]),
         c.RunCompleted(),
     )
     attempt.settle(End("completed"))
@@ -152,7 +153,7 @@ def test_after_a_failed_ideation_the_hypothesis_runs_its_own_idea(ideation: Idea
     attempt = ideation.claim()
     attempt.say(
         c.RunStarted(),
-        c.IdeationFailed(code="NO_IDEA", message="none was finalised"),
+        IdeationFailed(code="NO_IDEA", message="none was finalised"),
         c.RunFailed(code="NO_IDEA", message="none was finalised"),
     )
     attempt.settle(End("failed", "NO_IDEA", "none was finalised", None, retryable=False))
@@ -171,13 +172,13 @@ def test_while_the_last_words_of_an_ideation_are_on_their_way_nothing_is_launche
     attempt.settle(End("completed"), unsaid=2)
     assert ideation.look()["ideation"]["status"] == "COMPLETED"
     assert ideation.launch().status_code == 409
-    attempt.say(c.IdeationGenerated(ideas=[idea("late")]), c.RunCompleted())
+    attempt.say(IdeationGenerated(ideas=[idea("late")]), c.RunCompleted())
     assert ideation.launch().json()["spec"]["idea"]["Name"] == "late"
 
 
 def test_the_latest_attempt_that_found_any_counts(ideation: Ideation) -> None:
     attempt = ideation.claim()
-    attempt.say(c.RunStarted(), c.IdeationGenerated(ideas=[idea("first")]), c.RunPreempted())
+    attempt.say(c.RunStarted(), IdeationGenerated(ideas=[idea("first")]), c.RunPreempted())
     attempt.settle(End("preempted"))
     ideation.finish(unfinished=({"Name": "half"},))
     assert [each["Name"] for each in ideation.look()["ideas"]] == ["first"]
@@ -190,7 +191,7 @@ def test_what_a_failed_ideation_had_begun_is_shown(ideation: Ideation) -> None:
     attempt = ideation.claim()
     attempt.say(
         c.RunStarted(),
-        c.IdeationFailed(code="NO_IDEA", message="none", unfinished=[begun]),
+        IdeationFailed(code="NO_IDEA", message="none", unfinished=[begun]),
         c.RunFailed(code="NO_IDEA", message="none"),
     )
     attempt.settle(End("failed", "NO_IDEA", "none", None, retryable=False))

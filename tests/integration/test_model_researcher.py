@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from events.runs import Idea
+from events.kinds.idea import Idea
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.openai import OpenAiModel

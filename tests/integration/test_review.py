@@ -14,6 +14,8 @@ from control_plane.model.projection import artifact_prefix
 from control_plane.store.log.events import decode
 from events import catalog as c
 from events.envelope import content_hash
+from events.kinds.experiment import NodeCompleted, NodeCreated
+from events.kinds.fact import Fact
 from events.queue.settlement import End
 from events.testing import make_line
 from tests.fork_server import run_program
@@ -61,7 +63,7 @@ def paper(run_id: str, letter: str) -> c.ArtifactRegistered:
 
 
 def refusals(
-    fleet: Any, pod: Any, sequence: int | None, fact: c.Fact, event_id: str | None = None
+    fleet: Any, pod: Any, sequence: int | None, fact: Fact, event_id: str | None = None
 ) -> list[str]:
     """Send an event with the attempt's token; return the codes of what was refused."""
     line = make_line(fact, sequence=sequence, run_id=pod.claim.run_id, attempt=1, event_id=event_id)
@@ -198,10 +200,10 @@ def test_what_has_no_number_shows_no_node_and_a_sealed_record_takes_none(
 ) -> None:
     run_id = fleet.submit(spec={"review": "human"})
     pod = by_hand("runs", "probe/cpu/any")
-    pod.say(c.RunStarted(), c.NodeCreated(stage="S", node="1", plan="honest"))
-    facts: tuple[c.Fact, ...] = (
-        c.NodeCreated(stage="S", node="2", plan="beside the record"),
-        c.NodeCompleted(stage="S", node="1", buggy=False, seconds=1.0, metric=0.9),
+    pod.say(c.RunStarted(), NodeCreated(stage="S", node="1", plan="honest"))
+    facts: tuple[Fact, ...] = (
+        NodeCreated(stage="S", node="2", plan="beside the record"),
+        NodeCompleted(stage="S", node="1", buggy=False, seconds=1.0, metric=0.9),
         c.RunUsage(model="m", cost_usd=1e6), c.StageMetric(stage="S", name="a", value=0.9),
         c.RunLog(message="late"), c.RunHeartbeat(),
     )  # fmt: skip

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from control_plane.config import read_settings
+from control_plane.runs.schedules.schedule import run_id
+from control_plane.runs.schedules.scheduler import BATCH_MAX, Scheduler
+from control_plane.runs.schedules.service import ScheduleService, WantedRun, WantedSchedule
 from control_plane.runs.submission import Submission, Submitter
-from control_plane.schedules.schedule import run_id
-from control_plane.schedules.scheduler import BATCH_MAX, Scheduler
-from control_plane.schedules.service import ScheduleService, WantedRun, WantedSchedule
 from control_plane.server.deps import Deps, wire
 from control_plane.store import database as store
 from control_plane.store import schema

@@ -9,9 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from events.catalog import ArtifactRegistered, Fact, RunLog, StageCompleted, StageStarted
+from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted
 from events.checkpoints import manifest_artifact
 from events.delivery.ingest_client import bearer
+from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.settlement import End
 from events.testing import make_line

@@ -23,8 +23,9 @@ from minio.error import S3Error
 from control_plane.files.multipart import Cutting, Multipart
 from control_plane.files.signing import PutSigner
 from control_plane.files.upload_sweeper import UploadSweeper
-from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.ingest_client import control_plane_client
+from events.kinds.fact import Fact
 from events.pipe import Made
 from events.queue.claims import Claim
 from events.runtime.clock import SystemClock, SystemIds

@@ -17,9 +17,10 @@ from pymongo import MongoClient
 
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify import collecting
-from events.catalog import Fact, RunLog, StageStarted
+from events.catalog import RunLog, StageStarted
 from events.codec import decode_ndjson
 from events.envelope import Event
+from events.kinds.fact import Fact
 from events.runtime.clock import SystemClock
 from events.testing import make_line
 from tests.integration.test_core import Core, in_core

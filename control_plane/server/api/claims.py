@@ -17,10 +17,11 @@ from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.server.api.contract.bodies import NewClaim, PodLine, Release, Settlement, SoughtClaim
 from control_plane.server.deps import Deps
+from events.kinds.queues import collections
 from events.pipe import Note
 from events.queue.abilities import Abilities
 from events.queue.claims import CLASSES_MAX, Claim, Orders
-from events.queue.matching import Seeker, collections
+from events.queue.matching import Seeker
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Rejected
 from events.text.key_text import RunToken, read_run_token

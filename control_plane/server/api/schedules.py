@@ -8,9 +8,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from control_plane.model.presentation import plain
-from control_plane.schedules.cron_words import cron_words
-from control_plane.schedules.schedule import CRON_CHARS_MAX
-from control_plane.schedules.service import PREVIEW_SLOTS, ScheduleService, Slot, WantedRun, WantedSchedule
+from control_plane.runs.schedules.cron_words import cron_words
+from control_plane.runs.schedules.schedule import CRON_CHARS_MAX
+from control_plane.runs.schedules.service import (
+    PREVIEW_SLOTS,
+    ScheduleService,
+    Slot,
+    WantedRun,
+    WantedSchedule,
+)
 from control_plane.server.api.contract.answers import Items
 from control_plane.server.api.contract.bodies import NewSchedule, Pause, ScheduleBody, ScheduleId
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page

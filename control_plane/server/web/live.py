@@ -16,7 +16,7 @@ from control_plane.live.reporter import Report
 from control_plane.server.api.runs import MayRead
 from control_plane.server.api.stream import Since, streamed, told
 from control_plane.server.web.site import Site
-from events.text.formatting import level
+from events.formatting import level
 
 RENDERED_MAX: Final = 4_000
 TOPICS_MAX: Final = 300

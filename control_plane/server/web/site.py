@@ -30,13 +30,13 @@ from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX, LaunchForm
 from control_plane.server.web.side_by_side import curve, metrics
 from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
+from events import formatting
 from events.catalog import TYPES
 from events.checkpoints import PREFIX
+from events.kinds import RUN_KINDS, stages_of
 from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
-from events.runs import RUN_KINDS, STAGES
 from events.runtime.clock import timestamp
 from events.runtime.errors import NotFound
-from events.text import formatting
 
 HERE: Final = Path(__file__).resolve().parent
 HOUR: Final = timedelta(hours=1)
@@ -233,7 +233,7 @@ class Site:
             pressed=self.deps.ids.ulid(),
             can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
             can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
-            stages=STAGES.get(found["kind"], ()),
+            stages=stages_of(found["kind"]),
             is_held=status in HELD,
             is_over=status in FINAL,
             is_keyless=is_keyless,

@@ -12,7 +12,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.schema import QUEUES
+from events.kinds.queues import QUEUES
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
 from events.queue.matching import WaitingClass

@@ -7,16 +7,17 @@ from typing import Any, Final
 
 from control_plane.model.explanation import Line
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.schema import CLAIM_INDEX, QUEUES
+from control_plane.store.schema import CLAIM_INDEX
+from events.kinds import KINDS
+from events.kinds.queues import RUNS
 from events.lifecycle import Status
-from events.runs import IDEATION
 
 AHEAD_MAX: Final = 10_000
 
 
 async def ahead_of(db: Database, run: Mapping[str, Any]) -> Line:
     """Return what will be claimed before a queued run, counted up to `AHEAD_MAX`."""
-    queue = QUEUES[1] if run["kind"] == IDEATION else QUEUES[0]
+    queue = KINDS[run["kind"]].queue.collection if run["kind"] in KINDS else RUNS.collection
     of_class: Document = {"status": Status.QUEUED.value, "classKey": run["classKey"]}
     of_rank = {**of_class, "priority": run["priority"]}
     async with answers():

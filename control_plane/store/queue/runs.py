@@ -12,7 +12,7 @@ from pymongo.errors import BulkWriteError, PyMongoError
 
 from control_plane.model.run import AttemptToken, CurrentStage, Entry, HeldLease, Lease, Run, Seal, Settled
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.schema import QUEUES
+from events.kinds.queues import QUEUES
 from events.lifecycle import LEASE_TTL_S, Failures, Status
 from events.queue import journal
 from events.runtime.errors import Transient

@@ -10,7 +10,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.schema import QUEUES
+from events.kinds.queues import QUEUES
 
 PAGE_MAX: Final = 1_000
 SPEC_GRACE_S: Final = 3600.0  # so long a specification waits for its run

@@ -53,7 +53,7 @@ class Evidence:
     validations: Sequence[Document]
     letters: Sequence[Document]
     now: datetime
-    ideas: Sequence[Document] = ()
+    of_kinds: Mapping[str, Sequence[Document]] = field(default_factory=dict)
     quiet: Sequence[Quiet] = ()
     broken: Sequence[str] = ()
     sealed_root: str = NOTHING

@@ -14,12 +14,13 @@ from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 
 from control_plane.store.database import Database, Document, answers
-from control_plane.store.schema import QUEUES
 from control_plane.store.verify.collecting import Collected, Unjudged
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.letters import asked_for
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
+from events.kinds import DOCUMENTS
+from events.kinds.queues import QUEUES
 from events.lifecycle import HELD
 
 PAGE: Final = 500
@@ -27,7 +28,8 @@ GROUPS_MAX: Final = 1_000
 SHARERS_MAX: Final = 20
 SCANNED_MAX: Final = 2_000  # documents, of any number of runs
 VALUE_CHARS_MAX: Final = 100
-WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", "ideas")
+OF_KINDS: Final = tuple(each.name for each in DOCUMENTS)
+WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", *OF_KINDS)
 BESIDE: Final = (*WITH_RUN, "dead_letters")
 UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
 
@@ -141,7 +143,7 @@ class VerifyReads:
             artifacts=held.beside.get("artifacts", ()),
             validations=held.beside.get("validations", ()),
             letters=held.beside.get("dead_letters", ()),
-            ideas=held.beside.get("ideas", ()),
+            of_kinds={name: held.beside.get(name, ()) for name in OF_KINDS},
             now=now,
             quiet=held.quiet,
             broken=held.broken,

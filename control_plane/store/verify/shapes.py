@@ -12,6 +12,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from events.kinds import DOCUMENTS
+from events.kinds.queues import QUEUES
+
 # The document of a fleet nest a few levels; beyond this depth a comparison costs more than it tells.
 DEPTH_MAX: Final = 100
 SHOWN_CHARS_MAX: Final = 200
@@ -144,13 +147,12 @@ class _Letter(_Stored, kw_only=True):
 
 
 SHAPES: Final[Mapping[str, type[_Stored]]] = {
-    "runs": _Run,
-    "ideation_requests": _Run,
+    **dict.fromkeys(QUEUES, _Run),
     "attempts": _Attempt,
     "stages": _Named,
     "artifacts": _Artifact,
     "validations": _OfAttempt,
-    "ideas": _OfAttempt,
+    **dict.fromkeys((each.name for each in DOCUMENTS), _OfAttempt),
     "dead_letters": _Letter,
 }
 

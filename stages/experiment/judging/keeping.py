@@ -9,11 +9,10 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from events.runs import BESIDE_STAGES
+from events.kinds.experiment import JUDGE
 from stages.context import Context
 from stages.experiment.judging.secret import Secret
 
-(JUDGE,) = BESIDE_STAGES  # the checkpoint
 KEY: Final = "secret"
 KEY_CHARS: Final = 64
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from events.catalog import Fact, NodeCompleted, NodeCreated, NodeRestored, NodeSelectedBest, StageMetric
+from events.catalog import StageMetric
+from events.kinds.experiment import NodeCompleted, NodeCreated, NodeRestored, NodeSelectedBest
+from events.kinds.fact import Fact
 from stages.experiment.record.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source
 from stages.ports import Reporter
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from events.runs import Idea
+from events.kinds.idea import Idea
 from stages.bounds import (
     NODES_MAX,
     POINTS_MAX,

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from events.runs import ExperimentSpec, idea_of
+from events.kinds.experiment import ExperimentSpec
+from events.kinds.idea import idea_of
 from stages.bounds import Unreadable
 from stages.context import Context
 from stages.experiment.record.ledger import ClaimState, Past, SearchState

@@ -16,7 +16,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from events.catalog import (
+from events.files.beneath import place_beneath
+from events.files.paths import RunPath
+from events.kinds.experiment import (
     NodeCodeGenerated,
     NodeCompleted,
     NodeCreated,
@@ -24,8 +26,6 @@ from events.catalog import (
     NodeRestored,
     NodeSelectedBest,
 )
-from events.files.beneath import place_beneath
-from events.files.paths import RunPath
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
 from stages.experiment.judging.exam import Judges

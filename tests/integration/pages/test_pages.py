@@ -10,7 +10,8 @@ from zlib import compress, crc32
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from events.catalog import NodeCreated, RunStarted, StageStarted
+from events.catalog import RunStarted, StageStarted
+from events.kinds.experiment import NodeCreated
 from tests.integration.files import keep
 
 pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(240)]

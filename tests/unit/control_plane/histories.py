@@ -12,6 +12,7 @@ from typing import Any, Final
 from control_plane.model.run import Entry
 from events import catalog as c
 from events.envelope import Event
+from events.kinds.fact import Fact
 from events.lifecycle import Cause, Status
 from events.testing import EPOCH
 
@@ -26,7 +27,7 @@ def moment_at(position: int) -> datetime:
 
 
 def said(
-    fact: c.Fact,
+    fact: Fact,
     sequence: int | None = 1,
     *,
     attempt: int = 1,
@@ -48,7 +49,7 @@ def said(
     )
 
 
-def log_of(facts: Iterable[c.Fact], *, attempt: int = 1, after: int = 0) -> list[Event]:
+def log_of(facts: Iterable[Fact], *, attempt: int = 1, after: int = 0) -> list[Event]:
     """Return the events of an attempt that say `facts` at the positions that follow `after`."""
     return [said(fact, number, attempt=attempt) for number, fact in enumerate(facts, after + 1)]
 
@@ -59,7 +60,7 @@ def artifact(name: str = "probe.bin", *, attempt: int = 1, **fields: Any) -> c.A
     return c.ArtifactRegistered(name=name, **given)
 
 
-def whole_life(attempt: int = 1) -> list[c.Fact]:
+def whole_life(attempt: int = 1) -> list[Fact]:
     """Return what an attempt says that starts, does its one stage, keeps a file and completes."""
     return [
         c.RunStarted(),

@@ -8,7 +8,7 @@ import pytest
 
 from control_plane.model.checkpoints import candidates, finished
 from events.checkpoints import file_artifact, manifest_artifact
-from events.runs import STAGES, stages_before
+from events.kinds import stages_before, stages_of
 
 KIND = "experiment"
 
@@ -74,6 +74,6 @@ def test_a_kind_without_stages_finishes_none() -> None:
 
 
 def test_the_stages_before_the_first_are_none() -> None:
-    first, second, *_ = STAGES[KIND]
+    first, second, *_ = stages_of(KIND)
     assert stages_before(KIND, first) == ()
     assert stages_before(KIND, second) == (first,)

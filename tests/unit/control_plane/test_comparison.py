@@ -14,11 +14,14 @@ from control_plane.model.projection import AttemptView, Fold, artifact_id
 from control_plane.model.run import Entry
 from control_plane.store.log.events import Arrival, entry_document, storable
 from control_plane.store.verify.evidence import Evidence
+from control_plane.store.verify.queries import OF_KINDS
 from control_plane.verify.comparison import differences
 from control_plane.verify.replay import Replayed, replay
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
+from events.kinds.fact import Fact
+from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID, make_line
 from scripts.simulation.store.replica_set import OPTIONS
 
@@ -41,7 +44,7 @@ UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": []}
 DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 # A first attempt whose pod was lost in its stage, and a second one that did all there is to do.
-EVENTS: Final[Mapping[int, Sequence[c.Fact]]] = {
+EVENTS: Final[Mapping[int, Sequence[Fact]]] = {
     1: [c.RunStarted(), c.StageStarted(stage="fit", index=1, total=1)],
     2: [
         c.RunStarted(),
@@ -49,7 +52,7 @@ EVENTS: Final[Mapping[int, Sequence[c.Fact]]] = {
         c.StageProgress(stage="fit", progress=0.5, activity="half way"),
         c.ArtifactRegistered(name="model.pt", key=KEY, size=3, sha256=SHA256, stage="fit"),
         c.ValidationAutoCompleted(verdict="pass", summary="it holds", scores={"r2": 0.9}),
-        c.IdeationGenerated(ideas=[{"title": "one"}], unfinished=[{"title": "two"}]),
+        IdeationGenerated(ideas=[{"title": "one"}], unfinished=[{"title": "two"}]),
         c.StageCompleted(stage="fit", duration_s=1.5),
         c.RunCompleted(),
     ],
@@ -195,7 +198,7 @@ def journaled(entry: Entry) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name != "run_id"}
 
 
-def event(attempt: int, sequence: int, fact: c.Fact) -> dict[str, Any]:
+def event(attempt: int, sequence: int, fact: Fact) -> dict[str, Any]:
     """Return an event as the log keeps it."""
     (decoded,) = decode_ndjson(make_line(fact, sequence=sequence, run_id=RUN_ID, attempt=attempt))
     assert isinstance(decoded.outcome, Event)
@@ -216,7 +219,15 @@ def make_evidence(
     """Return the evidence of the run, with other documents where some are named."""
     log = [*map(logged, decisions), *STORED_EVENTS]
     beside = {name: documents.get(name, stored) for name, stored in DOCUMENTS.items()}
-    return Evidence(collection="runs", run=run, log=log, letters=[], now=LATER, **beside)
+    return evidence_of(run, log, beside)
+
+
+def evidence_of(
+    run: Mapping[str, Any], log: Sequence[Mapping[str, Any]], beside: Mapping[str, Any]
+) -> Evidence:
+    of_every = {name: stored for name, stored in beside.items() if name not in OF_KINDS}
+    of_kinds = {name: beside[name] for name in OF_KINDS}
+    return Evidence("runs", dict(run), log, letters=[], now=LATER, of_kinds=of_kinds, **of_every)
 
 
 def found(evidence: Evidence) -> list[str]:
@@ -261,7 +272,7 @@ def test_what_nobody_has_filled_is_empty() -> None:
     for name in (None, *EMPTY_AT_FIRST):
         changed = {} if name is None else {name: BY_HAND}
         run = {**RUN, **dict.fromkeys(EMPTY_AT_FIRST), **submitted, **changed}
-        evidence = Evidence(collection="runs", run=run, log=log, letters=[], now=LATER, **beside)
+        evidence = evidence_of(run, log, beside)
         expected = [] if name is None else [f"the run: {name} is '{BY_HAND}', the log says None"]
         assert found(evidence) == expected
 
@@ -487,7 +498,7 @@ def test_a_log_that_tells_of_nothing_is_of_a_run_that_nobody_claimed(name: str |
     changed = {} if name is None else {name: BY_HAND}
     run = {**RUN, **empty, **changed, "logOpen": True}
     beside: dict[str, Any] = dict.fromkeys(DOCUMENTS, ())
-    evidence = Evidence(collection="runs", run=run, log=[], letters=[], now=LATER, **beside)
+    evidence = evidence_of(run, [], beside)
     unlike = [] if name is None else [f"the run: {name} is '{BY_HAND}', the log says {empty[name]!r}"]
     closed = "the run: logOpen is True, but the log of attempt 0 is closed"
     assert list(differences(evidence, Replayed())) == [*unlike, closed]

@@ -24,9 +24,10 @@ from control_plane.verify.invariants import (
     log_incomplete,
 )
 from control_plane.verify.replay import Replayed, replay
-from events.catalog import Fact, RunCompleted, RunLog, RunStarted
+from events.catalog import RunCompleted, RunLog, RunStarted
 from events.codec import decode_ndjson
 from events.envelope import Event
+from events.kinds.fact import Fact
 from events.lifecycle import HELD, INITIAL, TRANSITIONS, Cause, Status
 from events.testing import EPOCH, RUN_ID, make_line
 from scripts.simulation.store.replica_set import OPTIONS
@@ -614,13 +615,14 @@ def test_each_failure_is_charged_once_to_the_budget_of_its_cause(cause: Cause, t
         ("stages", "stages"),
         ("artifacts", "artifacts"),
         ("validations", "validations"),
-        ("ideas", "ideas"),
+        ("of_kinds", "ideas"),
         ("letters", "dead_letters"),
     ],
 )
 def test_a_field_of_nobody_is_found_in_every_collection(group: str, collection: str) -> None:
     document = {"_id": "x", "attempt": 1, "shape": "round", "color": "blue"}
-    evidence = make_evidence(**{group: [{"_id": "y", "attempt": 1}, document]})
+    documents = [{"_id": "y", "attempt": 1}, document]
+    evidence = make_evidence(**{group: {collection: documents} if group == "of_kinds" else documents})
     expected = [f"{collection} x: nobody writes color, shape"]
     assert found("field-without-writer", evidence, Replayed()) == expected
 

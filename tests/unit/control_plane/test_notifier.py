@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from control_plane.live import notifier
 from control_plane.live.notifier import Bell, Notifier
 from control_plane.store.changes import Change
+from events.kinds.queues import Mode
 from events.queue.abilities import Abilities
-from events.queue.matching import Mode, Named, Seeker
+from events.queue.matching import Named, Seeker
 
 
 def pod(name: str, *kinds: str, mode: Mode = "experiment", region: str | None = None) -> Seeker:

@@ -27,13 +27,24 @@ from control_plane.model.projection import (
     artifact_prefix,
     attempt_id,
     fold,
-    ideas_id,
     project,
     stage_id,
 )
 from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
+from events.kinds.experiment import (
+    NodeCodeGenerated,
+    NodeCompleted,
+    NodeCreated,
+    NodeExecuting,
+    NodeRestored,
+    NodeSelectedBest,
+    PaperGenerated,
+    PaperStarted,
+)
+from events.kinds.fact import Fact
+from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
 from events.lifecycle import Cause
 from events.queue.settlement import End
 from tests.unit.control_plane import histories
@@ -61,7 +72,7 @@ ENDS: Final = [
     (c.RunPreempted(reason="spot"), End("preempted", None, "spot", None, retryable=False)),
     (c.RunPreempted(), End("preempted", None, None, None, retryable=False)),
 ]
-FOLDED: Final[list[c.Fact]] = [
+FOLDED: Final[list[Fact]] = [
     c.RunStarted(),
     c.StageStarted(stage="train"),
     c.StageProgress(stage="train", progress=0.5),
@@ -70,10 +81,10 @@ FOLDED: Final[list[c.Fact]] = [
     histories.artifact(attempt=2),
     c.ValidationAutoStarted(),
     c.ValidationAutoCompleted(verdict="pass"),
-    c.IdeationGenerated(ideas=[]),
-    c.IdeationFailed(code="X", message="", unfinished=[{}]),
+    IdeationGenerated(ideas=[]),
+    IdeationFailed(code="X", message="", unfinished=[{}]),
 ]
-ONLY_SHOWN: Final[list[c.Fact]] = [
+ONLY_SHOWN: Final[list[Fact]] = [
     c.RunEnqueued(kind="probe"),
     c.RunHeartbeat(gpu_util=0.5),
     c.StageMetric(stage="train", name="loss", value=1.0),
@@ -81,16 +92,16 @@ ONLY_SHOWN: Final[list[c.Fact]] = [
     c.StatusChanged(cause="claim", to="SCHEDULED"),
     c.RunUsage(seconds=1.0),
     c.EventRefused(refused_type="ai.run.log", code="too_large", message=""),
-    c.NodeCreated(stage="train", node="1", plan=""),
-    c.NodeCodeGenerated(stage="train", node="1"),
-    c.NodeExecuting(stage="train", node="1"),
-    c.NodeCompleted(stage="train", node="1", buggy=False, seconds=1.0),
-    c.NodeRestored(stage="train", node="1", from_attempt=1, plan="", buggy=False, seconds=1.0),
-    c.NodeSelectedBest(stage="train", node="1"),
-    c.IdeationStarted(),
-    c.IdeationFailed(code="X", message=""),
-    c.PaperStarted(),
-    c.PaperGenerated(name="paper.pdf"),
+    NodeCreated(stage="train", node="1", plan=""),
+    NodeCodeGenerated(stage="train", node="1"),
+    NodeExecuting(stage="train", node="1"),
+    NodeCompleted(stage="train", node="1", buggy=False, seconds=1.0),
+    NodeRestored(stage="train", node="1", from_attempt=1, plan="", buggy=False, seconds=1.0),
+    NodeSelectedBest(stage="train", node="1"),
+    IdeationStarted(),
+    IdeationFailed(code="X", message=""),
+    PaperStarted(),
+    PaperGenerated(name="paper.pdf"),
     c.ValidationHumanCompleted(verdict="pass"),
     c.ArtifactDetected(name="probe.bin"),
     c.ArtifactFailed(name="probe.bin", code="X", message=""),
@@ -98,11 +109,11 @@ ONLY_SHOWN: Final[list[c.Fact]] = [
 ]
 
 
-def said(fact: c.Fact, sequence: int | None = 1) -> Event:
+def said(fact: Fact, sequence: int | None = 1) -> Event:
     return histories.said(fact, sequence, attempt=2)
 
 
-def untimed(fact: c.Fact, sequence: int = 1) -> Event:
+def untimed(fact: Fact, sequence: int = 1) -> Event:
     event = said(fact, sequence)
     return Event(**{name: getattr(event, name) for name in event.__struct_fields__} | {"time": None})
 
@@ -123,7 +134,7 @@ def name_of(value: object) -> str:
 
 def test_ideas_are_kept_as_they_were_said_one_document_an_attempt() -> None:
     ideas = [{"Name": "one", "of nobody": {"$gt": 1}}]
-    write = written(said(c.IdeationGenerated(ideas=ideas, unfinished=[{"Name": "two"}])))
+    write = written(said(IdeationGenerated(ideas=ideas, unfinished=[{"Name": "two"}])))
     assert (write.collection, write.id, write.seq) == ("ideas", "r/a2/ideas", 1)
     assert write.fields["ideas"] == ideas
     assert write.fields["unfinished"] == [{"Name": "two"}]
@@ -131,25 +142,25 @@ def test_ideas_are_kept_as_they_were_said_one_document_an_attempt() -> None:
 
 
 def test_what_was_generated_last_in_an_attempt_counts() -> None:
-    first = said(c.IdeationGenerated(ideas=[{"Name": "one"}]))
-    second = said(c.IdeationGenerated(ideas=[{"Name": "one"}, {"Name": "two"}]), 2)
+    first = said(IdeationGenerated(ideas=[{"Name": "one"}]))
+    second = said(IdeationGenerated(ideas=[{"Name": "one"}, {"Name": "two"}]), 2)
     write = written(first, second)
     assert (write.seq, len(write.fields["ideas"]), write.fields["unfinished"]) == (2, 2, [])
 
 
 def test_a_failed_ideation_is_shown_from_the_log() -> None:
-    effect = project(VIEW, said(c.IdeationFailed(code="NO_IDEA", message="none was finalised")))
+    effect = project(VIEW, said(IdeationFailed(code="NO_IDEA", message="none was finalised")))
     assert isinstance(effect, Skip)
 
 
 def test_what_a_failed_ideation_has_begun_is_kept_beside_no_ideas() -> None:
     begun = [{"number": 1, "why": "the model gave no answer", "idea": None}]
-    write = written(said(c.IdeationFailed(code="NO_IDEA", message="none", unfinished=begun)))
+    write = written(said(IdeationFailed(code="NO_IDEA", message="none", unfinished=begun)))
     assert (write.collection, write.fields["ideas"], write.fields["unfinished"]) == ("ideas", [], begun)
 
 
 def test_folding_again_ends_in_the_same_documents() -> None:
-    events = [said(c.IdeationGenerated(ideas=[{"Name": str(n)}]), n) for n in range(1, 4)]
+    events = [said(IdeationGenerated(ideas=[{"Name": str(n)}]), n) for n in range(1, 4)]
     again = fold(VIEW, events, 0)
     assert again.writes == fold(VIEW, events, 0).writes
     assert isinstance(project(again.view, events[0]), Update)
@@ -212,7 +223,7 @@ def test_an_automatic_validation_that_starts_is_a_phase_and_no_more() -> None:
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_stage_is_written_to_its_document_and_is_what_the_attempt_does_now(
-    fact: c.Fact, now: CurrentStage, fields: Mapping[str, Any]
+    fact: Fact, now: CurrentStage, fields: Mapping[str, Any]
 ) -> None:
     expected = Update(replace(FULL, current_stage=now), (of_stage("test", 7, fields),), None, None)
     assert project(FULL, said(fact, 7)) == expected
@@ -250,7 +261,7 @@ def test_each_stage_has_a_document_of_its_own() -> None:
 @pytest.mark.parametrize(("fact", "end"), ENDS, ids=name_of)
 @pytest.mark.parametrize("stage", [None, DONE], ids=["no stage", "a completed stage"])
 def test_an_end_with_no_stage_open_is_the_attempts_end_and_writes_nothing(
-    fact: c.Fact, end: End, stage: CurrentStage | None
+    fact: Fact, end: End, stage: CurrentStage | None
 ) -> None:
     view = replace(FULL, current_stage=stage)
     update = project(view, said(fact, 9))
@@ -264,7 +275,7 @@ def test_a_run_that_completed_has_no_stage_to_close() -> None:
 
 
 @pytest.mark.parametrize(("fact", "end"), ENDS[1:], ids=name_of)
-def test_a_stage_that_is_open_as_the_attempt_breaks_off_ends_with_it(fact: c.Fact, end: End) -> None:
+def test_a_stage_that_is_open_as_the_attempt_breaks_off_ends_with_it(fact: Fact, end: End) -> None:
     update = project(FULL, said(fact, 9))
     assert isinstance(update, Update)
     closed = of_stage("train", 9, {"status": end.outcome.upper(), "completedAt": moment_at(9)})
@@ -293,7 +304,7 @@ def test_a_failure_is_the_attempts_error_with_its_traceback() -> None:
 
 
 @pytest.mark.parametrize("fact", [c.RunCompleted(), c.RunCanceled(), c.RunPreempted()], ids=name_of)
-def test_no_other_end_is_an_error(fact: c.Fact) -> None:
+def test_no_other_end_is_an_error(fact: Fact) -> None:
     for before in (FULL, replace(FULL, error=None)):
         update = project(before, said(fact))
         assert isinstance(update, Update)
@@ -410,15 +421,15 @@ def test_a_later_verdict_of_an_attempt_leaves_no_replication_of_an_earlier_one()
 @pytest.mark.parametrize(
     ("fact", "ideas", "unfinished"),
     [
-        (c.IdeationGenerated(ideas=[{"Name": "one"}], unfinished=[{"n": 2}]), [{"Name": "one"}], [{"n": 2}]),
-        (c.IdeationGenerated(ideas=[{"Name": "one"}]), [{"Name": "one"}], []),
-        (c.IdeationGenerated(ideas=[]), [], []),
-        (c.IdeationFailed(code="X", message="", unfinished=[{"n": 1}]), [], [{"n": 1}]),
-        (c.IdeationFailed(code="X", message="", unfinished=[{"n": 1}, {"n": 2}]), [], [{"n": 1}, {"n": 2}]),
+        (IdeationGenerated(ideas=[{"Name": "one"}], unfinished=[{"n": 2}]), [{"Name": "one"}], [{"n": 2}]),
+        (IdeationGenerated(ideas=[{"Name": "one"}]), [{"Name": "one"}], []),
+        (IdeationGenerated(ideas=[]), [], []),
+        (IdeationFailed(code="X", message="", unfinished=[{"n": 1}]), [], [{"n": 1}]),
+        (IdeationFailed(code="X", message="", unfinished=[{"n": 1}, {"n": 2}]), [], [{"n": 1}, {"n": 2}]),
     ],
 )
 def test_what_ideation_says_is_one_document_and_leaves_the_attempt_as_it_is(
-    fact: c.Fact, ideas: list[Any], unfinished: list[Any]
+    fact: Fact, ideas: list[Any], unfinished: list[Any]
 ) -> None:
     fields = {**MARK, "ideas": ideas, "unfinished": unfinished, "generatedAt": moment_at(5)}
     expected = Update(FULL, (Write("ideas", "r/a2/ideas", 5, fields),), None, None)
@@ -426,7 +437,7 @@ def test_what_ideation_says_is_one_document_and_leaves_the_attempt_as_it_is(
 
 
 @pytest.mark.parametrize("fact", ONLY_SHOWN, ids=name_of)
-def test_what_is_only_shown_changes_nothing(fact: c.Fact) -> None:
+def test_what_is_only_shown_changes_nothing(fact: Fact) -> None:
     assert project(FULL, said(fact)) == SHOWN
     assert fold(FULL, [said(fact)], 0) == Fold(FULL, 1, {}, [], None, [])
 
@@ -437,7 +448,7 @@ def test_what_comes_most_often_is_told_apart_at_once_and_is_only_shown() -> None
 
 
 @pytest.mark.parametrize("fact", FOLDED, ids=name_of)
-def test_what_is_not_only_shown_changes_something(fact: c.Fact) -> None:
+def test_what_is_not_only_shown_changes_something(fact: Fact) -> None:
     assert isinstance(project(VIEW, said(fact)), Update)
 
 
@@ -446,7 +457,7 @@ def test_every_type_of_the_catalogue_is_folded_or_shown() -> None:
 
 
 @pytest.mark.parametrize("fact", [*FOLDED, *ONLY_SHOWN], ids=name_of)
-def test_behind_its_end_nothing_changes_an_attempt(fact: c.Fact) -> None:
+def test_behind_its_end_nothing_changes_an_attempt(fact: Fact) -> None:
     ended = replace(FULL, end_seq=4)
     behind = said(fact, 5)
     aside = SetAside("after_end", "attempt 2 ended with event 4")
@@ -457,9 +468,7 @@ def test_behind_its_end_nothing_changes_an_attempt(fact: c.Fact) -> None:
 
 @pytest.mark.parametrize("sequence", [1, 3, 4])
 @pytest.mark.parametrize("fact", [*FOLDED, *ONLY_SHOWN], ids=name_of)
-def test_up_to_its_end_an_attempt_is_folded_again_though_the_end_is_known(
-    fact: c.Fact, sequence: int
-) -> None:
+def test_up_to_its_end_an_attempt_is_folded_again_though_the_end_is_known(fact: Fact, sequence: int) -> None:
     found = project(replace(FULL, end_seq=4), said(fact, sequence))
     open_view = project(FULL, said(fact, sequence))
     if isinstance(open_view, Update) and open_view.end is None:
@@ -474,7 +483,7 @@ def test_an_event_without_a_position_is_none_of_an_attempts_log() -> None:
 
 def test_without_a_time_of_its_own_an_event_leaves_the_moment_open() -> None:
     assert project(VIEW, untimed(c.RunStarted())) == Update(VIEW, (), Cause.STARTED, None)
-    assert written(untimed(c.IdeationGenerated(ideas=[]))).fields["generatedAt"] is None
+    assert written(untimed(IdeationGenerated(ideas=[]))).fields["generatedAt"] is None
 
 
 def test_a_moment_is_the_same_from_whatever_offset_it_is_told() -> None:
@@ -488,7 +497,7 @@ def test_a_moment_is_the_same_from_whatever_offset_it_is_told() -> None:
 def test_documents_are_named_by_run_and_attempt() -> None:
     assert attempt_id("r", 12) == "r/a12"
     assert stage_id("r", 12, "train") == "r/a12/train"
-    assert ideas_id("r", 12) == "r/a12/ideas"
+    assert written(said(IdeationGenerated(ideas=[]), 1)).id == "r/a2/ideas"
     assert artifact_id("r", 12, "x") == "r/a12/2d711642b726b044"
     assert artifact_id("r", 12, "größe/🌍") == "r/a12/e893fa8db80df734"
     assert artifact_prefix("r", 12) == "runs/r/a12/"
@@ -582,7 +591,7 @@ def test_a_stretch_that_does_not_follow_its_cursor_step_by_step_is_not_folded(po
         fold(VIEW, [said(c.RunLog(message=""), position) for position in positions], 3)
 
 
-SPOKEN: Final[list[c.Fact]] = [
+SPOKEN: Final[list[Fact]] = [
     *(c.StageStarted(stage=stage, index=index) for stage in "ab" for index in (1, 2)),
     *(c.StageProgress(stage=stage, progress=progress) for stage in "ab" for progress in (0.5, 1.0)),
     *(c.StageCompleted(stage=stage, duration_s=1.0) for stage in "ab"),
@@ -590,8 +599,8 @@ SPOKEN: Final[list[c.Fact]] = [
     c.RunLog(message="x"),
     c.ValidationAutoStarted(),
     *(c.ValidationAutoCompleted(verdict=verdict) for verdict in ("pass", "fail")),
-    c.IdeationGenerated(ideas=[{"n": 1}]),
-    c.IdeationFailed(code="X", message="", unfinished=[{}]),
+    IdeationGenerated(ideas=[{"n": 1}]),
+    IdeationFailed(code="X", message="", unfinished=[{}]),
     *(histories.artifact("a", attempt=2, size=size) for size in (1, 2)),
     histories.artifact("b", attempt=1),
     c.RunCompleted(),

@@ -18,6 +18,7 @@ from control_plane.store.verify.evidence import Quiet
 from control_plane.verify.replay import Replayed, replay
 from events import catalog as c
 from events.envelope import Event
+from events.kinds.fact import Fact
 from events.lifecycle import Cause, Status, advance
 from tests.unit.control_plane.histories import (
     artifact,
@@ -454,7 +455,7 @@ def test_a_stretch_follows_its_cursor_without_a_gap_up_to_where_it_is_wanted(
 
 
 MOMENT: Final = datetime(2026, 11, 21, tzinfo=UTC)
-SPOKEN: Final[list[c.Fact]] = [
+SPOKEN: Final[list[Fact]] = [
     c.RunStarted(),
     *(c.StageStarted(stage=stage) for stage in "ab"),
     c.StageProgress(stage="a", progress=0.5, activity="x"),
@@ -494,7 +495,7 @@ class Online:
         self.decide(Cause.CLAIM, S.SCHEDULED, dict(claimed(attempt=attempt).sets))
         self.view = AttemptView("r", attempt)
 
-    def speak(self, fact: c.Fact, attempt: int) -> None:
+    def speak(self, fact: Fact, attempt: int) -> None:
         log = self.logs.setdefault(attempt, [])
         log.append(said(fact, len(log) + 1, attempt=attempt))
         if attempt != self.fields["attempt"]:

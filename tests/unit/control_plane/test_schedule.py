@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from control_plane.schedules.schedule import (
+from control_plane.runs.schedules.schedule import (
     CRON_CHARS_MAX,
     LATE_AFTER,
     MISSED_MAX,

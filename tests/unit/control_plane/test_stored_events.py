@@ -6,9 +6,9 @@ import bson
 from hypothesis import given
 
 from control_plane.store.log.events import Arrival, decode, storable
-from events.catalog import Fact
 from events.codec import decode_structured
 from events.envelope import Event, wire
+from events.kinds.fact import Fact
 from events.runtime.clock import SystemClock
 from tests.unit.events.test_codec_properties import facts, moments, traces
 

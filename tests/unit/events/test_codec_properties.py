@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 
 from events import codec
 from events.catalog import (
-    Fact,
-    NodeCompleted,
-    NodeCreated,
     RunFailed,
     RunHeartbeat,
     RunLog,
@@ -34,6 +31,8 @@ from events.codec import (
     decode_structured,
 )
 from events.envelope import Event, encode, wire
+from events.kinds.experiment import NodeCompleted, NodeCreated
+from events.kinds.fact import Fact
 from events.runtime.errors import Rejected
 
 characters = st.characters(codec="utf-8")

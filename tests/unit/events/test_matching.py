@@ -10,19 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.kinds.queues import MODES, Mode, collections
 from events.queue.abilities import Abilities
-from events.queue.matching import (
-    MODES,
-    Mode,
-    Named,
-    Seeker,
-    WaitingClass,
-    candidates,
-    classes,
-    collections,
-    matches,
-)
-from events.runs import GPU_TIERS
+from events.queue.matching import Named, Seeker, WaitingClass, candidates, classes, matches
+from events.queue.requirements import GPU_TIERS
 
 QUEUES: Final[dict[Mode, tuple[str, ...]]] = {
     "experiment": ("runs",),

@@ -22,20 +22,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from events.catalog import (
-    EventRefused,
-    NodeCreated,
-    RunCanceled,
-    RunCompleted,
-    RunFailed,
-    RunPreempted,
-    RunStarted,
-)
+from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, RunStarted
 from events.codec import LINE_BYTES_MAX, decode_structured
 from events.delivery import outbox as outbox_module
 from events.delivery.outbox import DUE_EVENTS, Outbox
 from events.delivery.outgoing import Row, end_of
 from events.envelope import Event, line_hash
+from events.kinds.experiment import NodeCreated
 from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient

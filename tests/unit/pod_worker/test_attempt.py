@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.catalog import Fact, Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
+from events.catalog import Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
 from events.checkpoints import MANIFEST
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import said
+from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
 from events.queue.claims import Claim, Orders
 from events.queue.settlement import End

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.catalog import Fact, RunCanceled, RunCompleted, RunFailed, RunPreempted
+from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
+from events.kinds.fact import Fact
 from pod_worker.attempt.settlement import Evidence, Order, final_fact, obeyed, without_files
 from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
 

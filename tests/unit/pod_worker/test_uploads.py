@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
+from events.catalog import ArtifactFailed, ArtifactRegistered
+from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, LeaseLost, Rejected, Transient

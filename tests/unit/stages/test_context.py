@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from events.catalog import Fact, RunLog, StageCompleted, StageMetric, StageProgress, StageStarted
-from events.runs import ProbeSpec
+from events.catalog import RunLog, StageCompleted, StageMetric, StageProgress, StageStarted
+from events.kinds.fact import Fact
+from events.kinds.probe import ProbeSpec
 from events.runtime.errors import Canceled
 from stages.context import Context
 from stages.testing import make_context

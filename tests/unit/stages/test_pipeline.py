@@ -9,7 +9,6 @@ import pytest
 
 from events.catalog import (
     ENDS,
-    Fact,
     RunCanceled,
     RunCompleted,
     RunFailed,
@@ -18,7 +17,8 @@ from events.catalog import (
     StageStarted,
     type_of,
 )
-from events.runs import ProbeSpec
+from events.kinds.fact import Fact
+from events.kinds.probe import ProbeSpec
 from events.runtime.errors import Canceled, GivenBack, PipelineError
 from stages.context import Context
 from stages.pipeline import TRACEBACK_MAX, Pipeline, classify, run_pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.catalog import Fact, RunFailed, RunLog, StageMetric, StageProgress
-from events.runs import KINDS, ExperimentSpec, ProbeSpec, Spec
+from events.catalog import RunFailed, RunLog, StageMetric, StageProgress
+from events.kinds.experiment import ExperimentSpec
+from events.kinds.fact import Fact
+from events.kinds.probe import KIND, ProbeSpec
+from events.kinds.spec import Spec
 from events.runtime.errors import PipelineError
 from stages.context import Context
 from stages.pipeline import failure_of
 from stages.probe.pipeline import ENDINGS, run, write_artifact
-from stages.registry import PIPELINES, Entry, installed, load, missing
+from stages.registry import installed, load, missing
 from stages.testing import make_context
 
 
@@ -130,12 +133,8 @@ def test_another_kinds_specification_is_a_fault_of_the_configuration() -> None:
     assert caught.value.code == "CONFIG"
 
 
-def test_every_kind_has_a_pipeline() -> None:
-    assert set(PIPELINES) == set(KINDS)
-
-
 def test_a_kind_is_installed_when_nothing_that_it_needs_is_missing() -> None:
-    assert missing(Entry("stages.x", requires=("json", "no_such_module_here"))) == ("no_such_module_here",)
+    assert missing(replace(KIND, needs=("json", "no_such_module_here"))) == ("no_such_module_here",)
     assert "probe" in installed()
 
 

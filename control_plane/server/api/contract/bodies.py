@@ -12,13 +12,13 @@ from pydantic.alias_generators import to_camel
 from control_plane.files.multipart import PARTS_MAX
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
+from control_plane.runs.schedules.schedule import Missed, Overlap
+from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from control_plane.runs.submission import QUEUE_LIMIT_S
-from control_plane.schedules.schedule import Missed, Overlap
-from control_plane.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from events.codec import SEQUENCE_MAX
 from events.delivery.outgoing import MESSAGE_MAX
+from events.kinds.queues import Mode
 from events.lifecycle import Outcome
-from events.queue.matching import Mode
 from events.text.key_text import SECRET_CHARS
 
 LABELS_MAX: Final = 32

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 
-from events.text.formatting import seconds
+from events.formatting import seconds
 
 Json = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from control_plane.schedules.service import WantedRun, WantedSchedule
+from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
 from control_plane.server.web.forms.fields import Form, Unfit, read_body
 

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 
 from control_plane.reads.reading import Json, RunFilters
-from control_plane.schedules.cron_words import cron_words
-from control_plane.schedules.schedule import Missed, Overlap, read_timetable
-from control_plane.schedules.scheduler import LABEL
-from control_plane.schedules.service import NOTE_CHARS_MAX, PREVIEW_SLOTS
+from control_plane.runs.schedules.cron_words import cron_words
+from control_plane.runs.schedules.schedule import Missed, Overlap, read_timetable
+from control_plane.runs.schedules.scheduler import LABEL
+from control_plane.runs.schedules.service import NOTE_CHARS_MAX, PREVIEW_SLOTS
 from control_plane.server.api.contract.bodies import Pause
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
@@ -23,7 +23,7 @@ from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.schedule import ScheduleForm
 from control_plane.server.web.pages.orders import carried_out, refused, see
 from control_plane.server.web.site import Live, Site
-from events.runs import RUN_KINDS
+from events.kinds import RUN_KINDS
 from events.runtime.errors import Conflict, Rejected
 
 RESULTS_SHOWN: Final = 10

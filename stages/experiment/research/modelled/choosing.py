@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from events.runs import Idea
+from events.kinds.idea import Idea
 from events.runtime.errors import PipelineError
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line

@@ -13,8 +13,8 @@ from importlib.resources import files
 from string import Template
 from typing import Final
 
+from events.kinds.idea import Idea
 from events.pipe import Note
-from events.runs import Idea
 from stages.experiment.research.modelled.answer import CODE_MAX_BYTES, one_line
 from stages.experiment.tree import Node, Tree
 from stages.space.claim import Claim

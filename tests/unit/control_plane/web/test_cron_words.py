@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
-from control_plane.schedules.cron_words import cron_words
-from control_plane.schedules.schedule import NICKNAMES, read_timetable
+from control_plane.runs.schedules.cron_words import cron_words
+from control_plane.runs.schedules.schedule import NICKNAMES, read_timetable
 
 WORDS = {
     "* * * * *": "Every minute",

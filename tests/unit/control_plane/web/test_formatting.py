@@ -9,8 +9,8 @@ import pytest
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.live import TOPICS_MAX
 from control_plane.server.web.site import Pages, topics_of
+from events import formatting
 from events.lifecycle import Status
-from events.text import formatting
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,12 @@ from control_plane.store.log.documents import view_fields
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.pages import Slice
 from control_plane.store.reads import Part
-from events.catalog import RESERVED, TYPES, Fact, StageMetric, StageProgress, type_of
+from events import formatting
+from events.catalog import RESERVED, TYPES, StageMetric, StageProgress, type_of
 from events.codec import decode_structured
 from events.envelope import Event, encode
+from events.kinds.fact import Fact
 from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock, SeededIds
-from events.text import formatting
 
 PAGES: Final = Pages("http://storage")
 OPTIONS: Final = CodecOptions(tz_aware=True, tzinfo=UTC)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from events.runs import Idea
+from events.kinds.idea import Idea
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.tree import Node, Tree

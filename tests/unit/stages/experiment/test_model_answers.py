@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events.kinds.idea import Idea
 from events.pipe import Note
-from events.runs import Idea
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import (
     CODE_MAX_BYTES,

@@ -19,7 +19,8 @@ import pytest
 from pypdf import PdfReader
 
 from events import catalog as c
-from events.runs import STAGES, read_spec
+from events.kinds import read_spec
+from events.kinds.experiment import STAGES, NodeCompleted, NodeCreated, NodeSelectedBest
 from stages.context import Stage
 from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed, prepare
@@ -40,7 +41,7 @@ from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, m
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures", "short_trainings")]
 TINY = {"Stage_1": 1, "Stage_2": 1, "Stage_3": 2, "Stage_4": 2}
-ORDER = list(STAGES["experiment"])
+ORDER = list(STAGES)
 
 
 def experiment(
@@ -68,7 +69,7 @@ def text_of(reporter: RecordingReporter) -> str:
 
 def numbers_of(reporter: RecordingReporter) -> list[Any]:
     # of a round, whoever is done first says so first
-    nodes = sorted((node.node, node.metric) for node in reporter.of(c.NodeCompleted))
+    nodes = sorted((node.node, node.metric) for node in reporter.of(NodeCompleted))
     (verdict,) = reporter.of(c.ValidationAutoCompleted)
     scores = {name: value for name, value in verdict.scores.items() if name != "means"}
     return [nodes, verdict.verdict, scores]
@@ -144,10 +145,10 @@ def test_the_paper_says_the_numbers(whole: Watched) -> None:
     assert ("Supported." if verdict.verdict == "pass" else "Refuted.") in said
     for value in (*verdict.scores["baseline"], *verdict.scores["intervention"], verdict.scores["ci_low"]):
         assert f"{abs(value):.4f}" in said
-    for node in one.of(c.NodeCompleted):
+    for node in one.of(NodeCompleted):
         assert f"{node.metric:.4f}" in said
     for number in re.findall(r"metric of (\d\.\d{4})", said):
-        assert float(number) in [round(node.metric, 4) for node in one.of(c.NodeCompleted) if node.metric]
+        assert float(number) in [round(node.metric, 4) for node in one.of(NodeCompleted) if node.metric]
     names = {kept.name for kept in one.files}
     assert {"paper/paper.pdf", "paper/paper.tex", "paper/results.json", "tree.json"} <= names
     assert {name.removesuffix(".png") for name in names if name.endswith(".png")} == {
@@ -220,7 +221,7 @@ def spoilt(
 
 def test_a_node_whose_process_dies_is_buggy_and_not_fatal(spoilt: RecordingReporter) -> None:
     assert isinstance(spoilt.facts[-1], c.RunCompleted), spoilt.facts[-1]
-    first = spoilt.of(c.NodeCompleted)[0]
+    first = spoilt.of(NodeCompleted)[0]
     assert first.buggy
     assert "more memory" in (first.error or "")
 
@@ -240,10 +241,10 @@ def test_tuning_and_ablations_of_which_nothing_works_cost_the_run_nothing_else(
     spoilt: RecordingReporter,
 ) -> None:
     assert isinstance(spoilt.facts[-1], c.RunCompleted), spoilt.facts[-1]
-    chosen = {each.stage: each for each in spoilt.of(c.NodeSelectedBest)}
+    chosen = {each.stage: each for each in spoilt.of(NodeSelectedBest)}
     assert chosen["Stage_2"].node.startswith("Stage_1/")
     assert chosen["Stage_4"].node == chosen["Stage_3"].node
-    tried = [each.buggy for each in spoilt.of(c.NodeCompleted) if each.stage in ("Stage_2", "Stage_4")]
+    tried = [each.buggy for each in spoilt.of(NodeCompleted) if each.stage in ("Stage_2", "Stage_4")]
     assert tried == [True] * 3
     assert "Ablations" in text_of(spoilt)
 
@@ -256,7 +257,7 @@ def test_an_intervention_that_never_works_ends_the_run_and_another_seed_gives_ot
     failure = reporter.facts[-1]
     assert isinstance(failure, c.RunFailed)
     assert (failure.code, failure.stage) == ("ALL_NODES_BUGGY", "Stage_3")
-    first, other = (each.of(c.NodeCompleted)[0] for each in (whole.reporter, reporter))
+    first, other = (each.of(NodeCompleted)[0] for each in (whole.reporter, reporter))
     assert first.node == other.node == "Stage_1/1"
     assert timeless(first.scores) != timeless(other.scores)
 
@@ -295,7 +296,7 @@ def test_a_pod_that_cannot_write_papers_says_so_before_it_searches(
     assert "pandoc and typst is installed and does not work" in failure.message
     assert "Install podfleet[experiment]" in failure.message
     assert not reporter.of(c.StageStarted)
-    assert not reporter.of(c.NodeCreated)
+    assert not reporter.of(NodeCreated)
 
 
 def broken(*_: Any, **__: Any) -> None:

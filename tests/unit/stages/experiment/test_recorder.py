@@ -7,15 +7,9 @@ from typing import Any
 
 import pytest
 
-from events.catalog import (
-    Fact,
-    NodeCompleted,
-    NodeCreated,
-    NodeExecuting,
-    NodeRestored,
-    NodeSelectedBest,
-    StageMetric,
-)
+from events.catalog import StageMetric
+from events.kinds.experiment import NodeCompleted, NodeCreated, NodeExecuting, NodeRestored, NodeSelectedBest
+from events.kinds.fact import Fact
 from stages.experiment.paper import recorder as module
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.record.numbers import METRIC_SAID, NODE_BIRTH, NODE_CHOICE, NODE_RESULT, Source

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from events import catalog as c
-from events.runs import STAGES, read_spec
+from events.kinds import read_spec
+from events.kinds.experiment import STAGES
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.judging.exam import Judges
@@ -30,7 +31,7 @@ SPEC = {
     "nodes": {"Stage_1": 1, "Stage_2": 1, "Stage_3": 1, "Stage_4": 1},
 }
 TOO_GOOD, GOOD, NOTHING = (0.4, 0.001), (0.4, 0.2), (0.4, 0.4)  # the errors of both arms
-SEARCH = STAGES["experiment"][:4]
+SEARCH = STAGES[:4]
 
 
 class Dead(BaseException):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from events import catalog as c
-from events.runs import ExperimentSpec, read_spec
+from events.kinds import read_spec
+from events.kinds.experiment import ExperimentSpec
 from events.testing import ManualClock
 from stages.checkpoints import Restored
 from stages.experiment import pipeline

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from events import catalog as c
-from events.runs import STAGES, read_spec
+from events.kinds import read_spec
+from events.kinds.experiment import STAGES, NodeCompleted, NodeExecuting, NodeRestored, PaperGenerated
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.consistency import OTHER_ROWS
@@ -29,7 +30,7 @@ SPEC = {
     "preset": "quick",
     "nodes": {"Stage_1": 2, "Stage_2": 2, "Stage_3": 2, "Stage_4": 2},
 }
-ORDER = STAGES["experiment"]
+ORDER = STAGES
 STAGES_OF_SEARCH = ORDER[:4]
 
 
@@ -125,16 +126,16 @@ def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
 
     before = RecordingReporter(whole.reporter.facts[:said])
-    tried = {each.node for each in before.of(c.NodeCompleted)}
+    tried = {each.node for each in before.of(NodeCompleted)}
     tried |= {each["node"]["id"] for name in kept if name in STAGES_OF_SEARCH for each in _tried(kept[name])}
     assert tried
-    assert not tried & {each.node for each in reporter.of(c.NodeExecuting)}
+    assert not tried & {each.node for each in reporter.of(NodeExecuting)}
     done = {each.stage for each in before.of(c.StageCompleted)}
     assert not done & {each.stage for each in reporter.of(c.StageStarted)}
     if (stage, where) == ("validation", "first"):
         begun = next(each for each in reporter.of(c.StageProgress) if each.stage == stage)
         assert begun.progress > 0, "what fresh seeds measured is not measured again"
-    restored = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
+    restored = {each.node: each.from_attempt for each in reporter.of(NodeRestored)}
     assert set(restored.values()) <= {1}
     told = [each.message for each in reporter.of(c.RunLog)]
     assert sum("resuming after it" in each for each in told) == len(
@@ -144,7 +145,7 @@ def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
         assert not [each.name for each in reporter.files if each.name.startswith("paper/")]
     else:
         assert results(reporter) == results(whole.reporter)
-    assert len(reporter.of(c.PaperGenerated)) == 1, "said by each attempt that has a paper"
+    assert len(reporter.of(PaperGenerated)) == 1, "said by each attempt that has a paper"
     assert verdict(reporter) == verdict(whole.reporter)
     assert reporter.facts[-1] == whole.reporter.facts[-1], "the summary states the same verdict"
 
@@ -158,7 +159,7 @@ def test_a_third_attempt_knows_who_tried_which_node(whole: Diary, tools: Tools, 
     reporter = RecordingReporter()
     third = MemoryCheckpoints(attempt=3, found={**kept, "Stage_3": kept_by_both["Stage_3"]})
     attempt(tmp_path / "third", tools, third, reporter)
-    by = {each.node: each.from_attempt for each in reporter.of(c.NodeRestored)}
+    by = {each.node: each.from_attempt for each in reporter.of(NodeRestored)}
     assert by == {} or set(by.values()) <= {1, 2}
     assert results(reporter) == results(whole.reporter)
 
@@ -169,7 +170,7 @@ def test_a_finished_stage_behind_a_gap_is_searched_again(whole: Diary, tools: To
     attempt(tmp_path, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
     started = [each.stage for each in reporter.of(c.StageStarted)]
     assert started == list(ORDER[1:])
-    assert {each.node for each in reporter.of(c.NodeExecuting)} <= {"Stage_2/1", "Stage_2/2"}
+    assert {each.node for each in reporter.of(NodeExecuting)} <= {"Stage_2/1", "Stage_2/2"}
     assert results(reporter) == results(whole.reporter)
 
 
@@ -182,11 +183,11 @@ def test_a_run_that_repeats_a_part_keeps_the_figures_and_the_paper_that_it_took_
     attempt(tmp_path, tools, MemoryCheckpoints(found=kept), reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
     assert [each.stage for each in reporter.of(c.StageStarted)] == ["review"]
-    assert not reporter.of(c.NodeExecuting)
+    assert not reporter.of(NodeExecuting)
     names = {each.name for each in reporter.files}
     drawn = {each.name for each in whole.reporter.files if not each.name.startswith("plots/nodes/")}
     assert names == drawn
-    assert len(reporter.of(c.PaperGenerated)) == 1
+    assert len(reporter.of(PaperGenerated)) == 1
     assert results(reporter) == results(whole.reporter)
     assert verdict(reporter) == verdict(whole.reporter)
     told = [each.message for each in reporter.of(c.RunLog)]
@@ -213,8 +214,8 @@ def test_what_was_measured_by_another_secret_is_measured_again(
     diary = Diary(attempt=3, found={**whole.kept, **swapped}, last="Stage_1")
     with pytest.raises(Dead):
         attempt(tmp_path, replace(tools, judge_secret=""), diary, diary.reporter)
-    assert diary.reporter.of(c.NodeExecuting)
-    assert not diary.reporter.of(c.NodeRestored)
+    assert diary.reporter.of(NodeExecuting)
+    assert not diary.reporter.of(NodeRestored)
     told = [each.message for each in diary.reporter.of(c.RunLog)]
     assert any(OTHER_ROWS in each for each in told)
     assert any("the secret that attempt 2 left" in each for each in told) == bool(swapped)

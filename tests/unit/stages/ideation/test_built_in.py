@@ -10,7 +10,10 @@ import msgspec
 import pytest
 
 from events import catalog as c
-from events.runs import ExperimentSpec, Idea, read_spec
+from events.kinds import read_spec
+from events.kinds.experiment import ExperimentSpec
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
 from stages.checkpoints import Restored
 from stages.ideation import pipeline
 from stages.literature import LookUpFailed, Work
@@ -44,8 +47,8 @@ def ideation(
     return reporter
 
 
-def generated(reporter: RecordingReporter) -> c.IdeationGenerated:
-    (found,) = reporter.of(c.IdeationGenerated)
+def generated(reporter: RecordingReporter) -> IdeationGenerated:
+    (found,) = reporter.of(IdeationGenerated)
     return found
 
 
@@ -88,7 +91,7 @@ def test_events_progress_file_and_summary_tell_the_same(tmp_path: Path) -> None:
     reporter = ideation(tmp_path, max_num_generations=3)
     kinds = [type(fact) for fact in reporter.facts if not isinstance(fact, c.RunLog | c.StageProgress)]
     assert kinds == [
-        c.RunStarted, c.IdeationStarted, c.StageStarted, c.IdeationGenerated, c.StageCompleted,
+        c.RunStarted, IdeationStarted, c.StageStarted, IdeationGenerated, c.StageCompleted,
         c.RunCompleted,
     ]  # fmt: skip
     (kept,) = reporter.files
@@ -173,7 +176,7 @@ def test_a_space_without_anything_new_says_so_and_fails_visibly(tmp_path: Path) 
         if len(found) < 20:
             break
     reporter = ideation(tmp_path, text, title=text, earlier=earlier)
-    (failure,) = reporter.of(c.IdeationFailed)
+    (failure,) = reporter.of(IdeationFailed)
     assert failure.code == "NO_IDEA"
     assert "an earlier idea of the fleet claims it" in failure.unfinished[0]["why"]
     assert "nothing is left to take its place" in failure.message

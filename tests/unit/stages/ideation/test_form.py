@@ -10,9 +10,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.catalog import IdeationFailed, IdeationGenerated, type_of
+from events.catalog import type_of
+from events.kinds.idea import Idea
+from events.kinds.ideation import IdeationFailed, IdeationGenerated
 from events.pipe import LINE_MAX_BYTES
-from events.runs import Idea
 from pod_worker.child.main import frame_of
 from stages.ideation.form import bounded, cut, json_bytes, missing, printable, public
 from stages.ideation.harvest import WHY_BYTES_MAX, Unfinished

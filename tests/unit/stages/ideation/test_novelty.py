@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.runs import Idea, idea_of
+from events.kinds.idea import Idea, idea_of
 from stages.ideation.earlier import earlier_ideas
 from stages.ideation.novelty import nearest, similarity
 

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from events import catalog as c
-from events.runs import read_spec
+from events.kinds import read_spec
+from events.kinds.fact import Fact
+from events.kinds.ideation import IdeationFailed, IdeationGenerated
 from events.runtime.errors import Canceled
 from stages.ideation import pipeline
 from stages.ideation.with_model import FAILURES_MAX, HOPELESS, PASSING
@@ -94,12 +96,12 @@ def ideation(
     return reporter
 
 
-def generated(reporter: RecordingReporter) -> c.IdeationGenerated:
-    (found,) = reporter.of(c.IdeationGenerated)
+def generated(reporter: RecordingReporter) -> IdeationGenerated:
+    (found,) = reporter.of(IdeationGenerated)
     return found
 
 
-def end(reporter: RecordingReporter) -> c.Fact:
+def end(reporter: RecordingReporter) -> Fact:
     return reporter.facts[-1]
 
 
@@ -157,7 +159,7 @@ def test_an_idea_that_lacks_a_field_is_asked_for_again_and_reported_if_it_stays_
     model = Scripted(drafted(abstract=" "), reflected(abstract="", risks=[]))
     reporter = ideation(tmp_path, model)
     assert "- Abstract is empty" in model.asked[1].text
-    (failure,) = reporter.of(c.IdeationFailed)
+    (failure,) = reporter.of(IdeationFailed)
     assert (failure.code, failed(reporter).code) == ("NO_IDEA", "NO_IDEA")
     (begun,) = failure.unfinished
     why = "not final after 1 rounds: Abstract is empty; Risk Factors and Limitations is empty"
@@ -204,7 +206,7 @@ def test_what_the_request_or_a_note_calls_old_is_not_new(tmp_path: Path) -> None
     model = Scripted(drafted("mix-up"), reflected("mix-up"))
     reporter = ideation(tmp_path, model, notes=notes)
     assert "Ada: Already tried" in model.asked[0].text
-    assert "nearly the same" in reporter.of(c.IdeationFailed)[0].unfinished[0]["why"]
+    assert "nearly the same" in reporter.of(IdeationFailed)[0].unfinished[0]["why"]
 
 
 def test_an_idea_that_the_fleet_has_is_no_new_one_but_the_requests_own_is_answered(tmp_path: Path) -> None:
@@ -251,8 +253,8 @@ def test_a_model_that_fails_on_and_on_ends_the_request_and_says_whether_later_ma
     assert len(model.asked) == FAILURES_MAX
     failure = failed(reporter)
     assert (failure.code, failure.retryable) == (f"MODEL_{trouble.upper()}", trouble in PASSING)
-    assert len(reporter.of(c.IdeationFailed)[0].unfinished) == FAILURES_MAX
-    assert reporter.of(c.IdeationGenerated) == []
+    assert len(reporter.of(IdeationFailed)[0].unfinished) == FAILURES_MAX
+    assert reporter.of(IdeationGenerated) == []
 
 
 @pytest.mark.parametrize("trouble", sorted(HOPELESS))
@@ -352,7 +354,7 @@ def test_whoever_cancels_keeps_the_ideas_that_are_there_and_hears_of_the_one_in_
     assert [each["Name"] for each in found.ideas] == ["dropout_idea"]
     assert [(each["number"], each["idea"]["Name"]) for each in found.unfinished] == [(2, "mix_up_idea")]
     at_once = ideation(tmp_path, Scripted(Canceled("stop")))
-    assert at_once.of(c.IdeationGenerated) == []
+    assert at_once.of(IdeationGenerated) == []
     assert isinstance(end(at_once), c.RunCanceled)
 
 

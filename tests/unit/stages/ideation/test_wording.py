@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.runs import IdeationSpec, idea_of
+from events.kinds.idea import idea_of
+from events.kinds.ideation import IdeationSpec
 from stages.ideation.draft import misread
 from stages.ideation.reading import read_request
 from stages.ideation.wording import Form, Saying, number_of, rivals_of, saying_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.runs import Idea, idea_of
+from events.kinds.idea import Idea, idea_of
 from events.runtime.errors import PipelineError
 from stages.space.data_sets import SHIPPED
 from stages.space.interventions import INTERVENTIONS

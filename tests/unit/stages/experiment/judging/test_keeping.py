@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from events.runs import read_spec
+from events.kinds import read_spec
 from stages.checkpoints import Restored
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised

@@ -11,7 +11,7 @@ import pypandoc
 import pypdf
 import pytest
 
-from events.catalog import Fact
+from events.kinds.fact import Fact
 from stages.experiment.paper.press import Paper, write_paper
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Latexmk, PandocTypst, Renderer

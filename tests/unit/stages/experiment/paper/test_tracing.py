@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from events.catalog import NodeCompleted, StageMetric
+from events.catalog import StageMetric
+from events.kinds.experiment import NodeCompleted
 from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.latex import latex_of
 from stages.experiment.paper.recorder import Recorder

@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+from control_plane.runs.schedules.schedule import Missed, Overlap, Timetable, first_slot, read_timetable
+from control_plane.runs.schedules.scheduler import LABEL, SLOT_LABEL, submission
 from control_plane.runs.submission import QUEUE_LIMIT_S, Submitter, check
-from control_plane.schedules.schedule import Missed, Overlap, Timetable, first_slot, read_timetable
-from control_plane.schedules.scheduler import LABEL, SLOT_LABEL, submission
 from control_plane.store.database import Document
 from control_plane.store.queue.submissions import Submitted
 from control_plane.store.schedules import Schedules

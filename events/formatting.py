@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 from markupsafe import Markup, escape
 
 from events.catalog import Level, RunLog, type_of
+from events.kinds import KINDS
 from events.text.brief import brief_data
 
 MINUTE_S: Final = 60
@@ -59,11 +60,9 @@ NEXT_STEPS: Final = {
     "POD_LOST": "The pod went away; retry, and look at the pod's own log.",
     "ARTIFACT_UPLOAD_FAILED": "Check that the pod reaches the object storage, then retry.",
     "CUDA_UNSUPPORTED_ARCH": "Install a PyTorch build that knows this GPU on the pod.",
-    "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
     "BUDGET_EXCEEDED": "What was found by then is kept; raise max_cost_usd or max_tokens and run it again.",
     "NOT_AVAILABLE": "The message says what the pod lacks.",
     "CONFIG": "The message says what can be run; submit again with that.",
-    "NO_IDEA": "Say more in the idea or its context, or propose it again on a pod with a model key.",
     "MODEL_UNREACHABLE": "Check OPENAI_BASE_URL and the network of the pod, then try again.",
     "MODEL_TIMED_OUT": "The model's server was too slow; try again when it is less busy.",
     "MODEL_RATE_LIMITED": "The model's server asks for fewer requests; try again later.",
@@ -73,7 +72,9 @@ NEXT_STEPS: Final = {
     "MODEL_MALFORMED": "The model did not answer in the form asked for; use a more capable one.",
     "MODEL_CUT_OFF": "The model's answers were cut off; use one with more room for an answer.",
     "QUEUE_TIMEOUT": "Start a pod that serves this class, then retry.",
+    **{code: step for kind in KINDS.values() for code, step in kind.codes.items()},
 }
+_LINES: Final = {name: line for kind in KINDS.values() for name, line in kind.lines.items()}
 
 
 def status(name: str) -> Markup:
@@ -233,13 +234,11 @@ def says(event: Mapping[str, Any]) -> str:
             return f"{data['stage']} {percent(data['progress'])} {data.get('activity') or ''}"
         case "ai.run.stage_metric":
             return f"{data['stage']}: {data['name']} = {number(data['value'])}"
-        case "ai.node.completed":
-            return f"{data['node']}: {data.get('error') or number(data.get('metric'))}"
         case "ai.run.usage":
             tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
             return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"
-        case "ai.ideation.generated":
-            return f"{len(data['ideas'])} ideas, {len(data.get('unfinished', []))} unfinished"
+        case name if name in _LINES:
+            return _LINES[name](data)
     for name in ("message", "summary", "plan", "name", "node", "stage", "verdict"):
         if data.get(name):
             return str(data[name])

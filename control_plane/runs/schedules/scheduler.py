@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from control_plane.concurrency.loops import serve_all
+from control_plane.runs.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.runs.submission import Submission, Submitter
-from control_plane.schedules.schedule import Outcome, plan, read_timetable, run_id
 from control_plane.store.database import Document
 from control_plane.store.schedules import Schedules
 from events.runtime.clock import timestamp

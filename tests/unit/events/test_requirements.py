@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from events.runs import read_requirements, read_spec
+from events.kinds import read_spec
+from events.queue.requirements import read_requirements
 from events.runtime.errors import Rejected
 
 

@@ -1,0 +1,77 @@
+"""The kinds of run: one row for each, and one more for each that an installed package brings.
+
+A package brings a kind by an entry point of the group `podfleet.kinds` that names its `Kind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from events.kinds.fact import Fact
+from events.kinds.kind import Kind, Projection
+from events.kinds.loading import load
+from events.kinds.spec import Spec
+from events.runtime.errors import Rejected
+
+ROWS: Final = ("experiment", "ideation", "probe")
+KINDS: Final[Mapping[str, Kind]] = load(ROWS, __name__)
+RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.is_open)
+FACTS: Final[Mapping[str, type[Fact]]] = {
+    name: fact for kind in KINDS.values() for name, fact in kind.facts.items()
+}
+PROJECTIONS: Final[Mapping[type[Fact], tuple[Kind, Projection]]] = {
+    fact: (kind, projection) for kind in KINDS.values() for fact, projection in kind.projections.items()
+}
+DOCUMENTS: Final = tuple(each for kind in KINDS.values() for each in kind.documents)
+# Checkpoints that belong to no stage and go with those of all.
+BESIDE_STAGES: Final = frozenset[str]().union(*(kind.beside for kind in KINDS.values()))
+
+
+def kind_of(name: str, *, among: frozenset[str] = frozenset(KINDS)) -> Kind:
+    """Return the kind of this name. Raises `Rejected` that lists those `among` which it had to be."""
+    if name not in among:
+        known = ", ".join(sorted(among))
+        raise Rejected("unknown_kind", f"unknown kind {name!r}; known kinds: {known}")
+    return KINDS[name]
+
+
+def stages_of(kind: str) -> tuple[str, ...]:
+    """Return the stages of a kind in their order; none of a kind that is not installed here."""
+    return KINDS[kind].stages if kind in KINDS else ()
+
+
+def stages_before(kind: str, stage: str) -> tuple[str, ...]:
+    """Return the stages of a kind that come before one of them."""
+    stages = stages_of(kind)
+    return stages[: stages.index(stage)]
+
+
+def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
+    """Return the checked specification of a run of `kind`.
+
+    Raises `Rejected` that names the kinds, or the field that is wrong.
+    """
+    wanted = kind_of(kind)
+    try:
+        spec = msgspec.convert(dict(raw), wanted.spec)
+    except msgspec.ValidationError as error:
+        raise Rejected("invalid_spec", f"spec: {error}{known_fields(error, wanted.spec)}") from error
+    problem = wanted.check(spec)
+    if problem is not None:
+        raise Rejected("invalid_spec", f"spec: {problem}")
+    return spec
+
+
+def known_fields(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> str:
+    """Return the fields that there are, where `error` names another one at the top."""
+    if "unknown field" not in str(error) or " - at " in str(error):
+        return ""
+    return f"; known: {', '.join(form.__struct_fields__)}"
+
+
+def title_of(kind: str, spec: Spec) -> str:
+    """Return the line under which people find the run."""
+    return KINDS[kind].title(spec) or kind

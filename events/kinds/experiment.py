@@ -1,0 +1,177 @@
+"""Experiments: an idea tried on a data set by a search over programs, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from events.kinds.fact import Fact, Name
+from events.kinds.idea import Idea, idea_of
+from events.kinds.kind import Kind
+from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
+
+PROGRAM_LIMIT_S: Final = 600.0
+# In their order; each leaves a checkpoint of its name, after which a retry can begin.
+STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
+# A checkpoint that goes with those of all stages: what hides the data from programs.
+JUDGE: Final = "judge"
+
+
+class NodeLimits(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """How many nodes of the search tree each stage may try; None leaves it to the preset."""
+
+    Stage_1: Positive | None = None
+    Stage_2: Positive | None = None
+    Stage_3: Positive | None = None
+    Stage_4: Positive | None = None
+
+
+class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One experiment: an idea tried on a data set by a bounded search.
+
+    A program of the search that runs for longer than `program_limit_s` from one seed is ended.
+    """
+
+    idea: str | Idea
+    dataset: str | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    nodes: NodeLimits = NodeLimits()
+    review: Review = "human"
+    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    max_tokens: Positive | None = None
+    preset: Literal["quick", "standard"] = "standard"
+    program_limit_s: Seconds = PROGRAM_LIMIT_S
+
+
+class NodeCreated(Fact, frozen=True):
+    """A node of the search tree: what shall be tried, and from which parent."""
+
+    stage: Name
+    node: Name
+    plan: str
+    parent: str | None = None
+    params: dict[str, Any] = {}
+
+
+class NodeCodeGenerated(Fact, frozen=True):
+    """The code of a node was written: the whole program, as it will be executed."""
+
+    stage: Name
+    node: Name
+    code: str = ""
+    language: str = "python"
+
+
+class NodeExecuting(Fact, frozen=True):
+    """A node runs now."""
+
+    stage: Name
+    node: Name
+
+
+class NodeCompleted(Fact, frozen=True):
+    """A node was tried: its scores (on validation data), or why it is buggy; the tail of what it printed."""
+
+    stage: Name
+    node: Name
+    buggy: bool
+    seconds: float
+    metric: float | None = None
+    metric_name: str | None = None
+    scores: dict[str, float] = {}
+    error: str | None = None
+    log_tail: str | None = None
+
+
+class NodeRestored(Fact, frozen=True):
+    """A node that an earlier attempt has tried: its result was taken from the checkpoint."""
+
+    stage: Name
+    node: Name
+    from_attempt: int
+    plan: str
+    buggy: bool
+    seconds: float
+    parent: str | None = None
+    params: dict[str, Any] = {}
+    code: str = ""
+    metric: float | None = None
+    metric_name: str | None = None
+    scores: dict[str, float] = {}
+    error: str | None = None
+    log_tail: str | None = None
+
+
+class NodeSelectedBest(Fact, frozen=True):
+    """The node that a stage hands on, and why; mean and standard error over its re-evaluation's seeds."""
+
+    stage: Name
+    node: Name
+    metric: float | None = None
+    reason: str | None = None
+    mean: float | None = None
+    standard_error: float | None = None
+    seeds: list[int] = []
+
+
+class PaperStarted(Fact, frozen=True):
+    """The paper is being written."""
+
+
+class PaperGenerated(Fact, frozen=True):
+    """The paper exists under this artifact name."""
+
+    name: Name
+    title: str | None = None
+    pages: int | None = None
+
+
+def _title(spec: ExperimentSpec) -> str:
+    idea = idea_of(spec.idea)
+    return (idea.title or idea.name or idea.short_hypothesis).strip()[:TITLE_MAX]
+
+
+def _check(spec: ExperimentSpec) -> str | None:
+    is_empty = not idea_of(spec.idea).short_hypothesis.strip()
+    return "`idea` is empty; say what shall be tested" if is_empty else None
+
+
+def _outcome(data: Mapping[str, Any]) -> str:
+    metric = data.get("metric")
+    measured = "–" if metric is None else f"{metric:.4g}" if isinstance(metric, float) else str(metric)
+    return f"{data['node']}: {data.get('error') or measured}"
+
+
+KIND: Final = Kind(
+    name="experiment",
+    says="An idea tried on a data set: a search over programs, validation with fresh seeds, plots, a paper.",
+    spec=ExperimentSpec,
+    pipeline="stages.experiment.pipeline",
+    title=_title,
+    check=_check,
+    stages=STAGES,
+    beside=frozenset({JUDGE}),
+    needs=("torch", "sklearn", "matplotlib", "typst", "pypandoc"),
+    facts={
+        "ai.node.created": NodeCreated,
+        "ai.node.code_generated": NodeCodeGenerated,
+        "ai.node.executing": NodeExecuting,
+        "ai.node.completed": NodeCompleted,
+        "ai.node.restored": NodeRestored,
+        "ai.node.selected_best": NodeSelectedBest,
+        "ai.paper.started": PaperStarted,
+        "ai.paper.generated": PaperGenerated,
+    },
+    lines={"ai.node.completed": _outcome},
+    codes={
+        "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
+    },
+)

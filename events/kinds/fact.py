@@ -1,0 +1,15 @@
+"""The root of what an event can say, and the types of its fields, pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one event says; the root of the catalogue."""

@@ -1,0 +1,103 @@
+"""Ideation: ideas looked for on a hypothesis, pure.
+
+Its runs wait in a queue of their own, and the control plane makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from events.kinds.fact import Fact, Name
+from events.kinds.idea import Idea
+from events.kinds.kind import DocumentSet, Kind, Position, Projected
+from events.kinds.queues import REQUESTS
+from events.kinds.spec import TITLE_MAX, Positive, Spec
+
+EARLIER_MAX: Final = 200  # ideas of the fleet that a new one is held against
+IDEAS: Final = "ideas"  # the collection, and the key of an attempt's document in it
+
+
+class IdeationSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Ideas wanted for a hypothesis; it waits in `ideation_requests`, not among the runs.
+
+    `earlier` is what the fleet had already when the request was made, the newest first.
+    """
+
+    title: str
+    idea: str
+    additional_context: str = ""
+    reflections: Annotated[int, msgspec.Meta(ge=1, le=10)] = 3
+    max_num_generations: Annotated[int, msgspec.Meta(ge=1, le=20)] = 5
+    earlier: Annotated[list[Idea], msgspec.Meta(max_length=EARLIER_MAX)] = []
+    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    max_tokens: Positive | None = None
+
+
+class IdeationStarted(Fact, frozen=True):
+    """Ideas are being looked for."""
+
+
+class IdeationGenerated(Fact, frozen=True):
+    """Ideas were found, each in its seven fields; `unfinished` were begun and not finalised."""
+
+    ideas: list[dict[str, Any]]
+    unfinished: list[dict[str, Any]] = []
+
+
+class IdeationFailed(Fact, frozen=True):
+    """No idea came out, and why; `unfinished` were begun and not finalised."""
+
+    code: Name
+    message: str
+    unfinished: list[dict[str, Any]] = []
+
+
+def _title(spec: IdeationSpec) -> str:
+    return spec.title.strip()[:TITLE_MAX]
+
+
+def _generated(fact: IdeationGenerated, position: Position) -> Iterable[Projected]:
+    return (_ideas(fact.ideas, fact.unfinished, position),)
+
+
+def _failed(fact: IdeationFailed, position: Position) -> Iterable[Projected]:
+    return (_ideas([], fact.unfinished, position),) if fact.unfinished else ()
+
+
+def _ideas(found: list[dict[str, Any]], unfinished: list[dict[str, Any]], position: Position) -> Projected:
+    """Keep ideas as they were said: which of them can be run is asked when one is used."""
+    return Projected(IDEAS, IDEAS, {"ideas": found, "unfinished": unfinished, "generatedAt": position.at})
+
+
+def _count(data: Mapping[str, Any]) -> str:
+    return f"{len(data['ideas'])} ideas, {len(data.get('unfinished', []))} unfinished"
+
+
+KIND: Final = Kind(
+    name="ideation",
+    says="Ideas looked for on a hypothesis, each checked for novelty against what the fleet has.",
+    spec=IdeationSpec,
+    pipeline="stages.ideation.pipeline",
+    title=_title,
+    queue=REQUESTS,
+    facts={
+        "ai.ideation.started": IdeationStarted,
+        "ai.ideation.generated": IdeationGenerated,
+        "ai.ideation.failed": IdeationFailed,
+    },
+    documents=(
+        DocumentSet(
+            IDEAS,
+            "the ideas that an attempt found, and those that it left unfinished",
+            ("ideas", "unfinished", "generatedAt"),
+        ),
+    ),
+    projections={IdeationGenerated: _generated, IdeationFailed: _failed},
+    lines={"ai.ideation.generated": _count},
+    codes={
+        "NO_IDEA": "Say more in the idea or its context, or propose it again on a pod with a model key.",
+    },
+)

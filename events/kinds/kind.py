@@ -1,0 +1,109 @@
+"""What a kind of run declares about itself, pure.
+
+Law: everything that the fleet has to know of a kind stands in its `Kind`. Queues, events, documents, pages,
+commands and checks are derived from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from events.kinds.fact import Fact
+from events.kinds.queues import RUNS, Queue
+from events.kinds.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where an event stands: attempt `attempt` of a run, its sequence there, and when it was said."""
+
+    run_id: str
+    attempt: int
+    sequence: int
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """Fields of a document of the kind; `key` names it within its attempt.
+
+    The fields `runId`, `attempt` and `seq` are added to them.
+    """
+
+    collection: str
+    key: str
+    fields: Mapping[str, Any]
+
+
+# What a fact changes in the documents of its kind. The same fact makes the same fields, however often.
+Projection = Callable[[Any, Position], Iterable[Projected]]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a collection: its name, and its fields with their direction, 1 or -1."""
+
+    name: str
+    keys: tuple[tuple[str, Literal[1, -1]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSet:
+    """A collection of the kind: who reads it, its fields beside `runId`, `attempt` and `seq`, more indexes.
+
+    All have an index by run and attempt.
+    """
+
+    name: str
+    says: str
+    fields: tuple[str, ...]
+    indexes: tuple[Index, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a result set: its unit, and which direction is better."""
+
+    name: str
+    unit: str = ""
+    better: Literal["higher", "lower"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSet:
+    """Rows that a run records, which people sort, filter and compare."""
+
+    name: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of run.
+
+    `check` returns what is wrong with a specification beyond its schema. `needs` are the modules without
+    which a pod cannot run it, `pipeline` is the module whose `run` does it. `beside` names the checkpoints
+    that belong to no stage. `codes` maps its own codes of failure to what a person can do. `lines` describes
+    its facts in one line. `labels` maps a label to the field of the specification that it is taken from.
+    """
+
+    name: str
+    says: str
+    spec: type[Spec]
+    pipeline: str
+    title: Callable[[Any], str] = lambda _: ""
+    check: Callable[[Any], str | None] = lambda _: None
+    queue: Queue = RUNS
+    stages: tuple[str, ...] = ()
+    beside: frozenset[str] = frozenset()
+    needs: tuple[str, ...] = ()
+    facts: Mapping[str, type[Fact]] = field(default_factory=dict)
+    documents: tuple[DocumentSet, ...] = ()
+    projections: Mapping[type[Fact], Projection] = field(default_factory=dict)
+    lines: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
+    codes: Mapping[str, str] = field(default_factory=dict)
+    results: tuple[ResultSet, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,73 @@
+"""Loads the kinds: those of this package, then those that installed packages bring.
+
+Law: a kind that cannot be loaded, or takes a name that is there already, stops the program with words. No
+program works with half a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from events.kinds.kind import Kind
+from events.runtime.errors import ConfigError
+
+GROUP: Final = "podfleet.kinds"
+# What the events of every run are called; a kind has families of its own.
+FAMILIES: Final = ("ai.run.", "ai.validation.", "ai.artifact.")
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def load(rows: Iterable[str], room: str) -> dict[str, Kind]:
+    """Return every kind by its name: the modules `rows` of the package `room`, then the installed ones.
+
+    Raises `ConfigError`.
+    """
+    kinds: dict[str, Kind] = {}
+    for row in rows:
+        kinds[row] = import_module(f"{room}.{row}").KIND
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        kind = _installed(point)
+        if problems := [_broken(point, problem) for problem in conflicts(kind, kinds)]:
+            raise ConfigError(problems)
+        kinds[kind.name] = kind
+    return kinds
+
+
+def conflicts(kind: Kind, known: Mapping[str, Kind]) -> Iterator[str]:
+    """Yield in words what keeps `kind` from standing beside the known ones."""
+    if not _NAME.fullmatch(kind.name):
+        yield f"the name {kind.name!r} is not made of a-z, 0-9 and _, or is over 40 characters"
+    if kind.name in known:
+        yield f"there is a kind {kind.name!r} already"
+    facts = {name for each in known.values() for name in each.facts}
+    for name in kind.facts:
+        if not name.startswith("ai.") or name.startswith(FAMILIES):
+            yield f"the event {name!r} is not of a family of its own below `ai.`"
+        elif name in facts:
+            yield f"there is an event {name!r} already"
+    collections = {each.name for other in known.values() for each in other.documents}
+    for each in kind.documents:
+        if each.name in collections:
+            yield f"there is a collection {each.name!r} already"
+    for fact in kind.projections:
+        if fact not in kind.facts.values():
+            yield f"it projects {fact.__name__}, which is no event of its own"
+
+
+def _installed(point: EntryPoint) -> Kind:
+    try:
+        kind = point.load()
+    except Exception as error:
+        raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
+    if not isinstance(kind, Kind):
+        raise ConfigError([_broken(point, f"{point.value} is no `Kind`")])
+    return kind
+
+
+def _broken(point: EntryPoint, problem: str) -> str:
+    package = "an installed package" if point.dist is None else f"the package {point.dist.name}"
+    return f"kind {point.name!r} of {package}: {problem}; uninstall the package or mend it"

@@ -1,0 +1,31 @@
+"""Probes: the smoke test of a pod, pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from events.kinds.kind import Kind
+from events.kinds.spec import Review, Spec
+
+
+class ProbeSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The smoke test of a pod: sleeps, speaks, writes an artifact, and ends in the way it is told."""
+
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=24 * 3600)] = 1.0
+    events: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10
+    artifact_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 1024
+    end: Literal[
+        "completed", "exception", "retryable", "kill", "segfault", "out_of_memory", "cuda_out_of_memory",
+        "hang", "deaf", "exit",
+    ] = "completed"  # fmt: skip
+    review: Review = "none"
+
+
+KIND: Final = Kind(
+    name="probe",
+    says="The smoke test of a pod: a short run that writes events and an artifact and ends as it is told to.",
+    spec=ProbeSpec,
+    pipeline="stages.probe.pipeline",
+)

@@ -1,0 +1,24 @@
+"""What every specification has: the limits of an attempt, pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
+Review = Literal["none", "human"]
+
+TITLE_MAX: Final = 200
+START_LIMIT_S: Final = 300.0
+TIME_LIMIT_S: Final = 3600.0
+NO_PROGRESS_S: Final = 1800.0
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What bounds every attempt: until its first word, in all, and without a word."""
+
+    start_limit_s: Seconds = START_LIMIT_S
+    time_limit_s: Seconds = TIME_LIMIT_S
+    no_progress_s: Seconds = NO_PROGRESS_S
