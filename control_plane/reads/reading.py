@@ -10,16 +10,14 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from control_plane.model import search_tree
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
 from control_plane.reads import paging
 from control_plane.reads.eta import Pace, pace
-from control_plane.reads.ideas import ideas_of
 from control_plane.reads.lineage import Lineage
+from control_plane.reads.parts import KindPart, Parts, parts_of_kinds
 from control_plane.store.audit_log import AuditLog
-from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
 from control_plane.store.pods import HOURS_MAX, Pods
@@ -39,8 +37,8 @@ SILENT_AFTER: Final = timedelta(seconds=60)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200
-NODES_MAX: Final = 50  # of a page of nodes, each with its code
-NODES_TOLD_MAX: Final = 400  # of a run as a whole
+OF_EVERY_KIND: Final = ("attempts", "stages", "validations", "artifacts")
+PART_MAX: Final = 400  # rows of what belongs to one kind
 TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
 # Of an attempt whose end is decided, and not written beside its run yet.
@@ -103,7 +101,7 @@ class _Own:
     stages: Sequence[Json] = ()
     validations: Sequence[Json] = ()
     artifacts: Sequence[Json] = ()
-    nodes: Sequence[Json] = ()
+    of_kind: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     usages: Sequence[Json] = ()
     cut: Sequence[str] = ()  # the names of those that are not whole
 
@@ -114,14 +112,14 @@ class Reading:
 
     run_reads: RunReads
     tallies: Tallies
-    hypothesis_reads: Hypotheses
     pod_reads: Pods
     schedule_reads: Schedules
     key_reads: Keys
     trail_reads: AuditLog
     clock: Clock
+    parts: Parts = field(default_factory=parts_of_kinds)
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
+    large_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
 
     async def overview(self) -> Json:
         """Return what the fleet does now; counts stop at `countMax`."""
@@ -144,7 +142,7 @@ class Reading:
         """Return a page of runs, newest first."""
         key = None if after is None else paging.decode("runs", after, str)
         found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
-        return _page("runs", found, _told)
+        return page_of("runs", found, _told)
 
     async def runs_of_ids(self, run_ids: Sequence[str]) -> list[Json]:
         """Return these runs and requests as a list shows them; those that are not there are left out."""
@@ -173,8 +171,8 @@ class Reading:
 
     async def run(self, run_id: str) -> Json:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
-        async with self._turns:
-            run, spec = await asyncio.gather(self._run(run_id), self.run_reads.spec(run_id))
+        async with self.large_reads:
+            run, spec = await asyncio.gather(self.require(run_id), self.run_reads.spec(run_id))
             return await self._whole(run, spec or {})
 
     async def submitted(self, submitted: Submitted) -> Json:
@@ -188,7 +186,8 @@ class Reading:
 
     async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
         # nothing belongs to a run that no pod has taken yet
-        own = await self._own(run["id"]) if run["attempt"] else _Own()
+        parts = self.parts.get(run["kind"], ())
+        own = await self._own(run["id"], parts) if run["attempt"] else _Own()
         validations = [shown(each) for each in believed(own.validations, own.attempts)]
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
         return {
@@ -203,53 +202,28 @@ class Reading:
             "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
             "validations": validations,
             "artifacts": [shown(each) for each in own.artifacts],
-            "nodes": plain(own.nodes),
+            **{each.name: [] for every in self.parts.values() for each in every},
+            **{name: plain(rows) for name, rows in own.of_kind.items()},
+            "sections": [
+                {"name": each.name, "title": each.title, "columns": list(each.columns)} for each in parts
+            ],
             "usage": usage(own.usages, USAGE_EVENTS_MAX),
             "truncated": sorted(own.cut),
         }
 
-    async def _own(self, run_id: str) -> _Own:
+    async def _own(self, run_id: str, of_kind: Sequence[KindPart]) -> _Own:
         """Ask for everything at once: one after the other is what a page of a run would wait for."""
         beside = partial(self.run_reads.beside, run_ids=[run_id])
-        attempts, stages, validations, artifacts, nodes, usages = await asyncio.gather(
+        parts = asyncio.gather(
             beside("attempts", order=(("attempt", 1),)),
             beside("stages", order=(("attempt", 1), ("order", 1))),
             beside("validations", order=(("_id", 1),)),
             beside("artifacts", order=(("attempt", -1), ("name", 1))),
-            self.run_reads.node_events(run_id),
-            self.run_reads.usage([run_id]),
+            *(each.read(self.run_reads, run_id) for each in of_kind),
         )
-        parts = {
-            "attempts": attempts, "stages": stages, "validations": validations, "artifacts": artifacts,
-            "nodes": nodes,
-        }  # fmt: skip
+        usages, kept = await asyncio.gather(self.run_reads.usage([run_id]), parts)
         # beside the event loop: what a pod said decides how long it takes
-        return await asyncio.to_thread(_kept, parts, usages)
-
-    async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
-        """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
-
-        Raises `NotFound`.
-        """
-        async with self._turns:
-            return await self._nodes(run_id, limit, after)
-
-    async def _nodes(self, run_id: str, limit: int, after: str | None) -> Json:
-        await self._run(run_id)
-        first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
-        last = first + min(paging.limited(limit), NODES_MAX)
-        known = search_tree.nodes((await self.run_reads.node_events(run_id)).documents)
-        wanted = known[first:last]
-        said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
-        while said.is_cut and len(wanted) > 1:  # a page of fewer nodes has them whole
-            wanted = wanted[: len(wanted) // 2]
-            said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
-        last = first + len(wanted)
-        return {
-            "items": await asyncio.to_thread(_whole_nodes, wanted, said.documents),
-            "next": paging.encode("nodes", last) if last < len(known) else None,
-            "truncated": [*search_tree.TEXTS] if said.is_cut else [],
-        }
+        return await asyncio.to_thread(_kept, kept, usages, of_kind)
 
     async def pace(self, run: Json) -> Pace | None:
         """Return how fast the stage of a run moves, as `run` returns that; None where it is in none."""
@@ -311,7 +285,7 @@ class Reading:
         `tail` is where a reader of the log in its order goes on once more has come in.
         """
         name = "events, newest first" if newest_first else "events"
-        async with self._turns:
+        async with self.large_reads:
             found = await self.run_reads.events(
                 run_id,
                 event_type=type,
@@ -321,9 +295,9 @@ class Reading:
                 limit=paging.limited(limit),
                 newest_first=newest_first,
             )
-            page = _page(name, found, event)
+            page = page_of(name, found, event)
         if not found.documents and after is None:
-            await self._run(run_id)
+            await self.require(run_id)
         if not newest_first:
             last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
             page["tail"] = page["next"] or (last[0] if last else after)
@@ -353,38 +327,14 @@ class Reading:
         self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
     ) -> Json:
         """Return a page of a run's artifacts, the latest attempt's first. Raises `NotFound`."""
-        await self._run(run_id)
+        await self.require(run_id)
         key = None if after is None else paging.decode("artifacts", after, int, str)
         found = await self.run_reads.artifacts(run_id, key, paging.limited(limit))
-        return _page("artifacts", found, _told)
+        return page_of("artifacts", found, _told)
 
     async def artifact(self, artifact_id: str) -> Json:
         """Return one artifact. Raises `NotFound`."""
-        return _told(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
-
-    async def hypotheses(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
-        """Return a page of hypotheses, newest first."""
-        key = None if after is None else paging.decode("hypotheses", after, str)
-        found = await self.hypothesis_reads.page(key, paging.limited(limit))
-        return _page("hypotheses", found, shown)
-
-    async def hypothesis(self, hypothesis_id: str) -> Json:
-        """Return a hypothesis with its newest runs. Raises `NotFound`."""
-        document = await self.hypothesis_reads.find(hypothesis_id)
-        hypothesis = shown(_found(document, "hypothesis", hypothesis_id))
-        ideas = ideas_of(hypothesis)
-        runs = await self.runs(RunFilters(hypothesis=hypothesis_id), paging.LIMIT_MAX)
-        spenders = [run["id"] for run in runs["items"]]
-        if hypothesis["ideation"] is not None:
-            spenders.append(hypothesis["ideation"]["requestId"])
-        return {
-            **hypothesis,
-            "usage": usage(await self.run_reads.usage(spenders), USAGE_EVENTS_MAX),
-            "ideaIndex": ideas.index,
-            "ideaJson": hypothesis["ideaJson"] if ideas.index is None else ideas.chosen,
-            "runs": runs["items"],
-            "moreRuns": runs["next"],
-        }
+        return _told(required(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
 
     async def pods(
         self,
@@ -397,11 +347,11 @@ class Reading:
         """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
         found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
-        return _page("pods", found, self._pod)
+        return page_of("pods", found, self._pod)
 
     async def telemetry(self, pod_id: str, hours: int) -> list[Json]:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
-        _found(await self.pod_reads.find(pod_id), "pod", pod_id)
+        required(await self.pod_reads.find(pod_id), "pod", pod_id)
         since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
         return _shown(await self.pod_reads.samples(pod_id, since))
 
@@ -410,7 +360,7 @@ class Reading:
     ) -> Json:
         """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
         key = None if after is None else paging.decode("attempts", after, str)
-        page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
+        page = page_of("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
         page["items"] = await self._borne_out(page["items"])
         runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
         titles = {run["_id"]: run.get("title") for run in runs}
@@ -426,35 +376,36 @@ class Reading:
 
     async def pod(self, pod_id: str) -> Json:
         """Return one pod. Raises `NotFound`."""
-        return self._pod(_found(await self.pod_reads.find(pod_id), "pod", pod_id))
+        return self._pod(required(await self.pod_reads.find(pod_id), "pod", pod_id))
 
     async def drain(self, pod_id: str) -> Json:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
-        return self._pod(_found(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
+        return self._pod(required(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
 
     async def schedules(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
-        return _page("schedules", found, shown)
+        return page_of("schedules", found, shown)
 
     async def schedule(self, schedule_id: str) -> Json:
         """Return one schedule. Raises `NotFound`."""
-        return shown(_found(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
+        return shown(required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
 
     async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
         """Return a page of keys, the newest first, as they may be seen."""
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
-        return _page("keys", found, shown)
+        return page_of("keys", found, shown)
 
     async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Json:
         """Return a page of the records of who did what, the newest first."""
         found = await self.trail_reads.page(
             filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
         )
-        return _page("trail", found, shown)
+        return page_of("trail", found, shown)
 
-    async def _run(self, run_id: str) -> Json:
-        return shown(_found(await self.run_reads.find(run_id), "run", run_id))
+    async def require(self, run_id: str) -> Json:
+        """Return a run without what belongs to it. Raises `NotFound`."""
+        return shown(required(await self.run_reads.find(run_id), "run", run_id))
 
     async def _pod_counts(self) -> Json:
         now = self.clock.now()
@@ -484,33 +435,27 @@ def _waiting(found: Waiting, now: datetime) -> Json:
     }
 
 
-def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
+def page_of(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
+    """Return a page of a list as JSON, with the cursor of the next one."""
     stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
     return {"items": [show(document) for document in found.documents], "next": stop}
 
 
-def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:
+def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindPart]) -> _Own:
     """Return what is told of a run, cut as it was stored: no more of it is looked at than is told."""
-    found = {name: part.documents for name, part in parts.items()}
-    found["nodes"] = search_tree.nodes(found["nodes"])
-    told = {**found, "nodes": _without_texts(found["nodes"][:NODES_TOLD_MAX])}
-    kept = {name: brief_list(items, TOLD_BYTES_MAX) for name, items in told.items()}
-    is_cut = {name: part.is_cut or len(kept[name]) < len(found[name]) for name, part in parts.items()}
-    return _Own(**kept, usages=usages, cut=[name for name in is_cut if is_cut[name]])
-
-
-def _without_texts(nodes: Sequence[Json]) -> list[Json]:
-    return [{name: node[name] for name in node if name not in search_tree.TEXTS} for node in nodes]
-
-
-def _whole_nodes(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
-    """Return nodes of a tree as JSON, with the texts that their own events tell."""
-    whole = {(node["stage"], node["id"]): node for node in search_tree.nodes(said)}
-    items: list[Json] = []
-    for node in wanted:
-        texts = whole.get((node["stage"], node["id"]), node)
-        items.append(plain({**node, **{name: texts[name] for name in search_tree.TEXTS}}))
-    return items
+    own: dict[str, Sequence[Json]] = {}
+    rows: dict[str, Sequence[Json]] = {}
+    cut = []
+    for name, part in zip(OF_EVERY_KIND, parts, strict=False):
+        own[name] = brief_list(part.documents, TOLD_BYTES_MAX)
+        if part.is_cut or len(own[name]) < len(part.documents):
+            cut.append(name)
+    for each, part in zip(of_kind, parts[len(OF_EVERY_KIND) :], strict=True):
+        told = each.told(part.documents)
+        rows[each.name] = brief_list(told[:PART_MAX], TOLD_BYTES_MAX)
+        if part.is_cut or len(rows[each.name]) < len(told):
+            cut.append(each.name)
+    return _Own(**own, of_kind=rows, usages=usages, cut=cut)
 
 
 def _told(document: Mapping[str, Any]) -> Json:
@@ -522,7 +467,8 @@ def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
     return [_told(document) for document in documents]
 
 
-def _found(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:
+def required(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:
+    """Return what was found. Raises `NotFound` that names `what` and its id."""
     if document is None:
         raise NotFound(f"unknown_{what}", f"there is no {what} {identity!r}")
     return document

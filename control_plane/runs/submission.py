@@ -12,14 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from control_plane.model.run import Run
-from control_plane.reads.ideas import earlier_ideas, ideas_of
 from control_plane.reads.lineage import Lineage
 from control_plane.store.database import Document
-from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
 from control_plane.store.reads import RunReads
-from events.kinds import RUN_KINDS, ideation, kind_of, read_spec, stages_of, title_of
+from events.kinds import KINDS, RUN_KINDS, kind_of, read_spec, stages_of, title_of
+from events.kinds.queues import RUNS
 from events.kinds.spec import Spec
 from events.lifecycle import FINAL, Status
 from events.queue.journal import Expression, creation
@@ -64,48 +63,26 @@ class Order:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewHypothesis:
-    """A hypothesis as its author wants it."""
-
-    title: str
-    idea: str | Mapping[str, Any]
-    by: str
-    enable_ideation: bool = False
-    reflections: int = 3
-    max_num_generations: int = 5
-    additional_context: str = ""
-    max_cost_usd: float | None = None
-    max_tokens: int | None = None
-    spec: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The limits of its ideation, those that are set."""
-        limits = {"max_cost_usd": self.max_cost_usd, "max_tokens": self.max_tokens}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Creates runs, hypotheses and ideation requests. Raises `Rejected`, `NotFound`, `Conflict`."""
+    """Puts runs into the queues of their kinds. Raises `Rejected`, `NotFound`, `Conflict`."""
 
     runs: Runs
     queue: Submissions
-    store: Hypotheses
     ids: Ids
     reads: RunReads
 
     async def submit(self, wanted: Submission) -> Submitted:
         """Queue a run; the same idempotency key with the same content is the same run."""
-        return await self._submit(check(wanted))
+        return await self.submit_order(check(wanted))
 
-    async def _submit(self, order: Order) -> Submitted:
+    async def submit_order(self, order: Order) -> Submitted:
+        """Queue a run whose submission was read; its idempotency key is that of `submit`."""
         known_run = await self._earlier(order)
         if known_run is not None:
             return known_run
         run_id = self.ids.ulid()
-        submitted = await self._enqueue("runs", run_id, order)
+        submitted = await self.enqueue(run_id, order)
         if submitted.is_new:
             return submitted
         known_run = await self._earlier(order)
@@ -118,7 +95,7 @@ class Submitter:
         """Queue a run under an id that its maker derived: however often and by whom, it exists once."""
         order = check(wanted)
         assert wanted.idempotency_key is None, "the id itself says which run it is"
-        return await self._enqueue("runs", run_id, order)
+        return await self.enqueue(run_id, order)
 
     async def retry(
         self, run_id: str, *, by: str, from_stage: str | None = None, key: str | None = None
@@ -130,7 +107,7 @@ class Submitter:
         """
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
-        if found is None or spec is None or found.collection != "runs":
+        if found is None or spec is None or found.collection != RUNS.collection:
             raise NotFound("unknown_run", f"there is no run {run_id!r}")
         if from_stage is not None:
             check_stage(found.run.kind, from_stage)
@@ -165,65 +142,6 @@ class Submitter:
             )
             raise Conflict("no_checkpoint", f"the run left no checkpoint of a finished {missing}; {instead}")
 
-    async def propose(self, wanted: NewHypothesis) -> tuple[str, str]:
-        """Store a hypothesis; return its id and that of the run, or ideation request, queued for it."""
-        if wanted.enable_ideation and wanted.spec:
-            raise Rejected("spec_without_run", "ideation queues no run yet; give the `spec` at its launch")
-        if wanted.limits and not wanted.enable_ideation:
-            named = ", ".join(f"`{name}`" for name in wanted.limits)
-            raise Rejected(
-                "limits_without_ideation", f"{named} limits ideation; a run's limits are in `spec`"
-            )
-        hypothesis_id = self.ids.ulid()
-        work = await self._work_for(wanted, hypothesis_id)
-        # nothing is stored of what could never run, ideas that ideation shall start from included
-        if wanted.enable_ideation:
-            read_spec("experiment", {"idea": wanted.idea, **wanted.spec})
-        order = read(work)
-        request_id = self.ids.ulid()
-        await self.store.insert(hypothesis_document(wanted, hypothesis_id, request_id))
-        if not wanted.enable_ideation:
-            return hypothesis_id, (await self._submit(order)).run_id
-        await self._enqueue("ideation_requests", request_id, order)
-        return hypothesis_id, request_id
-
-    async def launch(
-        self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
-    ) -> Submitted:
-        """Queue another run of a hypothesis; `idea_index` makes that idea the hypothesis' choice first."""
-        hypothesis = await self.store.find(hypothesis_id)
-        if hypothesis is None:
-            raise NotFound("unknown_hypothesis", f"there is no hypothesis {hypothesis_id}")
-        if idea_index is not None and "idea" in spec:
-            raise Rejected("two_ideas", "give `idea_index` or an `idea` in the spec, not both")
-        ideas = ideas_of(hypothesis)
-        wanted = Submission(
-            kind="experiment",
-            spec={"idea": ideas.take(idea_index), **spec},
-            by=by,
-            hypothesis_id=hypothesis_id,
-        )
-        order = check(wanted)  # before the choice: what is refused changes nothing
-        if idea_index is not None and ideas.found:
-            await self.store.choose(hypothesis_id, idea_index)
-        return await self._submit(order)
-
-    async def _work_for(self, wanted: NewHypothesis, hypothesis_id: str) -> Submission:
-        if not wanted.enable_ideation:
-            spec: dict[str, Any] = {"idea": wanted.idea, **wanted.spec}
-            return Submission(kind="experiment", spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
-        spec = {
-            "title": wanted.title,
-            "idea": _text(wanted.idea),
-            "additional_context": wanted.additional_context,
-            "reflections": wanted.reflections,
-            "max_num_generations": wanted.max_num_generations,
-            **wanted.limits,
-        }
-        if earlier := earlier_ideas(await self.store.earlier(ideation.EARLIER_MAX)):
-            spec["earlier"] = earlier
-        return Submission(kind=ideation.KIND.name, spec=spec, by=wanted.by, hypothesis_id=hypothesis_id)
-
     async def _earlier(self, order: Order) -> Submitted | None:
         key = order.wanted.idempotency_key
         if key is None:
@@ -236,33 +154,15 @@ class Submitter:
             raise Conflict("idempotency_conflict", message)
         return Submitted(run["_id"])
 
-    async def _enqueue(self, collection: str, run_id: str, order: Order) -> Submitted:
+    async def enqueue(self, run_id: str, order: Order) -> Submitted:
+        """Queue a run under this id, in the queue of its kind."""
+        collection = KINDS[order.wanted.kind].queue.collection
         fields, spec = run_fields(order), snapshot(run_id, order.wanted)
         put_at = await self.queue.put_spec(run_id, spec)
         run = await self.queue.enqueue(collection, run_id, creation(fields, by=order.wanted.by))
         if run is not None and run["createdAt"] - put_at > SPEC_FRESH:
             await self.queue.put_spec(run_id, spec)
         return Submitted(run_id, run, spec)
-
-
-def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:
-    """Return a new hypothesis; the store adds when it was made."""
-    idea_json = None if isinstance(wanted.idea, str) else dict(wanted.idea)
-    ideation = {
-        "requestId": request_id,
-        "status": Status.QUEUED.value,
-        "reflections": wanted.reflections,
-        "maxNumGenerations": wanted.max_num_generations,
-    }
-    return {
-        "_id": hypothesis_id,
-        "title": wanted.title,
-        "idea": _text(wanted.idea),
-        "ideaJson": idea_json,
-        "ideation": ideation if wanted.enable_ideation else None,
-        "additionalContext": wanted.additional_context,
-        "createdBy": wanted.by,
-    }
 
 
 def check(wanted: Submission) -> Order:
@@ -360,7 +260,3 @@ def _digest(wanted: Submission) -> str:
         wanted.hypothesis_id,
     ]
     return hashlib.sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
-
-
-def _text(idea: str | Mapping[str, Any]) -> str:
-    return idea if isinstance(idea, str) else str(idea.get("Short Hypothesis", ""))

@@ -17,6 +17,7 @@ from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
+from control_plane.model.rooms import modules
 from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
     artifacts,
@@ -24,10 +25,8 @@ from control_plane.server.api import (
     bulk,
     claims,
     fleet,
-    hypotheses,
     ingest,
     keys,
-    nodes,
     runs,
     schedules,
     stream,
@@ -50,7 +49,7 @@ from control_plane.server.web.site import HERE, Pages, Site
 from control_plane.upkeep import rescuer, spec_sweeper, sweeper
 
 NOUNS: Final = (
-    *(bulk, runs, nodes, hypotheses, artifacts, uploads),
+    *(bulk, runs, artifacts, uploads),
     *(claims, fleet, schedules, keys, audit_log, stream),
 )
 
@@ -105,6 +104,8 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(views.router(site))
     app.include_router(steering.router(site))
     app.include_router(live.router(site))
+    for room in modules("routes").values():
+        app.include_router(room.router(site))
     app.include_router(schedule_pages.router(site))
     app.include_router(numbers.router(site))
     app.include_router(pods.router(site))

@@ -43,7 +43,6 @@ from control_plane.runs.submission import Submitter
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.changes import STATES, STATES_AND_EVENTS, Changes
 from control_plane.store.database import Database
-from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.keys import Keys
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
@@ -117,7 +116,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     """Put a control plane together on one database."""
     runs, events, documents = Runs(db), Events(db), Documents(db)
     submissions, schedules = Submissions(db), Schedules(db)
-    submitter = Submitter(runs, submissions, Hypotheses(db), ids, RunReads(db))
+    submitter = Submitter(runs, submissions, ids, RunReads(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
     direct = UnnumberedEvents(runs, events, clock, ids)
@@ -146,9 +145,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         trail=AuditLog(db),
         clock=clock,
         ids=ids,
-        reading=Reading(
-            RunReads(db), Tallies(db), Hypotheses(db), Pods(db), schedules, Keys(db), AuditLog(db), clock
-        ),
+        reading=Reading(RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), clock),
         accounts=Accounts(NumberReads(db), clock),
         submitter=submitter,
         decider=decider,

@@ -12,7 +12,6 @@ from bson import decode
 
 from control_plane.model.presentation import SPENT
 from control_plane.model.replicated import borne_out, is_doubtful
-from control_plane.model.search_tree import NODE_TYPES, TREE_TYPES
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
@@ -24,13 +23,10 @@ from events.text.brief import brief_data, brief_fields
 BESIDE_MAX: Final = 1_000
 # Of what one read takes in, however much a pod has said.
 BESIDE_BYTES_MAX: Final = 4 * 1024 * 1024
-NODES_BYTES_MAX: Final = 16 * 1024 * 1024
-TEXTS_BYTES_MAX: Final = 8 * 1024 * 1024
 SAID_CHARS_MAX: Final = 4 * 1024  # of a field of an event that is told as it comes; the log has it whole
 MODELS_TOLD_MAX: Final = 100
 MODEL_CHARS_MAX: Final = 200
 OTHER_MODELS: Final = "other models"
-NODE_EVENTS_MAX: Final = 10_000
 USAGE_EVENTS_MAX: Final = 100_000
 PROGRESS_EVENTS_MAX: Final = 60
 METRICS_MAX: Final = 5_000
@@ -43,9 +39,9 @@ _KEPT: Final = dict.fromkeys(("runId", "attempt", "name", "key", "size", "sha256
 _SIEVES: Final = ("classKey",)  # no index gives them in the order of the list
 _INDEXED_ONLY: Final = ("words", "labelList", "idempotency")
 # What has no number is no part of the record.
-_NUMBERED: Final[Mapping[str, Any]] = {"sequence": {"$gte": 1}}
+NUMBERED: Final[Mapping[str, Any]] = {"sequence": {"$gte": 1}}
 _ID_END: Final = "\uffff"
-_ARRIVAL: Final[Order] = (("position", 1),)
+ARRIVAL: Final[Order] = (("position", 1),)
 _LATEST: Final[Order] = (("position", -1),)
 _BY_NAME: Final[Order] = (("attempt", -1), ("name", 1))
 
@@ -123,23 +119,11 @@ class RunReads:
     async def beside(self, collection: str, run_ids: Sequence[str], order: Order) -> Part:
         """Return the documents of `collection` that belong to some runs, each run's in `order`."""
         query = {"runId": {"$in": list(run_ids)}}
-        return await self._part(
+        return await self.part(
             collection, query, None, [("runId", 1), *order], BESIDE_MAX * len(run_ids), BESIDE_BYTES_MAX
         )
 
-    async def node_events(self, run_id: str) -> Part:
-        """Return the events of a run's search tree in the order of arrival, without codes and logs."""
-        query = {"runId": run_id, "type": {"$in": list(TREE_TYPES)}, **_NUMBERED}
-        hidden = {"data.code": 0, "data.log_tail": 0}
-        return await self._part("events", query, hidden, _ARRIVAL, NODE_EVENTS_MAX, NODES_BYTES_MAX)
-
-    async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> Part:
-        """Return the events of some nodes of a run's search tree, whole."""
-        of_nodes = {"type": {"$in": list(NODE_TYPES)}, "data.node": {"$in": list(nodes)}}
-        query = {"runId": run_id, **of_nodes, **_NUMBERED}
-        return await self._part("events", query, None, _ARRIVAL, NODE_EVENTS_MAX, TEXTS_BYTES_MAX)
-
-    async def _part(
+    async def part(
         self,
         collection: str,
         query: Document,
@@ -148,6 +132,7 @@ class RunReads:
         most: int,
         bytes_max: int,
     ) -> Part:
+        """Return at most `most` documents and `bytes_max` bytes of what a query finds."""
         async with answers():
             cursor = raw(self.db, collection).find(query, fields).sort(list(order)).limit(most + 1)
             documents, is_cut = await read_bounded(self.db, cursor, bytes_max)
@@ -201,7 +186,7 @@ class RunReads:
             collection="events",
             leading=leading,
             residual=residual,
-            order=_LATEST if newest_first else _ARRIVAL,
+            order=_LATEST if newest_first else ARRIVAL,
             after=after,
             limit=limit,
         )

@@ -155,6 +155,7 @@ KIND: Final = Kind(
     says="An idea tried on a data set: a search over programs, validation with fresh seeds, plots, a paper.",
     spec=ExperimentSpec,
     pipeline="stages.experiment.pipeline",
+    room="control_plane.kinds.experiment",
     title=_title,
     check=_check,
     stages=STAGES,

@@ -81,6 +81,7 @@ KIND: Final = Kind(
     says="Ideas looked for on a hypothesis, each checked for novelty against what the fleet has.",
     spec=IdeationSpec,
     pipeline="stages.ideation.pipeline",
+    room="control_plane.kinds.ideation",
     title=_title,
     queue=REQUESTS,
     facts={

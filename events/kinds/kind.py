@@ -85,15 +85,17 @@ class Kind:
     """A kind of run.
 
     `check` returns what is wrong with a specification beyond its schema. `needs` are the modules without
-    which a pod cannot run it, `pipeline` is the module whose `run` does it. `beside` names the checkpoints
-    that belong to no stage. `codes` maps its own codes of failure to what a person can do. `lines` describes
-    its facts in one line. `labels` maps a label to the field of the specification that it is taken from.
+    which a pod cannot run it. `pipeline` is the module whose `run` does it, `room` the package with what the
+    control plane adds for it (`control_plane/model/rooms.py`). `beside` names the checkpoints that belong to
+    no stage. `codes` maps its own codes of failure to what a person can do. `lines` describes its facts in
+    one line. `labels` maps a label to the field of the specification that it is taken from.
     """
 
     name: str
     says: str
     spec: type[Spec]
     pipeline: str
+    room: str = ""
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
     queue: Queue = RUNS

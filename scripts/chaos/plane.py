@@ -16,7 +16,6 @@ from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submitter
 from control_plane.server.deps import Deps
 from control_plane.store.database import Database
-from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.unclaimed import UnclaimedStore
@@ -81,7 +80,7 @@ def build(
         documents=documents,
         projector=projector,
         ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
-        submitter=Submitter(runs, Submissions(db), Hypotheses(db), ids, RunReads(db)),
+        submitter=Submitter(runs, Submissions(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, journal_flush),
         catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),

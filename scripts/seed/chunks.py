@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from control_plane.runs.submission import NewHypothesis, Submission, hypothesis_document
+from control_plane.kinds.ideation.proposing import NewHypothesis, hypothesis_document
+from control_plane.runs.submission import Submission
 from events import catalog as c
 from events.kinds.ideation import KIND, IdeationGenerated, IdeationStarted
 from events.queue.settlement import End

@@ -20,7 +20,6 @@ from control_plane.log.unclaimed import UnclaimedLines
 from control_plane.log.unnumbered import UnnumberedEvents
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submitter
-from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
@@ -153,7 +152,7 @@ class Replica:
         return Parts(
             ingestor=self.product.ingestor(events, documents, early, direct, steps, budgets, clock, self.ids),
             run_tokens=RunTokens(runs, clock),
-            submitter=Submitter(runs, Submissions(db), Hypotheses(db), self.ids, RunReads(db)),
+            submitter=Submitter(runs, Submissions(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
             sweeper=Sweeper(runs, journal_flush),
             catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=LOG_GRACE_S),

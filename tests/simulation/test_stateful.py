@@ -26,7 +26,6 @@ from control_plane.log.journal_flush import JournalFlush
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submission, Submitter
 from control_plane.store import database as store
-from control_plane.store.hypotheses import Hypotheses
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Runs
@@ -165,7 +164,7 @@ class Fleet(RuleBasedStateMachine):
         self.runs = Runs(db)
         events, documents = Events(db), Documents(db)
         self.queue = self.queues(self.store.sync_db, ttl_s=self.store.lease_s)
-        self.submitter = Submitter(self.runs, Submissions(db), Hypotheses(db), ids, RunReads(db))
+        self.submitter = Submitter(self.runs, Submissions(db), ids, RunReads(db))
         self.decider = Decider(self.runs, documents, events, NoFiles(), ids, self.clock)
         self.sweeper = Sweeper(self.runs, JournalFlush(events, documents, self.clock, ids))
         self.rescuers = [

@@ -10,44 +10,42 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup, escape
+from jinja2 import (
+    BaseLoader,
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    PrefixLoader,
+    StrictUndefined,
+    select_autoescape,
+)
+from markupsafe import Markup
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
-from control_plane.model.search_tree import TEXTS
-from control_plane.reads.reading import NODES_MAX, Json
+from control_plane.model import rooms
+from control_plane.reads.reading import Json
 from control_plane.runs.decisions import NOTE_CHARS_MAX
-from control_plane.runs.explainer import class_reasons, explanation
-from control_plane.server.api.runs import Filters, LogFilters, Page, RunsView
+from control_plane.runs.explainer import class_reasons
+from control_plane.server.api.runs import Filters, LogFilters, RunsView
 from control_plane.server.deps import Deps
-from control_plane.server.web.drawing.charts import line_chart
 from control_plane.server.web.drawing.figures import figures, papers
-from control_plane.server.web.drawing.search_tree import tree_picture
-from control_plane.server.web.drawing.timeline import timeline
 from control_plane.server.web.forms import columns
-from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX, LaunchForm, ProposalForm
-from control_plane.server.web.side_by_side import curve, metrics
+from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX
 from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
 from events.catalog import TYPES
-from events.checkpoints import PREFIX
-from events.kinds import RUN_KINDS, stages_of
-from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
+from events.kinds import RUN_KINDS
+from events.lifecycle import FINAL, Status
 from events.runtime.clock import timestamp
 from events.runtime.errors import NotFound
 
 HERE: Final = Path(__file__).resolve().parent
 HOUR: Final = timedelta(hours=1)
 FAILED_LATELY: Final = timedelta(days=1)
-CURVES_SHOWN: Final = 12
-NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
 REVIEWS_LIMIT: Final = 10
 RUNS_FOLLOWED: Final = 30  # each by itself
-TEXTS_SHOWN_CHARS: Final = 1024 * 1024  # codes and logs together, as a page writes them
-IDEAS_SHOWN: Final = 100  # nobody asks for so many
-NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
 RENDERED_MAX: Final = 4  # pages at once
 
 
@@ -63,12 +61,17 @@ class Templates(Environment):
         return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
 
 
+def _of_kinds() -> dict[str, BaseLoader]:
+    """Return where the templates of each kind are, which are named `KIND/FILE`."""
+    return {kind: FileSystemLoader(folder) for kind, folder in rooms.templates().items()}
+
+
 class Pages:
     """Renders templates under a strict content security policy."""
 
     def __init__(self, storage_origin: str) -> None:
         self._templates = Templates(
-            loader=FileSystemLoader(HERE / "templates"),
+            loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), PrefixLoader(_of_kinds())]),
             autoescape=select_autoescape(["html"], default=True),
             undefined=StrictUndefined,
             trim_blocks=True,
@@ -197,72 +200,6 @@ class Site:
             wanted=wanted,
         )
 
-    async def run(self, run_id: str) -> HTMLResponse:
-        """Show a run whole: how it stands, what it found and made, and what can be done about it."""
-        live, reading = self.live(f"run/{run_id}"), self.deps.reading
-        found, visible, numbers, is_keyless = await asyncio.gather(
-            reading.run(run_id),
-            reading.visible_artifacts([run_id]),
-            reading.measured(run_id, NUMBERS_DRAWN),
-            self.deps.authenticator.is_open(),
-        )
-        pace, why, nodes = await asyncio.gather(
-            reading.pace(found), self._reasons(found), self._with_code(run_id, found["nodes"])
-        )
-        checkpoints = [each for each in found["artifacts"] if each["name"].startswith(PREFIX)]
-        results = [each for each in found["artifacts"] if not each["name"].startswith(PREFIX)]
-        drawn = [each for each in metrics([numbers]) if each.is_curve][:CURVES_SHOWN]
-        status = Status(found["status"])
-        return await self.show(
-            "run.html",
-            live=live,
-            run=found,
-            timeline=timeline(found["stages"], found["attempts"], reading.clock.now()),
-            picture=tree_picture(found["nodes"]),
-            curves=[(each.name, line_chart(curve(each))) for each in drawn],
-            pace=pace,
-            why=why,
-            tree=by_stage(nodes),
-            results=results,
-            checkpoints=checkpoints,
-            figures=figures(visible[run_id], found["nodes"]),
-            papers=papers(visible[run_id]),
-            can_cancel=status not in FINAL and status != Status.CANCELING,
-            can_revise=_allows(status, Cause.REVISE),
-            can_retry=status in FINAL and found["kind"] in RUN_KINDS,
-            pressed=self.deps.ids.ulid(),
-            can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
-            can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
-            stages=stages_of(found["kind"]),
-            is_held=status in HELD,
-            is_over=status in FINAL,
-            is_keyless=is_keyless,
-        )
-
-    async def _reasons(self, run: Json) -> Sequence[Json]:
-        """Return why a run waits; nothing of one that has begun."""
-        if Status(run["status"]) not in INITIAL:
-            return ()
-        reasons: Sequence[Json] = (await explanation(self.deps.reading, run["id"]))["reasons"]
-        return reasons
-
-    async def _with_code(self, run_id: str, nodes: Sequence[Json]) -> list[Json]:
-        """Return the nodes, the first of them with what they ran and printed."""
-        whole: dict[tuple[str, str], Json] = {}
-        after: str | None = None
-        for _ in range(NODES_WITH_CODE // NODES_MAX if nodes else 0):
-            page = await self.deps.reading.nodes(run_id, after=after)
-            whole |= {(node["stage"], node["id"]): node for node in page["items"]}
-            after = page["next"]
-            if after is None:
-                break
-        left, shown = TEXTS_SHOWN_CHARS, []
-        for node in nodes:
-            texts = {name: whole.get((node["stage"], node["id"]), {}).get(name) for name in TEXTS}
-            left -= sum(len(escape(each[: formatting.TEXT_SHOWN_CHARS])) for each in texts.values() if each)
-            shown.append({**node, **(texts if left >= 0 else dict.fromkeys(TEXTS))})
-        return shown
-
     async def events(self, run_id: str, wanted: LogFilters) -> HTMLResponse:
         """Show a stretch of a log in its order: its end, what comes before a cursor, or after a position."""
         is_live = wanted.after is None and wanted.at is None
@@ -303,50 +240,6 @@ class Site:
         # beside the event loop: what a pod wrote decides how long it takes
         shown = await asyncio.to_thread(view, found["name"], found["contentType"], content, found["size"])
         return await self.show("artifact.html", artifact=found, view=shown)
-
-    async def hypotheses(
-        self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
-    ) -> HTMLResponse:
-        """Show the hypotheses and the form of a new one, with what is wrong with it."""
-        wanted, live = wanted or Page(), self.live("hypotheses")
-        page = await self.deps.reading.hypotheses(wanted.limit, wanted.after)
-        return await self.show(
-            "hypotheses.html",
-            422 if problems else 200,
-            live=live,
-            page=page,
-            form=form or ProposalForm(),
-            problems=problems,
-        )
-
-    async def hypothesis(
-        self,
-        hypothesis_id: str,
-        *,
-        form: LaunchForm | None = None,
-        problems: Sequence[str] = (),
-        code: int = 422,
-    ) -> HTMLResponse:
-        """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
-        since = self.live().since
-        found = await self.deps.reading.hypothesis(hypothesis_id)
-        requests = [found["ideation"]["requestId"]] if found["ideation"] else []
-        topics = (
-            f"hypothesis/{hypothesis_id}",
-            *(f"run/{each}" for each in requests),
-            *topics_of(found["runs"]),
-        )
-        index = found["ideaIndex"]
-        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
-        return await self.show(
-            "hypothesis.html",
-            code if problems else 200,
-            live=Live(topics, since),
-            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
-            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
-            form=form or LaunchForm(idea_index="" if index is None else str(index)),
-            problems=problems,
-        )
 
     async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
         """Show what waits for a person's verdict, papers beside scores; `done` just got one."""
@@ -392,14 +285,6 @@ class Site:
             return await asyncio.to_thread(self.pages.page, name, code, waiting=waiting, **values)
 
 
-def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
-    """Return the nodes of each stage, both in the order in which they came."""
-    stages: dict[str, list[Json]] = {}
-    for node in nodes:
-        stages.setdefault(node["stage"], []).append(node)
-    return stages
-
-
 def topics_of(runs: Sequence[Json]) -> Sequence[str]:
     """Return what a list of runs listens to: those that may still change, or all where those are many.
 
@@ -407,7 +292,3 @@ def topics_of(runs: Sequence[Json]) -> Sequence[str]:
     """
     moving = [f"run/{run['id']}" for run in runs if Status(run["status"]) not in FINAL]
     return moving if len(moving) <= RUNS_FOLLOWED else ("runs",)
-
-
-def _allows(status: Status, cause: Cause) -> bool:
-    return not isinstance(next_status(status, cause), Illegal)

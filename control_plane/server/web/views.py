@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from control_plane.concurrency.singleflight import Singleflight
 from control_plane.server.api.runs import LogFilters, MayRead, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
+from control_plane.server.web.run_page import run_page
 from control_plane.server.web.site import Site
 
 SEE_OTHER: Final = 303
@@ -37,7 +38,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/runs/{run_id}")
     async def run(run_id: str, principal: MayRead) -> HTMLResponse:
-        return await joined.read((run_id, principal), partial(site.run, run_id))
+        return await joined.read((run_id, principal), partial(run_page, site, run_id))
 
     @routes.get("/runs/{run_id}/events")
     async def events(
@@ -50,14 +51,6 @@ def router(site: Site) -> APIRouter:
     @routes.get("/artifacts/{artifact_id:path}")
     async def artifact(artifact_id: str, _: MayRead) -> HTMLResponse:
         return await site.artifact(artifact_id)
-
-    @routes.get("/hypotheses")
-    async def hypotheses(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
-        return await site.hypotheses(wanted)
-
-    @routes.get("/hypotheses/{hypothesis_id}")
-    async def hypothesis(hypothesis_id: str, _: MayRead) -> HTMLResponse:
-        return await site.hypothesis(hypothesis_id)
 
     @routes.get("/reviews")
     async def reviews(_: MayRead, after: str | None = None, done: str | None = None) -> HTMLResponse:

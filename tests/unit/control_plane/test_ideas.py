@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.reads.ideas import ideas_of
+from control_plane.kinds.ideation.ideas import ideas_of
 from events.runtime.errors import Conflict, Rejected
 
 FOUND = [{"Short Hypothesis": "a"}, {"Short Hypothesis": "b"}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from control_plane.kinds.experiment.parts import page_of_nodes
 from control_plane.reads import paging
 from control_plane.reads.reading import LARGE_READS_MAX, Reading
 from control_plane.store.pages import Slice
@@ -38,7 +39,7 @@ class Reads:
 async def test_of_what_may_be_large_few_are_read_at_once_and_all_in_the_end() -> None:
     reads: Any = Reads()
     nobody: Any = None
-    reading = Reading(reads, nobody, nobody, nobody, nobody, nobody, nobody, ManualClock())
+    reading = Reading(reads, nobody, nobody, nobody, nobody, nobody, ManualClock())
 
     async def ask(number: int) -> None:
         try:
@@ -46,7 +47,7 @@ async def test_of_what_may_be_large_few_are_read_at_once_and_all_in_the_end() ->
                 case 0:
                     await reading.run(RUN_ID)
                 case 1:
-                    await reading.nodes(RUN_ID)
+                    await page_of_nodes(reading, RUN_ID)
                 case _:
                     await reading.events(RUN_ID, after=paging.encode("events, newest first", "p"))
         except NotFound:

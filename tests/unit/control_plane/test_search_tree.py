@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from control_plane.model.search_tree import nodes
+from control_plane.kinds.experiment.tree import nodes
 
 
 def event(kind: str, sequence: int, attempt: int = 1, **data: Any) -> dict[str, Any]:

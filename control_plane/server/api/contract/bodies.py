@@ -123,30 +123,6 @@ class Pause(Body):
     note: Annotated[str, StringConstraints(max_length=SCHEDULE_NOTE_CHARS_MAX), Storable] = ""
 
 
-class NewHypothesisBody(Body):
-    """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues.
-
-    `max_cost_usd` and `max_tokens` limit its ideation; those of a run are in `spec`.
-    """
-
-    title: Annotated[ShortText, Storable]
-    idea: Annotated[Text | dict[str, Any], Storable]
-    enable_ideation: bool = False
-    reflections: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
-    max_num_generations: Annotated[int, Field(ge=1, le=20), WHOLE] = 5
-    additional_context: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
-    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    max_tokens: Annotated[int, Field(ge=1, le=2**53), WHOLE] | None = None
-    spec: Json = Field(default_factory=dict)
-
-
-class Launch(Body):
-    """Another run of a hypothesis, of the idea of this number; without one, of the idea chosen before."""
-
-    idea_index: Annotated[int, Field(ge=0), WHOLE] | None = None
-    spec: Json = Field(default_factory=dict)
-
-
 class Again(Body):
     """A retry; it begins at `from_stage`, behind what the run left before it, else anew."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, StringConstraints, ValidationError
 
-from control_plane.server.api.contract.bodies import Body, Launch, NewHypothesisBody, ReviewBody, Storable
+from control_plane.server.api.contract.bodies import Body, ReviewBody, Storable
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -46,61 +46,6 @@ class Form(BaseModel):
     """Root of the forms: every field is the text that was typed, so that it can be shown again."""
 
 
-class RunOptions(Form):
-    """What a run of a hypothesis may be told; what is left empty is the specification's own default."""
-
-    preset: str = ""
-    dataset: str = ""
-    seed: str = ""
-    review: str = ""
-
-    def spec(self) -> dict[str, Any]:
-        """Return what was chosen. Raises `Unfit`."""
-        texts = {"preset": self.preset, "dataset": self.dataset.strip(), "review": self.review}
-        spec: dict[str, Any] = {name: text for name, text in texts.items() if text}
-        if self.seed.strip():
-            spec["seed"] = _whole(self.seed)
-            if not isinstance(spec["seed"], int):
-                raise Unfit(["Seed: a whole number"])
-        return spec
-
-
-class ProposalForm(RunOptions):
-    """A new hypothesis."""
-
-    title: str = ""
-    idea: str = ""
-    additional_context: str = ""
-    enable_ideation: str = ""
-    reflections: str = "3"
-    max_num_generations: str = "5"
-
-    def body(self) -> NewHypothesisBody:
-        """Return the hypothesis. Raises `Unfit`."""
-        wanted: dict[str, Any] = {
-            "title": self.title.strip(),
-            "idea": typed_lines(self.idea).strip(),
-            "additional_context": typed_lines(self.additional_context).strip(),
-            "enable_ideation": self.enable_ideation != "",
-            "spec": self.spec(),
-        }
-        if wanted["enable_ideation"]:
-            wanted["reflections"] = _whole(self.reflections)
-            wanted["max_num_generations"] = _whole(self.max_num_generations)
-        return read_body(NewHypothesisBody, wanted)
-
-
-class LaunchForm(RunOptions):
-    """A run of a hypothesis."""
-
-    idea_index: str = ""
-
-    def body(self) -> Launch:
-        """Return what to launch. Raises `Unfit`."""
-        index = _whole(self.idea_index) if self.idea_index else None
-        return read_body(Launch, {"idea_index": index, "spec": self.spec()})
-
-
 class JudgedBy(Body):
     """Who gives a verdict."""
 
@@ -121,7 +66,7 @@ class ReviewForm(Form):
     def body(self) -> ReviewBody:
         """Return the verdict. Raises `Unfit`."""
         said = {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()}
-        seen = _whole(self.seen) if self.seen else None
+        seen = whole(self.seen) if self.seen else None
         return read_body(
             ReviewBody, {**said, "incomplete": self.incomplete, "revise": self.revise, "seen": seen}
         )
@@ -169,7 +114,7 @@ def typed_lines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _whole(text: str) -> int | str:
+def whole(text: str) -> int | str:
     """Return the number that was typed, or the text where it is none."""
     digits = text.strip()
     is_number = digits.isascii() and digits.removeprefix("-").isdigit() and len(digits) <= 20

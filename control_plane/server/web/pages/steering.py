@@ -8,11 +8,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Form
 from fastapi.responses import Response
 
-from control_plane.runs.submission import NewHypothesis
-from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import MayReview, MaySubmit
-from control_plane.server.web.forms.fields import LaunchForm, ProposalForm, ReviewForm, Unfit, typed_lines
+from control_plane.server.web.forms.fields import ReviewForm, Unfit, typed_lines
 from control_plane.server.web.pages.orders import carried_out, refused, see
 from control_plane.server.web.site import Site
 from events.runtime.errors import Conflict, Rejected
@@ -26,51 +24,10 @@ Pressed = Annotated[str, Form(pattern="^[0-9A-Z]{0,26}$")]
 def router(site: Site) -> APIRouter:
     """Return the routes of the forms."""
     routes = APIRouter(include_in_schema=False)
-    _add_hypotheses(routes, site)
     _add_orders(routes, site)
     _add_retry(routes, site)
     _add_review(routes, site)
     return routes
-
-
-def _add_hypotheses(routes: APIRouter, site: Site) -> None:
-    submitter = site.deps.submitter
-
-    @routes.post("/hypotheses")
-    async def propose(principal: MaySubmit, form: Annotated[ProposalForm, Form()]) -> Response:
-        try:
-            wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
-            hypothesis_id, _ = await submitter.propose(wanted)
-        except Unfit as unfit:
-            return await site.hypotheses(form=form, problems=unfit.problems)
-        except Rejected as error:
-            return await site.hypotheses(form=form, problems=[error.message])
-        return see(f"/hypotheses/{hypothesis_id}")
-
-    @routes.post("/hypotheses/{hypothesis_id}/runs")
-    async def launch(
-        hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
-    ) -> Response:
-        try:
-            body = form.body()
-            submitted = await submitter.launch(
-                hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
-            )
-        except Unfit as unfit:
-            return await site.hypothesis(hypothesis_id, form=form, problems=unfit.problems)
-        except (Rejected, Conflict) as error:
-            code = status_of(error)
-            return await site.hypothesis(hypothesis_id, form=form, problems=[error.message], code=code)
-        return see(_run(submitted.run_id))
-
-    @routes.post("/hypotheses/{hypothesis_id}/cancel")
-    async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
-        back = f"/hypotheses/{quote(hypothesis_id, safe='')}"
-        ideation = (await site.deps.reading.hypothesis(hypothesis_id))["ideation"]
-        if ideation is None:
-            return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
-        order = site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
-        return await carried_out(site, order, back)
 
 
 def _add_orders(routes: APIRouter, site: Site) -> None:

@@ -17,11 +17,12 @@ from bson.codec_options import CodecOptions
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.kinds.experiment.parts import page_of_nodes
 from control_plane.model.projection import AttemptView, attempt_id, fold
-from control_plane.model.search_tree import TREE_TYPES
 from control_plane.reads.reading import Reading
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.pages.compare import ComparePages, Wanted
+from control_plane.server.web.run_page import run_page
 from control_plane.server.web.site import Pages, Site
 from control_plane.store.log.documents import view_fields
 from control_plane.store.log.events import Arrival, storable
@@ -98,13 +99,10 @@ class Store:
     async def beside(self, collection: str, run_ids: Sequence[str], order: object) -> Part:
         return Part([each for name, each in self.stored if name == collection], False)
 
-    async def node_events(self, run_id: str) -> Part:
-        return Part(self.of_types(*TREE_TYPES), False)
-
-    async def events_of_nodes(self, run_id: str, nodes: Sequence[str]) -> Part:
-        return Part(
-            [each for each in self.log if ".node." in each["type"] and each["data"]["node"] in nodes], False
-        )
+    async def part(self, collection: str, query: dict[str, Any], *_: object) -> Part:
+        found = self.of_types(*query["type"]["$in"])
+        named = query.get("data.node", {}).get("$in")
+        return Part([each for each in found if named is None or each["data"]["node"] in named], False)
 
     async def usage(self, run_ids: Sequence[str]) -> list[dict[str, Any]]:
         return []
@@ -130,7 +128,7 @@ def reading_of(store: Store) -> Reading:
     clock.advance(30)
     tallies: Any = SimpleNamespace(count=nothing)
     nobody: Any = None
-    return Reading(reads, tallies, nobody, nobody, nobody, nobody, nobody, clock)
+    return Reading(reads, tallies, nobody, nobody, nobody, nobody, clock)
 
 
 async def nothing(*_: object) -> int:
@@ -151,12 +149,12 @@ def pages_of(store: Store) -> list[str]:
         drawn = [Wanted(ids=[RUN_ID, RUN_ID[1:]], log=log, seeds=seeds, smooth=0.9)
                  for log in ("", "on") for seeds in ("mean", "each")]  # fmt: skip
         html = [
-            await site.run(RUN_ID),
+            await run_page(site, RUN_ID),
             await site.events(RUN_ID, LogFilters()),
             *[await ComparePages(site).one(each) for each in drawn],
         ]
         told = [await deps.reading.run(RUN_ID), await deps.reading.events(RUN_ID),
-                await deps.reading.nodes(RUN_ID)]  # fmt: skip
+                await page_of_nodes(deps.reading, RUN_ID)]  # fmt: skip
         return [bytes(each.body).decode() for each in html] + [
             json.dumps(each, allow_nan=False) for each in told
         ]

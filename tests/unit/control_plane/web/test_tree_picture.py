@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.server.web.drawing.search_tree import NODES_MAX, tree_picture
+from control_plane.kinds.experiment.picture import NODES_MAX, tree_picture
 
 
 def node(number: int, stage: int = 1, parent: str | None = None, **more: Any) -> dict[str, Any]:

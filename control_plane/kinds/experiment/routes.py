@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from control_plane.reads.reading import NODES_MAX
+from control_plane.kinds.experiment.parts import NODES_MAX, page_of_nodes
 from control_plane.server.api.contract.answers import Items
 from control_plane.server.api.runs import MayRead
-from control_plane.server.deps import Deps
-
-Json = dict[str, Any]
+from control_plane.server.web.site import Site
 
 
 class NodePage(BaseModel):
@@ -22,12 +20,12 @@ class NodePage(BaseModel):
     after: str | None = None
 
 
-def router(deps: Deps) -> APIRouter:
+def router(site: Site) -> APIRouter:
     """Return the route of a run's nodes."""
     routes = APIRouter(prefix="/api/runs", tags=["runs"])
 
     @routes.get("/{run_id}/nodes")
     async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Items:
-        return await deps.reading.nodes(run_id, wanted.limit, wanted.after)
+        return await page_of_nodes(site.deps.reading, run_id, wanted.limit, wanted.after)
 
     return routes

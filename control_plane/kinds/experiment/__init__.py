@@ -1,0 +1,1 @@
+"""How experiments show: the search tree of a run, and its nodes with their code."""

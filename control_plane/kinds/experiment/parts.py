@@ -1,0 +1,91 @@
+"""The search tree as part of a run, and its nodes page by page with what they ran and printed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from control_plane.kinds.experiment import tree
+from control_plane.model.presentation import plain
+from control_plane.reads import paging
+from control_plane.reads.parts import KindPart
+from control_plane.reads.reading import Reading
+from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
+
+Json = dict[str, Any]
+
+NODES_MAX: Final = 50  # of a page of nodes, each with its code
+NODE_EVENTS_MAX: Final = 10_000
+NODES_BYTES_MAX: Final = 16 * 1024 * 1024
+TEXTS_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+async def node_events(reads: RunReads, run_id: str) -> Part:
+    """Return the events of a run's search tree in the order of arrival, without codes and logs."""
+    query = {"runId": run_id, "type": {"$in": list(tree.TREE_TYPES)}, **NUMBERED}
+    hidden = {"data.code": 0, "data.log_tail": 0}
+    return await reads.part("events", query, hidden, ARRIVAL, NODE_EVENTS_MAX, NODES_BYTES_MAX)
+
+
+async def events_of_nodes(reads: RunReads, run_id: str, nodes: Sequence[str]) -> Part:
+    """Return the events of some nodes of a run's search tree, whole."""
+    of_nodes = {"type": {"$in": list(tree.NODE_TYPES)}, "data.node": {"$in": list(nodes)}}
+    query = {"runId": run_id, **of_nodes, **NUMBERED}
+    return await reads.part("events", query, None, ARRIVAL, NODE_EVENTS_MAX, TEXTS_BYTES_MAX)
+
+
+async def page_of_nodes(
+    reading: Reading, run_id: str, limit: int = NODES_MAX, after: str | None = None
+) -> Json:
+    """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
+
+    Raises `NotFound`.
+    """
+    async with reading.large_reads:
+        await reading.require(run_id)
+        return await _page(reading.run_reads, run_id, limit, after)
+
+
+async def _page(reads: RunReads, run_id: str, limit: int, after: str | None) -> Json:
+    first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
+    last = first + min(paging.limited(limit), NODES_MAX)
+    known = tree.nodes((await node_events(reads, run_id)).documents)
+    wanted = known[first:last]
+    said = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
+    while said.is_cut and len(wanted) > 1:  # a page of fewer nodes has them whole
+        wanted = wanted[: len(wanted) // 2]
+        said = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
+    last = first + len(wanted)
+    return {
+        "items": await asyncio.to_thread(_whole, wanted, said.documents),
+        "next": paging.encode("nodes", last) if last < len(known) else None,
+        "truncated": [*tree.TEXTS] if said.is_cut else [],
+    }
+
+
+def _whole(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
+    """Return nodes of a tree as JSON, with the texts that their own events tell."""
+    whole = {(node["stage"], node["id"]): node for node in tree.nodes(said)}
+    items: list[Json] = []
+    for node in wanted:
+        texts = whole.get((node["stage"], node["id"]), node)
+        items.append(plain({**node, **{name: texts[name] for name in tree.TEXTS}}))
+    return items
+
+
+def without_texts(events: Sequence[Json]) -> Sequence[Json]:
+    """Return the nodes that the events of a search tree tell of, without what is long."""
+    return [{name: node[name] for name in node if name not in tree.TEXTS} for node in tree.nodes(events)]
+
+
+PARTS: Final = (
+    KindPart(
+        name="nodes",
+        title="Search tree",
+        rank=60,
+        columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
+        read=node_events,
+        told=without_texts,
+    ),
+)

@@ -1,0 +1,72 @@
+"""Hypotheses over HTTP: propose, look, run again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field, StringConstraints
+
+from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer
+from control_plane.kinds.ideation.reads import HypothesisReads
+from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.contract.bodies import WHOLE, Body, ShortText, Storable, Text
+from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.deps import Deps
+
+Json = dict[str, Any]
+
+
+class NewHypothesisBody(Body):
+    """A hypothesis; `idea` is text or its seven fields, `spec` sets more of the run it queues.
+
+    `max_cost_usd` and `max_tokens` limit its ideation; those of a run are in `spec`.
+    """
+
+    title: Annotated[ShortText, Storable]
+    idea: Annotated[Text | dict[str, Any], Storable]
+    enable_ideation: bool = False
+    reflections: Annotated[int, Field(ge=1, le=10), WHOLE] = 3
+    max_num_generations: Annotated[int, Field(ge=1, le=20), WHOLE] = 5
+    additional_context: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
+    max_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=2**53), WHOLE] | None = None
+    spec: Json = Field(default_factory=dict)
+
+
+class Launch(Body):
+    """Another run of a hypothesis, of the idea of this number; without one, of the idea chosen before."""
+
+    idea_index: Annotated[int, Field(ge=0), WHOLE] | None = None
+    spec: Json = Field(default_factory=dict)
+
+
+def router(deps: Deps, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
+    """Return the routes below `/api/hypotheses`."""
+    routes = APIRouter(prefix="/api/hypotheses", tags=["hypotheses"])
+
+    @routes.post("", status_code=201)
+    async def propose(body: NewHypothesisBody, principal: MaySubmit, response: Response) -> Json:
+        wanted = NewHypothesis(**body.model_dump(), by=principal.name)
+        hypothesis_id, queued_id = await proposer.propose(wanted)
+        response.headers["Location"] = f"/api/hypotheses/{hypothesis_id}"
+        queued = "ideation_request_id" if body.enable_ideation else "run_id"
+        return {**await reads.one(hypothesis_id), queued: queued_id}
+
+    @routes.get("")
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Items:
+        return await reads.page(wanted.limit, wanted.after)
+
+    @routes.get("/{hypothesis_id}")
+    async def one(hypothesis_id: str, _: MayRead) -> Json:
+        return await reads.one(hypothesis_id)
+
+    @routes.post("/{hypothesis_id}/runs", status_code=201)
+    async def launch(hypothesis_id: str, body: Launch, principal: MaySubmit, response: Response) -> Json:
+        submitted = await proposer.launch(
+            hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
+        )
+        response.headers["Location"] = f"/api/runs/{submitted.run_id}"
+        return await deps.reading.submitted(submitted)
+
+    return routes

@@ -1,0 +1,63 @@
+"""What a person typed into the forms of hypotheses, read into what the API takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from control_plane.kinds.ideation.api import Launch, NewHypothesisBody
+from control_plane.server.web.forms.fields import Form, Unfit, read_body, typed_lines, whole
+
+
+class RunOptions(Form):
+    """What a run of a hypothesis may be told; what is left empty is the specification's own default."""
+
+    preset: str = ""
+    dataset: str = ""
+    seed: str = ""
+    review: str = ""
+
+    def spec(self) -> dict[str, Any]:
+        """Return what was chosen. Raises `Unfit`."""
+        texts = {"preset": self.preset, "dataset": self.dataset.strip(), "review": self.review}
+        spec: dict[str, Any] = {name: text for name, text in texts.items() if text}
+        if self.seed.strip():
+            spec["seed"] = whole(self.seed)
+            if not isinstance(spec["seed"], int):
+                raise Unfit(["Seed: a whole number"])
+        return spec
+
+
+class ProposalForm(RunOptions):
+    """A new hypothesis."""
+
+    title: str = ""
+    idea: str = ""
+    additional_context: str = ""
+    enable_ideation: str = ""
+    reflections: str = "3"
+    max_num_generations: str = "5"
+
+    def body(self) -> NewHypothesisBody:
+        """Return the hypothesis. Raises `Unfit`."""
+        wanted: dict[str, Any] = {
+            "title": self.title.strip(),
+            "idea": typed_lines(self.idea).strip(),
+            "additional_context": typed_lines(self.additional_context).strip(),
+            "enable_ideation": self.enable_ideation != "",
+            "spec": self.spec(),
+        }
+        if wanted["enable_ideation"]:
+            wanted["reflections"] = whole(self.reflections)
+            wanted["max_num_generations"] = whole(self.max_num_generations)
+        return read_body(NewHypothesisBody, wanted)
+
+
+class LaunchForm(RunOptions):
+    """A run of a hypothesis."""
+
+    idea_index: str = ""
+
+    def body(self) -> Launch:
+        """Return what to launch. Raises `Unfit`."""
+        index = whole(self.idea_index) if self.idea_index else None
+        return read_body(Launch, {"idea_index": index, "spec": self.spec()})

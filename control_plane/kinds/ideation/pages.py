@@ -1,0 +1,127 @@
+"""The pages of hypotheses: all of them, one with its ideas and runs, and what is sent from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, Response
+
+from control_plane.kinds.ideation.forms import LaunchForm, ProposalForm
+from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer
+from control_plane.kinds.ideation.reads import HypothesisReads
+from control_plane.server.api.contract.problems import status_of
+from control_plane.server.api.runs import MayRead, MaySubmit, Page
+from control_plane.server.web.forms.fields import Unfit
+from control_plane.server.web.pages.orders import carried_out, see
+from control_plane.server.web.site import Live, Site, topics_of
+from events.runtime.errors import Conflict, Rejected
+
+IDEAS_SHOWN: Final = 100  # nobody asks for so many
+
+
+@dataclass(frozen=True, slots=True)
+class HypothesisPages:
+    """What the pages read, and the templates that show it."""
+
+    site: Site
+    reads: HypothesisReads
+
+    async def all(
+        self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
+    ) -> HTMLResponse:
+        """Show the hypotheses and the form of a new one, with what is wrong with it."""
+        wanted, live = wanted or Page(), self.site.live("hypotheses")
+        page = await self.reads.page(wanted.limit, wanted.after)
+        return await self.site.show(
+            "ideation/hypotheses.html",
+            422 if problems else 200,
+            live=live,
+            page=page,
+            form=form or ProposalForm(),
+            problems=problems,
+        )
+
+    async def one(
+        self,
+        hypothesis_id: str,
+        *,
+        form: LaunchForm | None = None,
+        problems: Sequence[str] = (),
+        code: int = 422,
+    ) -> HTMLResponse:
+        """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
+        since = self.site.live().since
+        found = await self.reads.one(hypothesis_id)
+        requests = [found["ideation"]["requestId"]] if found["ideation"] else []
+        topics = (
+            f"hypothesis/{hypothesis_id}",
+            *(f"run/{each}" for each in requests),
+            *topics_of(found["runs"]),
+        )
+        index = found["ideaIndex"]
+        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
+        return await self.site.show(
+            "ideation/hypothesis.html",
+            code if problems else 200,
+            live=Live(topics, since),
+            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
+            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
+            form=form or LaunchForm(idea_index="" if index is None else str(index)),
+            problems=problems,
+        )
+
+
+def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
+    """Return the routes of the pages and forms."""
+    routes = APIRouter(include_in_schema=False)
+    pages = HypothesisPages(site, reads)
+
+    @routes.get("/hypotheses")
+    async def hypotheses(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
+        return await pages.all(wanted)
+
+    @routes.get("/hypotheses/{hypothesis_id}")
+    async def hypothesis(hypothesis_id: str, _: MayRead) -> HTMLResponse:
+        return await pages.one(hypothesis_id)
+
+    @routes.post("/hypotheses")
+    async def propose(principal: MaySubmit, form: Annotated[ProposalForm, Form()]) -> Response:
+        try:
+            wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
+            hypothesis_id, _ = await proposer.propose(wanted)
+        except Unfit as unfit:
+            return await pages.all(form=form, problems=unfit.problems)
+        except Rejected as error:
+            return await pages.all(form=form, problems=[error.message])
+        return see(f"/hypotheses/{hypothesis_id}")
+
+    @routes.post("/hypotheses/{hypothesis_id}/runs")
+    async def launch(
+        hypothesis_id: str, principal: MaySubmit, form: Annotated[LaunchForm, Form()]
+    ) -> Response:
+        try:
+            body = form.body()
+            submitted = await proposer.launch(
+                hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
+            )
+        except Unfit as unfit:
+            return await pages.one(hypothesis_id, form=form, problems=unfit.problems)
+        except (Rejected, Conflict) as error:
+            code = status_of(error)
+            return await pages.one(hypothesis_id, form=form, problems=[error.message], code=code)
+        return see(f"/runs/{submitted.run_id}")
+
+    @routes.post("/hypotheses/{hypothesis_id}/cancel")
+    async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
+        back = f"/hypotheses/{quote(hypothesis_id, safe='')}"
+        ideation = (await reads.one(hypothesis_id))["ideation"]
+        if ideation is None:
+            return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
+        order = site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
+        return await carried_out(site, order, back)
+
+    return routes

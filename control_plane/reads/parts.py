@@ -1,0 +1,51 @@
+"""What belongs to the runs of one kind alone, for the answer of a run, its page and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from control_plane.model.rooms import modules
+from control_plane.store.reads import Part, RunReads
+
+Json = dict[str, Any]
+
+
+def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
+    """Return the documents without what every document of a run has."""
+    hidden = {"_id", "runId", "seq"}
+    return [{name: each[name] for name in each if name not in hidden} for each in documents]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindPart:
+    """A list of rows that belongs to a run.
+
+    `name` is its field in the run's answer. `rank` is its place on the page, the least first: stages have 50.
+    `columns` are shown where it has no template; `told` makes rows of the documents that `read` finds.
+    """
+
+    name: str
+    title: str
+    rank: int
+    columns: tuple[str, ...]
+    read: Callable[[RunReads, str], Awaitable[Part]]
+    told: Callable[[Sequence[Json]], Sequence[Json]] = as_stored
+
+
+Parts = Mapping[str, Sequence[KindPart]]
+
+
+def parts_of_kinds() -> Parts:
+    """Return the parts of each kind that has any."""
+    return {kind: module.PARTS for kind, module in modules("parts").items()}
+
+
+def documents_of(collection: str) -> Callable[[RunReads, str], Awaitable[Part]]:
+    """Return how the documents of a kind's collection are read, the latest attempt's first."""
+
+    async def read(reads: RunReads, run_id: str) -> Part:
+        return await reads.beside(collection, [run_id], (("attempt", -1), ("_id", 1)))
+
+    return read

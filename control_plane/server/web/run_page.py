@@ -1,0 +1,66 @@
+"""The page of a run: how it stands, what can be done about it, and its sections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi.responses import HTMLResponse
+
+from control_plane.reads.reading import Json
+from control_plane.runs.explainer import explanation
+from control_plane.server.web.sections import RunPage, sections
+from control_plane.server.web.site import Site
+from events.kinds import RUN_KINDS, stages_of
+from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
+
+NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and again
+
+
+async def run_page(site: Site, run_id: str) -> HTMLResponse:
+    """Show a run whole. Raises `NotFound`."""
+    live, reading = site.live(f"run/{run_id}"), site.deps.reading
+    found, visible, numbers, is_keyless = await asyncio.gather(
+        reading.run(run_id),
+        reading.visible_artifacts([run_id]),
+        reading.measured(run_id, NUMBERS_DRAWN),
+        site.deps.authenticator.is_open(),
+    )
+    pace, why, shown = await asyncio.gather(
+        reading.pace(found),
+        _reasons(site, found),
+        sections(RunPage(site.deps, found, visible[run_id], numbers)),
+    )
+    status = Status(found["status"])
+    return await site.show(
+        "run.html",
+        live=live,
+        run=found,
+        sections=shown,
+        parts=[each["name"] for each in found["sections"]],
+        pace=pace,
+        why=why,
+        can_cancel=status not in FINAL and status != Status.CANCELING,
+        can_revise=_allows(status, Cause.REVISE),
+        can_retry=status in FINAL and found["kind"] in RUN_KINDS,
+        pressed=site.deps.ids.ulid(),
+        can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
+        can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
+        stages=stages_of(found["kind"]),
+        is_held=status in HELD,
+        is_over=status in FINAL,
+        is_keyless=is_keyless,
+    )
+
+
+async def _reasons(site: Site, run: Json) -> Sequence[Json]:
+    """Return why a run waits; nothing of one that has begun."""
+    if Status(run["status"]) not in INITIAL:
+        return ()
+    reasons: Sequence[Json] = (await explanation(site.deps.reading, run["id"]))["reasons"]
+    return reasons
+
+
+def _allows(status: Status, cause: Cause) -> bool:
+    return not isinstance(next_status(status, cause), Illegal)

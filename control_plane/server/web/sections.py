@@ -1,0 +1,132 @@
+"""The sections of a run's page: those of every run, and those of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.model.rooms import modules
+from control_plane.reads.parts import KindPart
+from control_plane.reads.reading import Json
+from control_plane.server.deps import Deps
+from control_plane.server.web.drawing.charts import line_chart
+from control_plane.server.web.drawing.figures import figures, papers
+from control_plane.server.web.drawing.timeline import timeline
+from control_plane.server.web.side_by_side import curve, metrics
+from events.checkpoints import PREFIX
+
+CURVES_SHOWN: Final = 12
+ROWS_SHOWN: Final = 100  # of a part without a template of its own
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """What every section may be made of: the run as `Reading.run` returns it, its pictures and numbers."""
+
+    deps: Deps
+    run: Json
+    visible: Sequence[Json]
+    numbers: Sequence[Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page: its place, the least first, and the template for what `load` returns.
+
+    None keeps the section off the page.
+    """
+
+    rank: int
+    template: str
+    load: Callable[[RunPage], Awaitable[Mapping[str, Any] | None]]
+
+
+async def sections(page: RunPage) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the templates of a run's page in their order, each with what it shows."""
+    kind = page.run["kind"]
+    own = OF_KINDS.get(kind, ())
+    shown = {each.rank for each in own}
+    parts = [_of(part) for part in page.deps.reading.parts.get(kind, ()) if part.rank not in shown]
+    found = [
+        (each.template, view)
+        for each in sorted((*OF_EVERY_KIND, *own, *parts), key=lambda each: each.rank)
+        if (view := await each.load(page)) is not None
+    ]
+    return found
+
+
+def _of(part: KindPart) -> Section:
+    """Return the section of a part that has no template: its rows as a table."""
+
+    async def load(page: RunPage) -> Mapping[str, Any] | None:
+        rows = page.run[part.name]
+        more = len(rows) > ROWS_SHOWN or part.name in page.run["truncated"]
+        return {"part": part, "rows": rows[:ROWS_SHOWN], "more": more} if rows else None
+
+    return Section(part.rank, "sections/part.html", load)
+
+
+async def _validation(page: RunPage) -> Mapping[str, Any] | None:
+    return {} if page.run["validations"] else None
+
+
+async def _papers(page: RunPage) -> Mapping[str, Any] | None:
+    found = papers(page.visible)
+    return {"papers": found} if found else None
+
+
+async def _figures(page: RunPage) -> Mapping[str, Any] | None:
+    whole = figures(page.visible, page.run["nodes"]).whole
+    return {"figures": whole} if whole else None
+
+
+async def _usage(page: RunPage) -> Mapping[str, Any] | None:
+    usage = page.run["usage"]
+    return {} if usage["calls"] or usage["gpuSeconds"] or usage["costUsd"] else None
+
+
+async def _stages(page: RunPage) -> Mapping[str, Any] | None:
+    now = page.deps.reading.clock.now()
+    return {"timeline": timeline(page.run["stages"], page.run["attempts"], now)}
+
+
+async def _metrics(page: RunPage) -> Mapping[str, Any] | None:
+    drawn = [each for each in metrics([page.numbers]) if each.is_curve][:CURVES_SHOWN]
+    curves = [(each.name, line_chart(curve(each))) for each in drawn]
+    return {"curves": curves} if curves else None
+
+
+async def _notes(page: RunPage) -> Mapping[str, Any] | None:
+    return {"notes": page.run.get("notes", [])}
+
+
+async def _attempts(page: RunPage) -> Mapping[str, Any] | None:
+    return {}
+
+
+async def _artifacts(page: RunPage) -> Mapping[str, Any] | None:
+    found = page.run["artifacts"]
+    kept = [each for each in found if each["name"].startswith(PREFIX)]
+    return {"results": [each for each in found if each not in kept], "checkpoints": kept}
+
+
+async def _specification(page: RunPage) -> Mapping[str, Any] | None:
+    return {}
+
+
+OF_EVERY_KIND: Final = (
+    Section(10, "sections/validation.html", _validation),
+    Section(20, "sections/papers.html", _papers),
+    Section(30, "sections/figures.html", _figures),
+    Section(40, "sections/usage.html", _usage),
+    Section(50, "sections/stages.html", _stages),
+    Section(70, "sections/metrics.html", _metrics),
+    Section(80, "sections/notes.html", _notes),
+    Section(90, "sections/attempts.html", _attempts),
+    Section(100, "sections/artifacts.html", _artifacts),
+    Section(110, "sections/specification.html", _specification),
+)
+OF_KINDS: Final[Mapping[str, Sequence[Section]]] = {
+    kind: module.SECTIONS for kind, module in modules("sections").items()
+}
