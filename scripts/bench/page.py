@@ -15,6 +15,7 @@ import msgspec
 from scripts.bench.contest import OURS, Goal, Metric, Row
 
 WIDTH: Final = 118  # of the lines of the documents
+NO_GOAL: Final = ("", "")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -28,7 +29,7 @@ class Report(msgspec.Struct, frozen=True):
 def table(report: Report, before: Report | None = None) -> str:
     """Return the figures as a table, and what was not measured; with what they were `before`, where known."""
     known = {} if before is None else {(row.contest, row.metric.name): row for row in before.rows}
-    head = ["what", "podfleet", "spread", "beside", "its figure", "ratio", "goal", "met"]
+    head = ["what", "by", "figure", "spread", "ratio", "goal", "met"]
     if before is not None:
         head.append("before")
     lines = [head, ["---"] * len(head)]
@@ -59,29 +60,20 @@ def into(page: str, report: Report) -> str:
 
 
 def _lines(row: Row) -> list[list[str]]:
-    """Return a line for each way beside ours; the first one has our own figure too."""
+    """Return a line for our figure, then one for each way beside it."""
     metric = row.metric
-    ours = [
-        f"{row.contest}: {metric.name}",
-        f"{_number(row.median(OURS))} {metric.unit}".strip() if OURS in row.rounds else "",
-        _spread(row.rounds.get(OURS, ())),
-    ]
     goals = {goal.beside: [_goal(metric, goal), _met(row.is_met(goal))] for goal in metric.goals}
-    ways = [way for way in (*row.rounds, *goals) if way not in (OURS, None)]
-    beside = [[*_figure(row, way), *goals.get(way, ["", ""])] for way in dict.fromkeys(ways) if way]
-    if None in goals:
-        if beside and beside[0][-1] == "":
-            beside[0][-2:] = goals[None]
-        else:
-            beside.insert(0, ["", "", "", *goals[None]])
-    first, *others = beside or [[""] * 5]
-    return [[*ours, *first], *(["", "", "", *other] for other in others)]
+    figure = f"{_number(row.median(OURS))} {metric.unit}".strip() if OURS in row.rounds else ""
+    spread = _spread(row.rounds.get(OURS, ()))
+    ours = [f"{row.contest}: {metric.name}", OURS, figure, spread, "", *goals.get(None, NO_GOAL)]
+    ways = [way for way in dict.fromkeys((*row.rounds, *goals)) if way not in (OURS, None)]
+    return [ours, *(["", *_beside(row, way), *goals.get(way, NO_GOAL)] for way in ways if way is not None)]
 
 
-def _figure(row: Row, way: str) -> list[str]:
+def _beside(row: Row, way: str) -> list[str]:
     if way not in row.rounds:
-        return [way, "", ""]
-    return [way, _number(row.median(way)), _ratio(row.ratio(way)) if OURS in row.rounds else ""]
+        return [way, "", "", ""]
+    return [way, _number(row.median(way)), "", _ratio(row.ratio(way)) if OURS in row.rounds else ""]
 
 
 def _wrapped(text: str) -> str:
