@@ -1,9 +1,8 @@
-"""Bytes to events: structured mode, binary mode, the standard batch, and NDJSON, pure.
+"""Decodes events from bytes: structured mode, binary mode, the standard batch, and NDJSON, pure.
 
-CloudEvents 1.0 by the letter, then what this project asks on top (`subject`, `sequence`,
-`attempt`). The law: the answer depends on the bytes alone; what one event says never decides
-about its neighbours; whatever the bytes are, nothing but `Rejected` is raised, and that only
-for a request whose events cannot be told from each other.
+CloudEvents 1.0 by the letter, then this project's attributes (`subject`, `sequence`, `attempt`). Law: the
+answer depends on the bytes alone, and one event never decides about its neighbours. Whatever the bytes are,
+only `Rejected` is raised, and that only for a request whose events cannot be separated.
 """
 
 from __future__ import annotations

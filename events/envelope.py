@@ -1,7 +1,7 @@
-"""One event: the CloudEvents attributes, whose run and attempt it belongs to, and what it says, pure.
+"""The envelope of one event: CloudEvents attributes, its run and attempt, its fact, pure.
 
-Identity is `(source, id)`. Position is `(run_id, attempt, sequence)`; an event without a
-sequence has none and may only say what is commutative.
+Identity is `(source, id)`. Position is `(run_id, attempt, sequence)`. An event without a sequence has no
+position, and its fact has to be commutative.
 """
 
 from __future__ import annotations

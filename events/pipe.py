@@ -1,7 +1,6 @@
-"""What parent and child say to each other over the inherited pipes, one JSON frame a line.
+"""The frames between parent and child over the inherited pipes, one JSON object per line.
 
-The child gives no ids, times or sequences: it says what happened, the parent makes an
-event of it.
+The child assigns no ids, times or sequences. It sends facts, and the parent makes events of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Doubles for tests: a clock that is told the time, ids from a seed, and an ingest that behaves."""
+"""Doubles for tests: a clock that is set, ids from a seed, and a well-behaved ingest."""
 
 from __future__ import annotations
 

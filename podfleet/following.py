@@ -1,7 +1,7 @@
-"""Follows a run as it changes: over the live stream, resumed where it broke off, or by asking again.
+"""Follows a run as it changes: by the live stream, resumed after a cut, or by polling.
 
-Law: whoever follows hears `Look` first, and again whenever changes may have been missed; then it looks
-itself. So nothing is lost, and whoever remembers what it has shown shows nothing twice.
+Law: a reader gets `Look` first, and again whenever changes may have been missed; then it reads the run.
+Nothing is lost, and a reader that remembers what it printed prints nothing twice.
 """
 
 from __future__ import annotations

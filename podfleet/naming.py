@@ -1,4 +1,4 @@
-"""Which run or hypothesis a person means: a whole id, its unique beginning, or `@latest`."""
+"""Resolves the name of a run or hypothesis: a whole id, its unique prefix, or `@latest`."""
 
 from __future__ import annotations
 

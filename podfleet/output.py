@@ -1,7 +1,7 @@
-"""How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON where asked for.
+"""How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON on request.
 
-Law: what came from the server is hostile. Nothing of it reaches a terminal before `clean`, none of it is read
-as markup, and no cell of a pipe is a formula to a spreadsheet; JSON has every value as it is.
+Law: text of the server is untrusted. None of it reaches a terminal before `clean`, none of it is parsed as
+markup, and no cell of a pipe is a formula to a spreadsheet. JSON has every value as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person says about a run: `-p key=value`, a file of YAML or JSON, labels; turned into JSON."""
+"""Reads the parameters of a submission: `-p key=value`, a file of YAML or JSON, labels; turned into JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches a run until it ends: a live view on a terminal, a line a change into a pipe."""
+"""Watches a run until it ends: a live view on a terminal, one line per change into a pipe."""
 
 from __future__ import annotations
 

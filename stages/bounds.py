@@ -1,4 +1,4 @@
-"""How much a checkpoint may say, as types of fields: whatever read it is another pod's word, pure.
+"""Bounds of a checkpoint's content, as types of fields: every checkpoint is another pod's claim, pure.
 
 Law: what an honest attempt writes is far below every bound; a state with more is refused whole.
 """

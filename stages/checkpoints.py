@@ -1,4 +1,4 @@
-"""What a later attempt of the same run can go on from, as a pipeline sees it."""
+"""The checkpoints that a later attempt of the same run can continue from, as a pipeline uses them."""
 
 from __future__ import annotations
 

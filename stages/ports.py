@@ -1,4 +1,4 @@
-"""What a pipeline needs from outside, in the pipeline's own words."""
+"""The ports of a pipeline: what it needs from outside, in its own terms."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The worker's durable spool: the events that were said and are not yet safe elsewhere.
+"""The outbox: a worker's durable queue of events that are not acknowledged yet.
 
-Law: an event gets its id, time and sequence here, in the one SQLite transaction that keeps
-it. The transaction of an end event also keeps how the attempt shall be settled and with
-which token, so a crash after it leaves an intention, never a doubt. A row leaves only by a
-verdict of its own.
+Law: an event gets its id, time and sequence here, in the one SQLite transaction that stores it. The
+transaction of an end event also stores how the attempt shall be settled and with which token, so that a
+crash after it leaves an intention to settle. A row is deleted only by a verdict of its own.
 """
 
 from __future__ import annotations

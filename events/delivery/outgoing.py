@@ -1,4 +1,4 @@
-"""One event on its way out: a line that ingest can take, or the refusal in its place. Pure."""
+"""Encodes one event for ingest: a line that ingest can take, or a refusal in its place. Pure."""
 
 from __future__ import annotations
 

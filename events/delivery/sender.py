@@ -1,7 +1,7 @@
-"""The one sender of a worker: drains the outbox to the control plane, in order, losing nothing.
+"""The one sender of a worker: drains the outbox to the control plane, in order, without loss.
 
-Law: a line leaves the outbox only by its own verdict: stored, duplicate, or refused for good.
-An answer that is cut, garbled or does not add up is no verdict, and the lines go again.
+Law: a line leaves the outbox only by its own verdict: stored, duplicate, or refused for good. An answer
+that is cut, garbled or inconsistent is no verdict, and the lines are sent again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Names and paths that come from elsewhere, as types: who holds one may join it to a folder, pure.
+"""Types of untrusted names and paths: a value of them may be joined to a folder, pure.
 
-Law: what a checkpoint, an artifact, an event, an archive or a program says is text until it went
-through one of these types; whoever makes a file's name of it asks for the type. What goes out again
-is plain text (`str(path)`), the only text that msgspec's encoders know.
+Law: a name in a checkpoint, an artifact, an event, an archive or a program is text until it went through
+one of these types. Code that makes a file name of it takes the type as its argument. The output is plain
+text (`str(path)`), the only text that msgspec's encoders know.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claims: what a pod seeks, what it gets, and the statements by which a run becomes its own, pure.
 
-Law: every write names `(run, attempt, token)`; matching nothing means the lease is lost. The claim is one
-update that seeks in one index. Pods with a database make these statements themselves, control planes make
-them for the others: both build them here.
+Law: every write names `(run, attempt, token)`; no matched document means that the lease is lost. The claim
+is one update that seeks in one index. Pods with a database execute these statements themselves, control
+planes execute them for the others. Both build them here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which waiting classes a pod can serve, and in which order it tries them, pure."""
+"""Matches waiting classes with a pod: which it can serve, and in which order it tries them, pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The end of an attempt as one decision, whoever makes it: settle, end event or rescue, pure.
+"""The end of an attempt as one decision, by settle, end event or rescue, pure.
 
-Law: `lifecycle.end` decides; this only says which fields of the run follow from it.
+Law: `lifecycle.end` decides the status; this module derives the fields of the run that follow from it.
 """
 
 from __future__ import annotations

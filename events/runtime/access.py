@@ -1,8 +1,8 @@
-"""Where a program of ours finds the control plane, and which key it sends there.
+"""Resolves the address of the control plane, and the key that is sent there.
 
 Law: a key goes only to the address that was named in the same place as it: the environment, the folder's
 `.env`, or the fleet that runs in the folder (`podfleet up`). A key that was named without an address goes
-to this machine's fleet. Otherwise a folder that somebody else filled could have our key sent to himself.
+to this machine's fleet. Otherwise a folder with foreign content could have our key sent to its author.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Errors that say what the catcher should do.
+"""Errors by what the catcher should do.
 
-Each has a stable `code` that programs may compare, and a message for people that
-says what to do next.
+Each has a stable `code` that programs may compare, and a message for people with the next step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one shape of a background loop: ask a step to run, again and again, until told to stop."""
+"""The one shape of a background loop: run a step, again and again, until it is stopped."""
 
 from __future__ import annotations
 

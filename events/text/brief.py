@@ -1,6 +1,6 @@
-"""Cuts what is shown to a size: how long it is was decided by whoever said it, pure.
+"""Cuts shown text to a size, because its author decided its length, pure.
 
-Law: a cut says itself what it left out, so that nobody takes a part for the whole.
+Law: a cut text states what was left out, so that a part is never taken for the whole.
 """
 
 from __future__ import annotations

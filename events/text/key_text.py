@@ -1,7 +1,7 @@
 """The text of keys and tokens: `pf_<kind>_<random>_<checksum>`, pure.
 
-The checksum is the CRC-32 of all before it in six letters of base 62. It lets a scanner know a leaked key,
-and refuses a misspelt one without a look at the store.
+The checksum is the CRC-32 of all before it in six letters of base 62. A scanner recognises a leaked key by
+it, and a misspelt key is refused without a read of the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`podfleet artifacts`: the files that a run keeps.
+"""`podfleet artifacts`: lists and downloads the files of a run.
 
-Law: a file comes into being whole and with the digest that was registered, or not at all; and never
-outside the folder that was named, whatever its name says.
+Law: a file is written whole and with the registered digest, or not at all. A name never leads out of the
+target folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`podfleet doctor`: looks at everything that the fleet stands on, and says what to do about each."""
+"""`podfleet doctor`: checks everything that the fleet depends on, and names a fix for each fault."""
 
 from __future__ import annotations
 

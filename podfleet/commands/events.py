@@ -1,4 +1,4 @@
-"""`podfleet events`: what a run's log says, and what it goes on to say."""
+"""`podfleet events`: the event log of a run, with `tail -f` for new events."""
 
 from __future__ import annotations
 

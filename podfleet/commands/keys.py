@@ -1,4 +1,4 @@
-"""`podfleet keys`: who may do what."""
+"""`podfleet keys`: creates, lists, rotates and revokes API keys."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Loopback ports: which are free, and one to choose that stays ours, over restarts too.
+"""Loopback ports: which are free, and one to reserve over restarts.
 
-Candidates lie below the range from which the kernel takes the ports of outgoing
-connections, so that a port which was free a moment ago is not taken by chance; `kept` keeps
-other stacks from choosing it before its server listens, or while that one is restarted.
+Candidates are below the kernel's range for outgoing connections, so that a free port is not taken by
+chance. `kept` keeps other stacks from choosing the port before its server listens, or while that restarts.
 """
 
 from __future__ import annotations

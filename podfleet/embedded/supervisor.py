@@ -1,8 +1,8 @@
-"""Keeps the parts of the stack running: starts them in order, restarts what dies, stops all.
+"""Supervises the parts of the stack: starts them in order, restarts those that die, stops all.
 
-Law: one thread starts, watches and stops every part, so that no part is started twice and an
-exception in the program's main thread (Ctrl-C) can never come between a start and the note of
-it. The thread lives as long as the parts, because the kernel kills a part whose starter is gone.
+Law: one thread starts, watches and stops every part. So no part is started twice, and an exception in the
+main thread (Ctrl-C) cannot come between a start and the record of it. The thread lives as long as the
+parts, because the kernel kills a part whose starter is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds records of runs that were never run, and says what such a run would have said; for tests."""
+"""Builds records of runs that were never run, and the events of such runs; for tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The verdict on a claim: what was measured and what reviewers said, weighed; pure.
+"""The verdict on a claim, derived from the measurement and the reviews; pure.
 
-Law: words cannot rescue a claim that the measurement refutes. A review may only refuse what was
-measured to hold, and the verdict names which of both decided.
+Law: reviews cannot rescue a claim that the measurement refutes. A review may only refuse what was measured
+to hold, and the verdict names which of both decided.
 """
 
 from __future__ import annotations

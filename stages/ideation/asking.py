@@ -1,6 +1,6 @@
-"""What the model is asked and in which shape it answers; pure but for reading the prompts of this package.
+"""The prompts of ideation, and the form of the answers; pure but for reading the prompts of this package.
 
-Law: what others wrote stands between tags and is bounded; the prompt stays small enough for a small model.
+Law: foreign text is between tags and is bounded; the prompt stays small enough for a small model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes a claim of the declared space out in the seven fields; pure.
 
-Law: only what is known without a measurement is stated; what an experiment would show is asked.
+Law: only what is known without a measurement is stated; what an experiment would show is a question.
 """
 
 from __future__ import annotations

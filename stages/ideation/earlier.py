@@ -1,4 +1,4 @@
-"""Which ideas a request itself calls old: lines of its context that say so, and lists below them; pure."""
+"""Finds the ideas that a request calls old: marked lines of its context, and lists below them; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request has brought in so far: ideas that are finished, and those that were begun and are not.
+"""The ideas of a request so far: finished ones, and those that were begun and are not finished.
 
 Law: an idea that was begun ends here, finalised or unfinished, and is safe before the next begins.
 """

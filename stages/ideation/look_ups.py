@@ -1,4 +1,4 @@
-"""Looks earlier work up for a request, and writes what it found; nobody else names a publication.
+"""Looks up earlier work for a request, and writes the references; no other module names a publication.
 
 Law: a reference is a number of `works`; text that names a work by other means loses the sentence.
 """

@@ -1,4 +1,4 @@
-"""What can be expected of a claim before anything is measured: can it be decided, and which way; pure."""
+"""The prospects of a claim before any measurement: can it be decided, and in which direction; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a request with the declared space: its own claim, what it is near to, what it calls old; pure."""
+"""Parses a request by the declared space: its own claim, near claims, ideas that it calls old; pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The ideator with a language model: a draft, then rounds in which it judges its own idea.
 
-Law: a failed call costs one idea; what the model says of being final counts only for an idea that is
-whole and new.
+Law: a failed call costs one idea. The model's statement that an idea is final counts only for an idea that
+is whole and new.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decides which addresses the tools of a pod may connect to, pure.
 
-Law: public ones. What lies in a private network, on this machine or beside it is refused unless the
-operator named it, however it is written: mapped, translated or tunnelled addresses count as what
-they lead to. A name allows no link-local address: cloud providers hand out credentials there.
+Law: public ones. An address in a private network, on this machine or beside it is refused unless the
+operator named it, however it is written: mapped, translated or tunnelled addresses count as their target. A
+name allows no link-local address, because cloud providers serve credentials there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where a program runs that nobody has looked at: what it may use, and how it ended.
+"""The port of the sandbox: the limits of an untrusted program, and its named end.
 
-Law: the program sees its own folder, the files that the job names, and nothing else that is
-worth having; whatever it does, `run` returns after the job's limits with a named end.
+Law: the program sees its own folder, the files that the job names, and nothing else of value. Whatever it
+does, `run` returns after the job's limits with a named end.
 """
 
 from __future__ import annotations

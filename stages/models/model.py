@@ -1,7 +1,7 @@
-"""A language model as a pipeline sees it: a question in, text and its cost out.
+"""The port of a language model: a prompt in, text and its cost out.
 
-Law: an adapter gives up in bounded time and says how it failed; it never retries for ever, and
-it tells of every request that was billed, also of those that came to nothing.
+Law: an adapter gives up in bounded time and reports its failure. It never retries for ever, and it reports
+every request that was billed, also a failed one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides which failure of a request is tried again, and after how long, pure.
+"""Decides which failure of a request is retried, and after how long, pure.
 
-Law: a server that says when to come back is believed or left, never hurried; every sum of
-tries and waits has an end.
+Law: a server's retry time is kept, or the request is given up; it is never sent earlier. Every sum of tries
+and waits is bounded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The smoke test of a pod, and the tool for fault drills.
 
-A run of kind `probe` sleeps, speaks, writes one artifact, and then ends in the way that
-its specification names. Every end is real unless its line says otherwise: what a drill
-shows of a probe holds for a pipeline.
+A run of kind `probe` sleeps, reports, writes one artifact, and then ends in the way that its specification
+names. Every end is real unless its line states otherwise, so that a drill with a probe holds for a
+pipeline.
 """
 
 from __future__ import annotations

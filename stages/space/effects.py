@@ -1,7 +1,7 @@
-"""Reads which metric a sentence is about, and in which direction it says that its number moves; pure.
+"""Parses the metric of a sentence, and the direction in which its number moves; pure.
 
-Law: where a sentence does not say it, it is filled in as an improvement and noted; where it says
-something that is not measured here, it is refused.
+Law: a direction that the sentence leaves out is filled in as an improvement and noted. A metric that is not
+measured here is refused.
 """
 
 from __future__ import annotations

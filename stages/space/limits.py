@@ -1,4 +1,4 @@
-"""What the declared space holds, and how a claim outside of it is refused: with what there is; pure."""
+"""The content of the declared space, and the refusal of a claim outside of it: with what there is; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text mentions, and where; pure."""
+"""Finds the terms that a text mentions, and their places; pure."""
 
 from __future__ import annotations
 

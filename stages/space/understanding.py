@@ -1,7 +1,7 @@
-"""Reads an idea's words as a claim of the declared space: an intervention moves a metric in a direction.
+"""Parses an idea's words as a claim of the declared space: an intervention moves a metric in a direction.
 
-Pure. Law: what the text leaves open is filled in visibly (`notes`), and what it names but
-nobody here can measure is refused with a list of what can be.
+Pure. Law: what the text leaves open is filled in visibly (`notes`), and a measure that does not exist here
+is refused with a list of those that do.
 """
 
 from __future__ import annotations

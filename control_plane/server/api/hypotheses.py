@@ -1,4 +1,4 @@
-"""Hypotheses: propose, look, run again."""
+"""Hypotheses: create, read, launch runs."""
 
 from __future__ import annotations
 

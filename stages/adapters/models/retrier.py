@@ -1,4 +1,4 @@
-"""Asks again until there is an answer, or no more sense in asking."""
+"""Retries a request to a model until it is answered or a retry is useless."""
 
 from __future__ import annotations
 

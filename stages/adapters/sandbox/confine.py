@@ -1,8 +1,8 @@
-"""Starts one hostile program, watches it, and leaves nothing of it: a process of its own for each.
+"""Starts one hostile program, watches it, and removes all of it: one supervisor process per program.
 
-Law: what is read from standard input is one plan, then nothing; its end, like the end of the
-parent, means that the program must go. It runs with an empty environment and the standard
-library, outside of what holds the program, in the pipeline's process group.
+Law: standard input has one plan, then nothing. Its end, like the end of the parent, means that the program
+must be killed. The process has an empty environment and the standard library, outside of what confines the
+program, in the pipeline's process group.
 """
 
 from __future__ import annotations

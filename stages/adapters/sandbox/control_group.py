@@ -1,7 +1,7 @@
-"""A control group of the kernel around one program, where this machine lets us make one.
+"""A control group of the kernel around one program, where this machine allows one.
 
-Law: it helps and is never relied on. Rented containers mostly forbid it, and the watch alone
-keeps every limit, only later. Standard library only; the folders are those of version 1 or 2.
+Law: it helps and is never relied on. Rented containers mostly forbid it, and the watch alone enforces every
+limit, only later. Standard library only; the folders are those of version 1 or 2.
 """
 
 from __future__ import annotations

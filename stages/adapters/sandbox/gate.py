@@ -1,7 +1,7 @@
-"""Asks the watch before a process or thread of a program comes to be, so that a bomb never goes off.
+"""Asks the watch before a process or thread of a program is created, so that a fork bomb never starts.
 
-Law: the kernel holds the caller until it is answered; who is not answered stays unborn. It is
-for whom no other count holds: the kernel exempts root, and containers forbid control groups.
+Law: the kernel holds the caller until the watch answers; without an answer the process is not created. It
+serves where no other count holds: the kernel exempts root, and containers forbid control groups.
 """
 
 from __future__ import annotations

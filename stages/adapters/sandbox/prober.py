@@ -1,4 +1,4 @@
-"""Lays out decoys, lets a candidate's inside try to reach them, and looks at what became of them."""
+"""Probes an isolation: lays out decoys, lets a program inside try to reach them, checks the decoys."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs hostile programs on this machine, held by the best isolation that a probe has found.
+"""Executes hostile programs on this machine, confined by the best isolation that a probe has found.
 
-Law: the process that starts and watches a program (`confine`) is a child of ours with an empty
-environment. It ends the program when our end of its line closes, so no exception here, and no
-death of ours, leaves anything behind.
+Law: the process that starts and watches a program (`confine`) is a child of ours with an empty environment.
+It kills the program when our end of its pipe closes. So no exception here, and no death of this process,
+leaves anything behind.
 """
 
 from __future__ import annotations

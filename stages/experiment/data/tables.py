@@ -1,7 +1,7 @@
 """Reads a file that a run names (CSV, NPZ or Parquet) into a table.
 
-Law: a file is hostile until it has been read. Nothing in it is executed or unpickled, and sizes are bounded
-before memory is taken for them: by what the format says, and while reading where it says nothing.
+Law: a file is untrusted until it has been read. Nothing in it is executed or unpickled, and sizes are
+bounded before memory is allocated: by the format's header, and while reading where it has none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes the rows of a run such as nobody has seen: what is known of a public data set answers nothing.
+"""Disguises the rows of a run, so that knowledge of a public data set gives no answers.
 
 Law: every program of a run, with the intervention and without, is given the same disguised rows, and all of
 it follows from the run's secret. See docs/decisions/0031.

@@ -1,8 +1,8 @@
-"""The rows that judge: one file for validation and test alike, with rows among them that nobody can know.
+"""The rows that judge: one file for validation and test alike, with canaries among them.
 
-Law: a program cannot tell which rows count today, nor which are canaries. A canary stands half way between
-two rows of different targets; a coin says on whose side the answer has to lie. Who is right about more of
-them than coins allow has read the coins, and so may have read everything else that judges.
+Law: a program cannot distinguish the rows that count now, nor the canaries. A canary lies half way between
+two rows of different targets; a random bit decides which side is right. A program that is right about more
+canaries than chance allows has read the bits, and so may have read everything else that judges.
 """
 
 from __future__ import annotations

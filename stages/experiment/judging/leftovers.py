@@ -1,7 +1,7 @@
-"""Reads what a program leaves behind: a report and answers for each seed.
+"""Reads the files that a program leaves: a report, and answers for each seed.
 
-Law: all of it is hostile. Each file is bounded and typed before anything is made of it, and every
-lie is a `Mistake` in words: no file ends a run, or costs memory beyond its bound.
+Law: all of it is untrusted. Each file is bounded and typed before it is used, and every fault is a
+`Mistake` with a message: no file ends a run, or costs memory beyond its bound.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A claim that is too good to be believed of one run: who measured it first, and where it is measured again; pure.
+"""Replication of a result that is too good: which attempt measured first, and which measures again; pure.
 
-Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of its
-own. What an earlier attempt left of its measurement can ask for that, and never takes its place. On which pods
-earlier attempts were the record of the control plane says, and no checkpoint.
+Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of
+its own. An earlier attempt's measurement can request that, and never takes its place. The pods of earlier
+attempts are taken from the control plane's record, and from no checkpoint.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The secret of a run: what its data are disguised by, which no program and no model is told."""
+"""The secret of a run, which disguises its data, and which no program and no model is given."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which texts, tables and figures make the paper, at which level of detail; pure.
+"""Composes a paper: its texts, tables and figures, at a level of detail; pure.
 
-Tables, numbers and figures come from the record alone, whoever wrote the words.
+Tables, numbers and figures come from the record alone, for any author of the words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Remembers what a run said, so that its paper can be held against it.
+"""Records the facts of a run, so that its paper can be checked against them.
 
-Law: everything is passed on at once and unchanged; what is remembered is bounded. A source that was
-said twice with different values counts as contradicted, and proves nothing.
+Law: every fact is passed on at once and unchanged; the record is bounded. A source that was reported twice
+with different values counts as contradicted, and proves nothing.
 """
 
 from __future__ import annotations

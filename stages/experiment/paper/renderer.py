@@ -1,7 +1,7 @@
-"""Turns the paper's LaTeX source into a PDF; checked before the experiments, so that no run finds out at its end.
+"""Turns the paper's LaTeX source into a PDF; tried before the experiments, so that no run fails at its end.
 
-Law: nothing is taken for a PDF that this call did not make, and a PDF that was made counts, whatever
-the exit status of its maker. No shell escape, no network, no file outside the source's folder.
+Law: a PDF counts only if this call made it, and then it counts, whatever the exit status of the renderer.
+No shell escape, no network, no file outside the source's folder.
 """
 
 from __future__ import annotations

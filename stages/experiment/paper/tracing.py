@@ -1,7 +1,7 @@
-"""Holds a finished paper against what the run said: every printed number must come from an event; pure.
+r"""Traces a finished paper to the events of its run: every printed number must come from one; pure.
 
-Law: a printed number stands as `\\val{key}{text}`, its text is the key's, and the key's exact value
-is what the events said. Whatever digit stands elsewhere must be part of a quoted text or a name.
+Law: a printed number is `\val{key}{text}`, its text is the key's, and the key's exact value is that of the
+events. Any other digit must be part of a quoted text or a name.
 """
 
 from __future__ import annotations

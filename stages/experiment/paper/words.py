@@ -1,6 +1,6 @@
-"""The words of a paper: what the built-in author writes, and what is wrong with anybody's words; pure.
+"""The words of a paper: the texts of the built-in author, and the check of any author's words; pure.
 
-Law: no number is typed here. Measured numbers, names and texts of others are references to `Numbers`.
+Law: no number is typed here. Measured numbers, names and foreign texts are references to `Numbers`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What earlier attempts of a run found out, and how checkpoints keep it.
+"""The results of earlier attempts of a run, and their form in checkpoints.
 
-Law: a finished stage is taken over whole only behind stages that were taken over whole; a
-finished node, or a fresh seed, only for the very program that it was measured with. Whatever
-does not fit is measured again.
+Law: a finished stage is used whole only behind stages that were used whole; a finished node, or a fresh
+seed, only for the very program that it was measured with. Everything else is measured again.
 """
 
 from __future__ import annotations

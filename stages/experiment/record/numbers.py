@@ -1,7 +1,7 @@
-"""Every number and every quoted text that a paper may cite, by key, each with the events it rests on; pure.
+"""Every number and quoted text that a paper may cite, by key, each with its events; pure.
 
-Law: a text never types a number. It names a key, such as `{effect.mean}`, and what is printed
-for that key is decided here, from what the events of the run said.
+Law: a text never types a number. It names a key, such as `{effect.mean}`, and the printed value of that key
+is derived here, from the events of the run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a researcher offers, and what it is asked: the protocol between search and researcher.
+"""The protocol between search and researcher: requests and proposals.
 
-Law: `None` means that nothing is left to propose from here. A researcher that cannot answer
-raises `NoProposal`; the search goes on without it.
+Law: `None` means that nothing is left to propose from here. A researcher that cannot answer raises
+`NoProposal`; the search goes on without it.
 """
 
 from __future__ import annotations

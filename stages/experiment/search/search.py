@@ -1,9 +1,8 @@
 """Drives the search of one stage: asks the policy, asks the researcher, runs programs, reports.
 
-Law: it is handed visible data only; a node that fails becomes a buggy node, never the run's end.
-A stage goes in rounds of a fixed width, so that the same seed makes the same search on a pod of
-any size: nodes of a round are chosen one after the other, run side by side, and join the tree in
-the order in which they were chosen.
+Law: it is given visible data only. A node that fails becomes a buggy node, never the run's end. A stage
+goes in rounds of a fixed width, so that the same seed makes the same search on a pod of any size: nodes of
+a round are chosen one after the other, run side by side, and join the tree in the order of choice.
 """
 
 from __future__ import annotations

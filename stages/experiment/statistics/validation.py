@@ -1,8 +1,8 @@
 """The verdict: does the claimed difference hold over fresh seeds?
 
-Pure statistics. Law: the claim is supported only if the confidence interval of the mean paired
-difference lies wholly on the claimed side of zero; everything else refutes it. Seeds and the rows that
-judge are both samples, and the interval is as wide as both make it: seeds that agree say nothing of rows.
+Pure statistics. Law: the claim is supported only if the confidence interval of the mean paired difference
+lies wholly on the claimed side of zero; everything else refutes it. Seeds and the rows that judge are both
+samples, and the interval is as wide as both make it: agreement of seeds gives no information about rows.
 """
 
 from __future__ import annotations

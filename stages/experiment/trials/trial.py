@@ -1,12 +1,11 @@
-"""Trials: a program is run in the sandbox from several seeds, and what it answers is scored here.
+"""Trials: a program is executed in the sandbox for several seeds, and its answers are scored here.
 
-Law: a program is told the targets of the rows it learns from and watches, never of those that
-judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage,
-and the seeds that it is told follow from the run's secret.
-Seeds that are asked for together share a process, and what a program keeps from one may help it with the
-next: what decides a verdict is asked for alone.
-Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
-(parameters, curve) is bounded, and marked as its word.
+Law: a program is given the targets of the rows it learns from and watches, never of those that judge it. It
+cannot distinguish the rows that count now: nothing that it is given names a stage, and its seeds follow
+from the run's secret. Seeds of one request share a process, and a program may keep something from one for
+the next. So each seed that decides a verdict is requested alone. Every answer is checked before it counts,
+and time is the sandbox's own. What a program reports of itself (parameters, curve) is bounded, and marked
+as its claim.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Reads a program that a model wrote: its plan, its choices, what it varies; pure.
+"""Parses a program that a model wrote: its plan, its choices, what it varies; pure.
 
-Law: nothing here executes a word of it. What does not read as agreed is said in one sentence that
-the model can mend it by.
+Law: nothing here executes it. An answer of another form gets one sentence by which the model can correct it.
 """
 
 from __future__ import annotations

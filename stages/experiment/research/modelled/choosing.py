@@ -1,8 +1,8 @@
-"""Lets a model say what exactly is measured: one intervention, one measure, one direction, one data set.
+"""Lets a model define the measurement: one intervention, one measure, one direction, one data set.
 
-Law: whatever the model decided for itself stands in the claim's notes; an idea that it cannot
-read is read by its words, or refused with both reasons. A model that is away for now is no reason
-for that: what is measured is chosen once.
+Law: what the model decided by itself is in the claim's notes. If the model cannot read an idea, the idea is
+parsed by its words, or refused with both reasons. A model that is unreachable for now is no reason for
+that: the measurement is chosen once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The researcher that is a language model: it writes the programs, the words of the paper, and reviews.
 
-Law: which node is best, which arm a program belongs to and what is tried next is never the model's
-word; it is told, and what it writes is text that somebody else runs in a sandbox.
+Law: the model never decides which node is best, which arm a program belongs to, or what is tried next. It
+is given these. Its output is text; only the sandbox executes its programs.
 """
 
 from __future__ import annotations

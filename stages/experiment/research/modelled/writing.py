@@ -1,7 +1,7 @@
-"""Asks a model for the words of a paper, and has each section mended or replaced.
+"""Requests the words of a paper from a model; each section is corrected or replaced.
 
-Law: a paper is never lost to its words. What the model types in the place of a reference is given
-back a bounded number of times; then the built-in words stand there, and the log says so.
+Law: a paper is never lost to its words. A number that the model types in the place of a reference is
+returned to it a bounded number of times; then the built-in words are used, and the log records it.
 """
 
 from __future__ import annotations
