@@ -28,7 +28,7 @@ def said_digest(event_type: str, data: Mapping[str, Any], digest: str) -> str:
 
 
 class Roots(NamedTuple):
-    """The root of the lines in the log, and that of the same lines as their worker said them."""
+    """The root of the lines in the log, and that of the same lines as their worker recorded them."""
 
     stored: str = NOTHING
     said: str = NOTHING

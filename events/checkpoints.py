@@ -47,7 +47,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sealed(Contents, frozen=True, kw_only=True):
-    """A manifest whose state nobody looks into."""
+    """A manifest whose state is not decoded."""
 
     state: msgspec.Raw
 

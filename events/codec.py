@@ -84,7 +84,7 @@ class Decoded(NamedTuple):
 
 
 def decode_structured(line: bytes) -> Event | Refusal:
-    """Return the event that one JSON object says, or why it says none."""
+    """Return the event in one JSON object, or why there is none."""
     event = _plain_event(line)
     if event is not None:
         return event
@@ -118,7 +118,7 @@ def decode_binary(headers: Iterable[tuple[str, str]], body: bytes) -> Event | Re
 
 
 def decode_batch(body: bytes) -> list[Decoded]:
-    """Return what each element of an `application/cloudevents-batch+json` array says.
+    """Return the event, or refusal, of each element of an `application/cloudevents-batch+json` array.
 
     A body that is not a JSON array is rejected as a whole: where its elements end is a guess.
     """
@@ -137,7 +137,7 @@ def decode_batch(body: bytes) -> list[Decoded]:
 
 
 def decode_ndjson(body: bytes) -> list[Decoded]:
-    """Return what each line says; blank lines are counted, and otherwise ignored."""
+    """Return the event, or refusal, of each line; blank lines are counted, and otherwise ignored."""
     if body.count(b"\n") + (not body.endswith(b"\n")) > LINES_MAX:
         raise TooLarge("lines", LINES_MAX)
     # Line by line, since a decoder of the whole body lets a value span lines and loses their numbers.
@@ -191,7 +191,7 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _plain_event(line: bytes) -> Event | None:
-    """Return what a plain event says, in a third of the time; None where all the rules must decide."""
+    """Return a plain event, in a third of the time; None where all the rules must decide."""
     try:
         _check_size(line)
         plain = _PLAIN.decode(line)
@@ -346,7 +346,7 @@ def _check_text(name: str, value: str) -> None:
 
 @lru_cache(maxsize=ORIGINS_MAX)
 def _origin(source: str, subject: str) -> str:
-    """Return the run that both may speak of; cached, as they are the same all through an attempt."""
+    """Return the run that both attributes name; cached, as they are the same all through an attempt."""
     _check_text("source", source)
     if not _URI_REFERENCE.fullmatch(source):
         _refuse("source", "must be a URI reference (RFC 3986)")
@@ -500,7 +500,7 @@ def _parse(text: bytes) -> Any:
 
 
 def _unreadable(text: bytes, error: msgspec.DecodeError) -> _Refused:
-    """Tell what is no JSON from JSON that has no counterpart in memory."""
+    """Distinguish invalid JSON from JSON that has no counterpart in memory."""
     try:
         lenient = json.loads(text.decode(), parse_int=str, parse_float=str, parse_constant=_no_constant)
     except RecursionError:

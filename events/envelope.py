@@ -68,7 +68,7 @@ def line_hash(line: bytes) -> str:
 def hash_of(
     event_type: str, run_id: str, attempt: int, sequence: int | None, time: str | None, data: dict[str, Any]
 ) -> str:
-    """Return the `content_hash` of what an event says; the names in `data` are texts, as JSON has them."""
+    """Return the `content_hash` of an event's content; the names in `data` are texts, as JSON has them."""
     content = (event_type, run_id, attempt, sequence, time, data)
     return hashlib.sha256(_SORTED.encode(content)).hexdigest()
 

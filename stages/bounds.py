@@ -37,7 +37,7 @@ Notes = Annotated[tuple[Line, ...], Meta(max_length=NOTES_MAX)]
 
 
 class Unreadable(ValueError):
-    """A state is not what its kind says, and where."""
+    """A state does not fit the types of its kind; the text names the place."""
 
 
 def read_state(state: object, kind: type[T]) -> T:

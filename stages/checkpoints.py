@@ -30,7 +30,7 @@ class Checkpoints(Protocol):
     def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
         """Keep a checkpoint in the place of the one with this name; return why it is not safe (yet).
 
-        Nobody writes to `files` any more.
+        `files` are not written to any more.
         """
         ...
 

@@ -103,7 +103,7 @@ class Stage:
     context: Context
 
     def progress(self, fraction: float, activity: str) -> None:
-        """Say how far the stage is (0 to 1), and what it does at the moment."""
+        """Report how far the stage is (0 to 1), and its present activity."""
         done = min(1.0, max(0.0, fraction))
         self.context.emit(StageProgress(stage=self.name, progress=done, activity=activity))
 

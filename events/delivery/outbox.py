@@ -213,11 +213,11 @@ class Outbox:
         return [Attempt(*row) for _, _, _, *row in rows]
 
     def mark_settled(self, run_id: str, attempt: int) -> None:
-        """Note that nothing is left to tell the store; what was said is still delivered."""
+        """Note that the store needs no settle any more; recorded events are still delivered."""
         self._end(run_id, attempt, "ended")
 
     def abandon(self, run_id: str, attempt: int) -> None:
-        """Close an attempt without an end, as after a lost lease; what was said is still delivered."""
+        """Close an attempt without an end, as after a lost lease; recorded events are still delivered."""
         self._end(run_id, attempt, "open")
 
     def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
@@ -287,7 +287,7 @@ class Outbox:
         return int(count)
 
     def has_left(self, run_id: str, attempt: int, sequence: int) -> bool:
-        """Tell whether every event of the attempt up to `sequence` has left."""
+        """Return whether every event of the attempt up to `sequence` has left."""
         waiting = self._read(
             "SELECT 1 FROM events WHERE sequence <= ? AND attempt_key ="
             " (SELECT key FROM attempts WHERE run_id = ? AND attempt = ?) LIMIT 1",
@@ -311,7 +311,7 @@ class Outbox:
                 raise Transient("DISK_FULL", f"the disk of {self._path.parent} has no room for a new attempt")
 
     def is_full(self) -> bool:
-        """Tell whether the stated limit is reached: nothing but ends is taken until events have left."""
+        """Return whether the stated limit is reached: nothing but ends is taken until events have left."""
         return self.size_bytes() >= self._bytes_max
 
     def _limit_reached(self) -> Transient:

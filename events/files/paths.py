@@ -22,7 +22,7 @@ _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX - 1}}}
 
 
 class BadPath(Rejected, ValueError):
-    """A text is no name, or no path; a `ValueError`, so that decoders say where it stood."""
+    """A text is no name, or no path; a `ValueError`, so that decoders name its place."""
 
     def __init__(self, text: object, why: str) -> None:
         shown = repr(text if not isinstance(text, str) else text[:SHOWN_CHARS_MAX])
@@ -62,7 +62,7 @@ class RunPath(str):
         return tuple(self.split("/"))
 
     def is_below(self, folder: str) -> bool:
-        """Say whether it lies below `folder`, which ends with a separator."""
+        """Return whether it lies below `folder`, which ends with a separator."""
         assert folder.endswith("/")
         return self.startswith(folder)
 

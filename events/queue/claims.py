@@ -58,7 +58,7 @@ class Claim:
 
     @property
     def has_past(self) -> bool:
-        """Return whether somebody may have left checkpoints to go on from."""
+        """Return whether an earlier attempt may have left checkpoints to continue from."""
         return self.attempt > 1 or self.from_stage is not None
 
 
@@ -81,7 +81,7 @@ HEADS: Final[list[Document]] = [
 
 
 def classes_of(collection: str, heads: Iterable[Document]) -> list[WaitingClass]:
-    """Return the waiting classes of a queue, of which `HEADS` told."""
+    """Return the waiting classes of a queue, from the result of `HEADS`."""
     return sorted(
         (WaitingClass(collection, each["_id"], each["priority"]) for each in heads),
         key=lambda found: found.class_key,

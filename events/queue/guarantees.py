@@ -23,7 +23,7 @@ TOKEN_CONDITION: Final[Mapping[str, Any]] = {"lease.tokenHash": {"$type": "strin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What servers said about themselves; None where they would not tell us.
+    """The configuration that servers report; None where they do not report it.
 
     `voters` and `data_voters` count the members that vote, and those among them that hold data.
     """

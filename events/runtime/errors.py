@@ -26,7 +26,7 @@ class Transient(PodfleetError):
 
 
 class Rejected(PodfleetError):
-    """The caller is wrong: tell them, do not try the same again."""
+    """The request is wrong: report it to the caller, and do not repeat it."""
 
 
 class NotFound(Rejected):
@@ -65,8 +65,8 @@ class PipelineError(Exception):
 
 
 class GivenBack(Exception):
-    """A pipeline gives its run back, unharmed, for another attempt to go on; its text says why."""
+    """A pipeline gives its run back, unharmed, for another attempt to go on; its text is the reason."""
 
 
 class Canceled(BaseException):
-    """Somebody asked the pipeline to stop. No `Exception`, so that no pipeline swallows it."""
+    """The pipeline was asked to stop. No `Exception`, so that no pipeline swallows it."""

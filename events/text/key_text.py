@@ -20,7 +20,7 @@ RUN: Final = "run"
 
 
 class RunToken(NamedTuple):
-    """What a run token says: the run, the attempt, and the token with which that was claimed."""
+    """The content of a run token: the run, the attempt, and the token of the claim."""
 
     run_id: str
     attempt: int
@@ -60,12 +60,12 @@ def read(text: str) -> tuple[str, str] | None:
 
 
 def run_token(run_id: str, attempt: int, token: str) -> str:
-    """Return the text that proves who holds an attempt; it names the attempt, so that nobody need search."""
+    """Return the text that proves who holds an attempt; it names the attempt, so that no search is needed."""
     return written(RUN, f"{run_id}{_base62(attempt, ATTEMPT_CHARS)}{token}")
 
 
 def read_run_token(text: str) -> RunToken | None:
-    """Return what a run token says; None where it is none."""
+    """Return the content of a run token; None where the text is none."""
     found = read(text)
     if found is None or found[0] != RUN or len(found[1]) <= ATTEMPT_CHARS + SECRET_CHARS:
         return None

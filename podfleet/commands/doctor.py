@@ -37,7 +37,7 @@ Variables = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found; `then` says what to do about it."""
+    """The result of a check; `then` is the remedy."""
 
     check: str
     state: State
@@ -118,7 +118,7 @@ def gpu(_: Variables) -> Iterator[Finding]:
 
 
 def isolation(variables: Variables) -> Iterator[Finding]:
-    """Say how strictly a worker that is started here holds the programs of a model."""
+    """Report the isolation of a model's programs on a worker that is started here."""
     strictest, *weaker = ISOLATIONS
     chosen = variables.get("PODFLEET_ISOLATION") or strictest
     if chosen not in ISOLATIONS:

@@ -18,7 +18,7 @@ STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(slots=True)
 class Interrupts:
-    """How often somebody asked this process to stop."""
+    """The number of signals to stop that this process received."""
 
     count: int = 0
 

@@ -55,7 +55,7 @@ class _Found(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Busy:
-    """The index cannot answer now; `wait_s` where it says how long."""
+    """The index cannot answer now; `wait_s` is its own retry time, where it sent one."""
 
     status: int
     wait_s: float | None

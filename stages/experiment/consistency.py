@@ -38,7 +38,7 @@ def finished_problem(
 
 
 def _anywhere(claim: ClaimState) -> ClaimState:
-    """Return a claim without the place of its data, which each pod has elsewhere; the digest tells them."""
+    """Return a claim without the path of its data, which each pod has elsewhere; the digest identifies them."""
     return replace(claim, data=replace(claim.data, location=""))
 
 

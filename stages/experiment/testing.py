@@ -178,7 +178,7 @@ def _work(place: int, text: str) -> Work:
 
 
 def facts_of(record: Record) -> list[Fact]:
-    """Return what a run with this record says, as far as a paper rests on it."""
+    """Return the facts of a run with this record, as far as a paper rests on them."""
     facts: list[Fact] = []
     for stage in record.stages:
         for node in stage.nodes:

@@ -35,7 +35,7 @@ class Verdict:
 
 
 def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequence[Review]) -> Verdict:
-    """Return the verdict; `untraced` are numbers in the paper that no event says, `traced` counts the others."""
+    """Return the verdict; `untraced` are numbers in the paper without an event, `traced` counts the others."""
     judgement = record.verdicts.judgement
     meta = meta_review(reviews) if reviews else None
     said, replication = verdict_line(record.claim, judgement), record.verdicts.replication

@@ -126,7 +126,7 @@ class Prompts:
 
 
 def near_duplicate(found: Nearest) -> str:
-    """Return what the model is told of an idea that is too near to an earlier one."""
+    """Return the part of a prompt about an idea that is too near to an earlier one."""
     return (
         f"the idea is nearly the same as the earlier idea {found.title!r} (similarity {found.similarity:.2f})"
     )

@@ -35,7 +35,7 @@ def _parts(context: str) -> Iterator[str]:
 
 
 def _old_lines(context: str) -> Iterator[str]:
-    """Yield the lines that say so themselves, and those of a list whose heading does."""
+    """Yield the lines that are marked as old, and those of a list whose heading is."""
     is_below = False
     for line in context.splitlines():
         if not line.strip():

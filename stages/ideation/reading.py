@@ -39,7 +39,7 @@ NEAREST: Final = "it is near to the words of the request"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a request says in the words of the declared space.
+    """A request in terms of the declared space.
 
     `trouble` is why its own claim could not be read, and empty where it was; `filled_in` is what
     its text left open.

@@ -280,7 +280,7 @@ class Trial:
 
     @property
     def is_strict(self) -> bool:
-        """Say whether it works, with no gap but accepted ones."""
+        """Return whether it works, with no gap but accepted ones."""
         return not self.obstacle and ACCEPTED.issuperset(self.gaps)
 
 

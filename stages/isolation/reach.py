@@ -40,7 +40,7 @@ class Reach:
         return self.objection(host, host) if _is_address(host) else None
 
     def objection(self, host: str, address: str) -> str | None:
-        """Return why nobody may connect to `address` for `host`; None where it is allowed."""
+        """Return why a connection to `address` for `host` is refused; None where it is allowed."""
         found = _led_to(ip_address(address))
         if _is_public(found) or any(found in network for network in self.networks):
             return None

@@ -67,7 +67,7 @@ class Metered:
         self.keep()
 
     def _price(self) -> Price | None:
-        """Return the model's price; say once where there is none."""
+        """Return the model's price; log once where there is none."""
         price = self.prices.of(self.name)
         if price is None:
             with self._saying:

@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one request cost, by the server's own count; None where the server did not say.
+    """The cost of one request, by the server's own count; None where the server did not report it.
 
     A request whose answer never came, and that the server may have billed, has None in both.
     """
@@ -78,7 +78,7 @@ class ModelError(Exception):
 
 
 class QuestionCanceled(Canceled):
-    """Somebody asked the pipeline to stop while a question was open; `usages` as in `ModelError`."""
+    """The pipeline was asked to stop while a request was open; `usages` as in `ModelError`."""
 
     def __init__(self, reason: str, usages: tuple[Usage, ...]) -> None:
         super().__init__(reason)

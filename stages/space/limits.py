@@ -25,5 +25,5 @@ def known_space() -> str:
 
 
 def beyond(reason: str) -> PipelineError:
-    """Return the refusal of what is not known here; it says what is, and what lifts the limit."""
+    """Return the refusal of what is not known here; it lists what is, and what lifts the limit."""
     return PipelineError("CONFIG", f"{reason} {known_space()} {BEYOND}")

@@ -62,7 +62,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What only the inside can tell."""
+    """The results that only the inside can report."""
 
     worked: dict[str, bool]
     missing: dict[str, str]  # what cannot be imported or read although it must, and why

@@ -24,7 +24,7 @@ SEEN_MAX: Final = 50_000  # processes whose time is remembered
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, as its line in /proc tells."""
+    """One process, from its line in /proc."""
 
     pid: int
     parent: int

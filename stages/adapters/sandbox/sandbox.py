@@ -167,7 +167,7 @@ class Watched:
             return b""
 
     def _told(self, answer: bytes, waited_s: float) -> Report:
-        """Return the report, or what there is to say of a watch that ended, or hung, without one."""
+        """Return the report, or a substitute for a watch that ended, or hung, without one."""
         if answer.endswith(b"\n"):
             return Report.decode(answer)
         assert self._process.stderr is not None

@@ -93,7 +93,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """One data set, split for one run; `notes` say what its file lost on the way."""
+    """One data set, split for one run; `notes` list what was dropped from its file."""
 
     facts: Facts
     visible: Visible
@@ -106,7 +106,7 @@ def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | No
     """Return the data set that a run names: one that ships, or a file; None where it names none.
 
     A file is read once to learn its shape; only those inside `folders` are.
-    Raises `PipelineError` that says what to do.
+    Raises `PipelineError` with a remedy.
     """
     if wanted is None:
         return None

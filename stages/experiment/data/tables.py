@@ -58,7 +58,7 @@ _SECONDS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 def read_table(path: Path, target: str) -> tuple[Table, str]:
     """Read the table in `path`, and the digest of its bytes; `target` may be empty.
 
-    Raises `PipelineError` that says what to do about the file.
+    Raises `PipelineError` with a remedy for the file.
     """
     try:
         with _opened(path) as file:

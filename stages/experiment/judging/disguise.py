@@ -56,8 +56,8 @@ class Disguised:
 def disguised(data: Data, secret: Secret, *, is_public: bool) -> Disguised:
     """Return the data in disguise: columns in another order and direction, classes under other numbers.
 
-    Where everybody may know the rows and their targets, the rows are also blurred, and every target is
-    drawn anew from what the row's neighbours say of it.
+    Where rows and targets are public, the rows are also blurred, and every target is drawn anew from the
+    estimate of the row's neighbours.
     """
     parts = (data.visible.train, data.visible.watch, data.visible.validation, data.sealed.open())
     edges = np.cumsum([0, *map(len, parts)])

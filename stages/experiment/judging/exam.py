@@ -139,7 +139,7 @@ def _strayed(
 ) -> NDArray[np.float32]:
     """Return canaries as far from where they stood as rows are from their neighbours.
 
-    Right on the line between two rows that a program is given, every one could be told by arithmetic.
+    Right on the line between two rows that a program is given, every one could be found by arithmetic.
     """
     rows = known[:NEIGHBOURS_LOOKED_AT].astype(np.float64)
     lengths = (rows**2).sum(axis=1)
@@ -152,10 +152,10 @@ def _strayed(
 
 
 def _check_against(law: Law, answers: Floats, targets: NDArray[Any]) -> None:
-    """Raise `Known` for answers that fit targets better than anybody can who does not know them.
+    """Raise `Known` for answers that fit the targets better than a program without knowledge of them can.
 
-    The targets were drawn from `law`. Of whoever has not seen them, the likelihood ratio of answers to law
-    exceeds 1 / c with a chance of c at most (Markov), and errors are no smaller than the noise that was drawn.
+    The targets were drawn from `law`. For a program that has not seen them, the likelihood ratio of answers
+    to law exceeds 1 / c with a chance of c at most (Markov), and errors are no smaller than the drawn noise.
     """
     if law.probabilities is not None:
         picked = np.arange(len(targets)), targets

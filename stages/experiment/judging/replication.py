@@ -31,7 +31,7 @@ class Replication:
 
     @property
     def place(self) -> Place:
-        """Return where it was made; a first pod that nobody knows counts as this one."""
+        """Return where it was made; an unknown first pod counts as this one."""
         is_elsewhere = bool(self.pod and self.first) and not {self.pod, ""} & {*self.first}
         return "on another pod" if is_elsewhere else "on the same pod"
 
@@ -53,7 +53,7 @@ class Replication:
 
 
 def second_secret(fleet: str, run_seed: int) -> Secret:
-    """Return what hides the rows of a replication: of the pod's fleet, else one that nobody has seen before."""
+    """Return the secret that hides the rows of a replication: the fleet's own, else a fresh one."""
     if fleet:
         return Secret.of_fleet(fleet, seed_for(run_seed, PURPOSE))
     return Secret(secrets.token_hex(KEY_BYTES))

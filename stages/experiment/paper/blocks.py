@@ -25,7 +25,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One paragraph; `quoted` where somebody else speaks."""
+    """One paragraph; `quoted` where it is a foreign text."""
 
     text: str
     quoted: bool = False

@@ -408,6 +408,6 @@ def _broken(lines: Sequence[str]) -> list[str]:
 
 
 def _told_title(metric: str) -> str:
-    """Return a measure's title, marked where nobody but the programs could count it."""
+    """Return a measure's title, marked where only the programs could count it."""
     known = METRICS[metric]
     return f"{known.title}, as the programs say" if known.is_told else known.title

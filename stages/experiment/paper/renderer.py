@@ -185,7 +185,7 @@ def _printed_or_named(match: re.Match[str]) -> str:
 def find_renderer(folder: Path) -> Renderer:
     """Return a renderer that made a PDF just now: TeX where it works, else pandoc and typst.
 
-    Raises `PipelineError` with the code CONFIG that says what to install.
+    Raises `PipelineError` with the code CONFIG and the packages to install.
     """
     problems: list[str] = []
     for look in (_latexmk, _pandoc):
@@ -238,7 +238,7 @@ def problem_of(renderer: Renderer, folder: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How a program ended, and the tail of what it said."""
+    """How a program ended, and the tail of its output."""
 
     status: int | None
     output: str

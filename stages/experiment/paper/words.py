@@ -49,7 +49,7 @@ def outcome(record: Record) -> str:
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
-    """Return what the measurement says, with its numbers by reference, and whether it is a replication."""
+    """Return the result of the measurement in words, with references, and whether it is a replication."""
     said, replication = _measured_words(record, numbers), record.verdicts.replication
     if replication is None:
         return said
@@ -277,7 +277,7 @@ def _conclusion(record: Record) -> list[str]:
 
 
 def problems_of(prose: Prose, numbers: Numbers, works: int = 0) -> list[str]:
-    """Return what is wrong with somebody's words, each in a sentence that helps to mend it; empty: nothing.
+    """Return what is wrong with an author's words, each in a sentence that helps to mend it; empty: nothing.
 
     `works` is how many publications may be cited as `{work.0}`, `{work.1}`, ...
     """

@@ -142,7 +142,7 @@ class Past:
     is_whole: bool = True
 
     def finished(self, stage: str) -> Restored | None:
-        """Return the checkpoint of a stage that need not run again; the log says that it does not."""
+        """Return the checkpoint of a stage that need not run again, and log it."""
         found = self.context.restored(stage)
         self.is_whole = self.is_whole and found is not None and bool(found.state.get(COMPLETE))
         if not self.is_whole or found is None:
@@ -168,8 +168,8 @@ class Past:
     ) -> T | None:
         """Return a checkpoint's state in types, judged by `problem_of`.
 
-        One that another version wrote, or that does not fit together, is no checkpoint: the log says so,
-        and the stage begins anew.
+        One of another version, or one that does not fit together, is no checkpoint: it is logged, and the
+        stage begins anew.
         """
         if found is None:
             return None

@@ -45,10 +45,10 @@ DIGITS: Final = 6  # of answers, beside the largest: fewer would not tell traini
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a program measured from one seed; `error` in the place of scores.
+    """The measurements of a program from one seed; `error` in the place of scores.
 
     `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
-    them; `is_caught` says that it knew what nobody can know, and `processor_s` how long processors worked.
+    them; `is_caught` is whether it knew targets that it was not given, and `processor_s` its processor time.
     """
 
     seed: int
@@ -106,7 +106,7 @@ class Bench:
     ) -> Trials:
         """Run `code` once a seed, in one process.
 
-        `folder`, which must be new, names the execution to us, and to nobody else.
+        `folder`, which must be new, names the execution to us, and to no program.
         """
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
@@ -218,14 +218,14 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
 
 
 def _digest(answers: Floats) -> str:
-    """Return what tells answers from others, in a few digits: with the last ones anybody could feign a training."""
+    """Return a digest of answers by a few digits: with the last digits a program could feign a training."""
     largest = max(float(np.abs(answers).max()), sys.float_info.min)
     told = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
     return hashlib.sha256(told.tobytes()).hexdigest()
 
 
 def _curve(report: Report) -> tuple[Point, ...]:
-    """Return the learning curve that a program told, thinned evenly where it is long."""
+    """Return the learning curve that a program reported, thinned evenly where it is long."""
     points = [
         Point(each.epoch, each.train_loss, each.watch_loss)
         for each in report.curve

@@ -99,7 +99,7 @@ class _Check:
         return [each for each in problems_of(prose, self.numbers, self.works) if each not in self.known]
 
     def _against_the_verdict(self, name: str, text: str) -> list[str]:
-        """Return where a section that has to say the verdict does not, or says the opposite."""
+        """Return the sections that have to state the verdict and do not, or state the opposite."""
         if name not in VERDICT_SECTIONS:
             return []
         verdict, opposite = ("supported", "refuted") if self.is_supported else ("refuted", "supported")
