@@ -53,9 +53,6 @@ UNWAITED: Final = {
 }
 
 LINES_MAX: Final = 70
-DOCUMENT_WIDTH: Final = 120
-UNBREAKABLE: Final = re.compile(r"\S+")  # one link or one address has no place to break at
-LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 KNOWN_LONG: Final = Path(__file__).with_name("long_functions.txt")
 # loaded by name: the console script, and the child
 ENTRIES: Final = {
@@ -243,43 +240,6 @@ def _dependencies() -> set[tuple[str, str]]:
         (re.split(r"[^\w-]", line)[0].replace("_", "-"), extra)
         for extra, lines in lists.items()
         for line in lines
-    }
-
-
-def _documents() -> Iterator[Path]:
-    yield from sorted(ROOT.glob("*.md"))
-    yield from sorted((ROOT / "docs").rglob("*.md"))
-
-
-def test_no_line_of_the_documents_is_too_wide_for_a_diff() -> None:
-    wide = [
-        f"{path.relative_to(ROOT)}:{number}: {len(line)}"
-        for path in _documents()
-        for number, line in enumerate(path.read_text().splitlines(), start=1)
-        if len(line) > DOCUMENT_WIDTH and not UNBREAKABLE.fullmatch(line.strip())
-    ]
-    assert wide == []
-
-
-def test_every_link_between_the_documents_leads_somewhere() -> None:
-    broken = [
-        f"{path.relative_to(ROOT)}: {target}"
-        for path in _documents()
-        for target in LINK.findall(path.read_text())
-        if not target.startswith(("http:", "https:")) and not _leads(path, target)
-    ]
-    assert broken == []
-
-
-def _leads(page: Path, target: str) -> bool:
-    """Return whether the file of a link exists, and has the heading that it names."""
-    name, _, heading = target.partition("#")
-    file = (page.parent / name).resolve() if name else page
-    if not file.exists():
-        return False
-    headings = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE) if heading else []
-    return not heading or heading in {
-        re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings
     }
 
 
