@@ -12,48 +12,58 @@ from typing import Any, Final
 
 import pytest
 from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
 from pymongo.database import Database
 
+from control_plane.log.projector import Turn
+from control_plane.model.projection import fold
+from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.queries import BESIDE, VerifyReads
 from control_plane.store.verify.repairs import Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
 from control_plane.verify.verifier import Verifier
+from events.codec import decode_ndjson
 from events.queue.settlement import End
-from podfleet.embedded.mongod import Mongod
+from events.runtime.clock import SystemIds
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
-from tests.integration.test_core import Core, whole_log
-from tests.servers import own_database
+from tests.integration.test_core import Core, in_core, whole_log
+from tests.servers import connected
 
 Json = dict[str, Any]
 Db = Database[Json]
 BY_HAND: Final = "changed by hand"
+Happening = Callable[[], Awaitable[None]]
 OF_EVENTS: Final = ("stages", "artifacts", "validations", "ideas")
+
+
+class KilledError(Exception):
+    """The process ends here."""
 
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Writes as the product does, and lets `before` happen in front of each; it may raise."""
+    """Writes as the product does, and lets something happen before and after each write; it may raise."""
 
     repairs: Repairs
-    before: Callable[[], Awaitable[None]]
+    before: Happening
+    after: Happening
 
-    async def insert(self, *what: Any) -> bool:
-        await self.before()
-        return await self.repairs.insert(*what)
+    def __getattr__(self, name: str) -> Any:
+        async def write(*what: Any) -> bool:
+            await self.before()
+            is_written: bool = await getattr(self.repairs, name)(*what)
+            await self.after()
+            return is_written
 
-    async def change(self, *what: Any) -> bool:
-        await self.before()
-        return await self.repairs.change(*what)
-
-    async def remove(self, *what: Any) -> bool:
-        await self.before()
-        return await self.repairs.remove(*what)
+        return write
 
 
-def rebuilder(core: Core, before: Callable[[], Awaitable[None]] | None = None) -> Rebuilder:
-    repairs: Any = Repairs(core.db) if before is None else Interrupted(Repairs(core.db), before)
+async def nothing() -> None:
+    """Happen in front of, and behind, the writes of an undisturbed rebuild."""
+
+
+def rebuilder(core: Core, *, before: Happening = nothing, after: Happening = nothing) -> Rebuilder:
+    repairs: Any = Interrupted(Repairs(core.db), before, after)
     return Rebuilder(VerifyReads(core.db), repairs, core.projector)
 
 
@@ -84,12 +94,13 @@ async def stored(core: Core, run_id: str) -> Json:
     return found
 
 
-def raw(db: Db) -> dict[str, dict[Any, bytes]]:
+def raw(db: Db) -> dict[tuple[str, str], bytes]:
     """Return every document of a database, byte for byte."""
     options = db.codec_options.with_options(document_class=RawBSONDocument)
     return {
-        name: {str(each["_id"]): each.raw for each in db.get_collection(name, options).find()}
-        for name in sorted(db.list_collection_names())
+        (name, str(each["_id"])): each.raw
+        for name in db.list_collection_names()
+        for each in db.get_collection(name, options).find()
     }
 
 
@@ -99,29 +110,15 @@ def command(url: str, *arguments: str, cwd: Any = os.sep) -> subprocess.Complete
 
 
 @pytest.fixture
-def copied(filled: tuple[str, Db], mongod: Mongod) -> Iterator[tuple[str, Db]]:
+def copied(filled: tuple[str, Db], emptied_url: str) -> tuple[str, Db]:
     """A copy of the filled store, for a test that changes it."""
     _, original = filled
-    with own_database(mongod) as url, MongoClient[Json](url) as client:
-        db = client.get_default_database()
-        options = original.codec_options.with_options(document_class=RawBSONDocument)
-        for name in original.list_collection_names():
-            documents = list(original.get_collection(name, options).find())
-            for index in original[name].list_indexes():
-                keep = {k: v for k, v in index.items() if k not in ("v", "key", "ns")}
-                db[name].create_index(list(index["key"].items()), **keep)
-            if documents:
-                db.get_collection(name, options).insert_many(documents)
-        yield url, db
-
-
-def test_a_store_of_this_release_is_left_byte_for_byte(copied: tuple[str, Db]) -> None:
-    url, db = copied
-    before = raw(db)
-    done = command(url, "rebuild")
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
-    assert " 0 rebuilt, 0 not as their logs tell" in done.stderr
-    assert raw(db) == before
+    db: Db = connected(emptied_url)  # type: ignore[assignment]
+    options = original.codec_options.with_options(document_class=RawBSONDocument)
+    for name in original.list_collection_names():
+        if documents := list(original.get_collection(name, options).find()):
+            db.get_collection(name, options).insert_many(documents)
+    return emptied_url, db
 
 
 def spoil(db: Db, chance: random.Random) -> set[tuple[str, str]]:
@@ -159,30 +156,125 @@ def spoil(db: Db, chance: random.Random) -> set[tuple[str, str]]:
     return touched
 
 
-def test_what_a_hand_spoiled_in_every_collection_is_as_it_was_and_the_rest_untouched(
+def test_a_store_is_as_it_was_before_a_hand_spoiled_it_and_what_it_did_not_touch_is_the_same_bytes(
     copied: tuple[str, Db],
 ) -> None:
     url, db = copied
-    before, known = (
-        raw(db),
-        {name: {e["_id"]: e for e in db[name].find()} for name in db.list_collection_names()},
-    )
+    before, known = raw(db), contents(db)
     touched = spoil(db, random.Random(19))
-    spoiled = raw(db)
-    assert command(url, "verify", "--rebuild").returncode == 1
-    told = command(url, "rebuild", "--dry-run")
-    assert (told.returncode, raw(db) == spoiled) == (1, True), told.stderr
-    done = command(url, "rebuild")
-    assert (done.returncode, "left" in done.stdout) == (0, False), done.stdout + done.stderr
-    assert command(url, "verify", "--rebuild").returncode == 0
+    assert {name for name, _ in touched} == {"runs", "attempts", *OF_EVENTS}
+
+    async def scenario(core: Core) -> list[str]:
+        left: list[str] = []
+        async for collection, run_id in VerifyReads(core.db).in_order():
+            left += (await rebuilder(core).rebuild(collection, run_id)).left
+        return left
+
+    assert in_core(url, scenario) == []
+    assert contents(db) == known
     after = raw(db)
-    unlike = {
-        (name, identity)
-        for name, documents in before.items()
-        for identity in documents.keys() | after[name].keys()
-        if documents.get(identity) != after[name].get(identity)
-    }
-    assert unlike <= touched
-    now = {name: {e["_id"]: e for e in db[name].find()} for name in known}
-    assert now == known
-    assert command(url, "rebuild").stdout == ""
+    assert {each for each in before if before[each] != after[each]} <= touched
+
+
+def contents(db: Db) -> dict[str, dict[Any, Json]]:
+    """Return every document of a database."""
+    return {name: {each["_id"]: each for each in db[name].find()} for name in db.list_collection_names()}
+
+
+def test_each_write_may_be_the_last_before_a_kill(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await completed(core)
+        whole = await stored(core, run_id)
+        for writes, is_done in itertools.product(range(6), (False, True)):
+            await core.db.stages.delete_many({"runId": run_id})
+            await core.db.artifacts.update_many({"runId": run_id}, {"$set": {"size": 1, "seq": 99}})
+            await core.db.validations.insert_one({"_id": f"{run_id}/a1/auto", "runId": run_id, "attempt": 1})
+            await core.db.attempts.update_many({"runId": run_id}, {"$set": {"error": BY_HAND, "endSeq": 1}})
+            await core.db.runs.update_one({"_id": run_id}, {"$set": {"lastEventSeq": 2, "startedAt": None}})
+            left = itertools.count(writes, -1)
+
+            async def dies(left: Iterator[int] = left) -> None:
+                if next(left) == 0:
+                    raise KilledError
+
+            killed = rebuilder(core, after=dies) if is_done else rebuilder(core, before=dies)
+            try:
+                await killed.rebuild("runs", run_id)
+            except KilledError:
+                assert writes < 5
+            assert (await rebuilt(core, run_id)).left == []
+            assert await stored(core, run_id) == whole
+
+    in_core(emptied_url, scenario)
+
+
+SPOILS: Final[dict[str, Json]] = {
+    "stages": {"progress": 0.1}, "artifacts": {"size": 1}, "attempts": {"validation": BY_HAND},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("known", [0, 1, 3, 5])
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_an_application_meanwhile_is_never_set_back(emptied_url: str, known: int, order: str) -> None:
+    """The pod's next events are applied just before, or after, each of the writes of a rebuild."""
+
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        log = whole_log(run_id)
+        await core.send(*log[:known])
+        await core.sweeper.run_once()
+        for collection, fields in SPOILS.items():
+            await core.db[collection].update_many({"runId": run_id}, {"$set": fields})
+        await core.db.runs.update_one({"_id": run_id}, {"$set": {"startedAt": None}})
+        coming = iter(log[known:])
+        reached = known
+
+        async def goes_on() -> None:
+            nonlocal reached
+            if said := next(coming, b""):
+                await core.send(said)
+                reached += 1
+                assert (await core.run(run_id))["lastEventSeq"] == reached
+
+        assert (await rebuilder(core, **{order: goes_on}).rebuild("runs", run_id)).left == []
+        await core.send(*coming)
+        assert (await rebuilt(core, run_id)).left == []
+        assert (await core.run(run_id))["status"] == "COMPLETED"
+        await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
+
+
+@pytest.mark.parametrize("spoiled", ["stages", "artifacts", "attempts", "runs"])
+@pytest.mark.parametrize("change", [{"$set": {"seq": 1_000, "lastEventSeq": 1_000}}, None])
+def test_an_application_that_began_before_a_rebuild_and_ends_behind_it(
+    emptied_url: str, spoiled: str, change: Json | None
+) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        log = whole_log(run_id)
+        await core.send(*log[:5])
+        await core.sweeper.run_once()
+        wanted = {"_id" if spoiled == "runs" else "runId": run_id}
+        found = await core.runs.find(run_id)
+        assert found is not None
+        turn = Turn(found, 1, await core.projector.documents.attempt(run_id, 1))
+        stored = [each.outcome for each in decode_ndjson(b"\n".join(log[5:]))]
+        late = fold(turn.view, stored, turn.cursor)  # type: ignore[arg-type]
+        field = "lastEventSeq" if spoiled in ("attempts", "runs") else "seq"
+        if change is None and spoiled != "runs":
+            await core.db[spoiled].delete_many(wanted)
+        else:
+            await core.db[spoiled].update_many(wanted, {"$set": {field: 1_000}})
+        assert (await rebuilt(core, run_id)).left == []
+        arrival = Arrival(SystemIds().ulid(), core.clock.now())
+        await core.events.append([storable(each, arrival) for each in stored])  # type: ignore[arg-type]
+        await core.projector._write([(turn, late)])
+        await core.projector.apply(run_id, 1)
+        assert (await rebuilt(core, run_id)).left == []
+        assert (await core.run(run_id))["status"] == "COMPLETED"
+        await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
