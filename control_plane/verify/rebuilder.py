@@ -12,9 +12,9 @@ write too:
   or adds to it, the rebuild reads again.
 - A document is removed if no event tells of it. Events are stored before documents, and documents are read
   before the log, so what tells of a document has been read, or the run did not stand still.
-- Application alone moves a cursor on, since decisions follow from events. A cursor beyond the log is set
-  back to where the last decision saw it, and application is asked to go on from there; one that has read the
-  cursor before fails. Only the cursor of a record that a verdict has closed is set as the log tells.
+- Decisions follow from events as application moves the cursor over them. A cursor that can stand where it is
+  (`resumption.py`) is moved by application alone, which the rebuild asks for where nobody else does it. Any
+  other is set to where it can stand, and an application that has read it before fails.
 - A verdict that seals the record between the look and the writes leaves documents beyond the seal. The next
   look sets them back: the seal stays where it is.
 - Claims, decisions and journal flushes write fields that the rebuild does not write. Each changes the run,
@@ -137,6 +137,8 @@ class Rebuilder:
             return
         try:
             cursor = await self.application.apply(evidence.run_id, wanted.late.attempt)
+        except HAND_MADE:
+            return  # a document was spoiled since the look: the next one sees it
         except Transient as error:
             if error.code != CONTENDED:
                 raise

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from control_plane.model.projection import PROJECTION_FAILED, AttemptView, fold_to
+from control_plane.model.projection import PROJECTION_FAILED
 from control_plane.model.ranges import Ranges
 from control_plane.store.log.documents import stage_document
 from control_plane.store.verify.evidence import Document, Evidence
@@ -19,6 +19,7 @@ from control_plane.verify.comparison import differences
 from control_plane.verify.expected import OF_EVENTS, attempts, beside, surplus, unlogged
 from control_plane.verify.invariants import INVARIANTS, Case
 from control_plane.verify.replay import Replayed
+from control_plane.verify.resumption import resumption, view_at
 
 VALUE_CHARS_MAX: Final = 200
 UNWRITABLE: Final = "a document cannot be written, or compared with what was read; remove it by hand"
@@ -26,8 +27,6 @@ UNWRITABLE: Final = "a document cannot be written, or compared with what was rea
 OF_THE_LOG: Final = (
     "status-path", "revision-gap", "event-after-end", "event-tampered", "seal-broken", "settle-broken",
 )  # fmt: skip
-# A run's own fields that follow from its events.
-OF_THE_VIEW: Final = ("lastEventSeq", "currentStage", "startedAt", "validation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,11 @@ class Plan:
 def plan(evidence: Evidence, told: Replayed) -> Plan:
     """Return what to write so that the stored documents are those that the log tells."""
     repairs: list[Repair] = [*_beside(evidence, told), *_attempts(evidence, told)]
-    view = _view(evidence, told)
-    late = _late(evidence, told, view)
-    repairs += [view] if view is not None else []
+    late = None
+    if (cursor := _cursor(evidence, told)) is not None:
+        repairs += _view(evidence, cursor)
+        if cursor < (reach := told.fields["lastEventSeq"]):
+            late = Late(evidence.run["attempt"], cursor + 1, reach)
     if (repairs or late) and (reasons := list(unfit(Case(evidence, told)))):
         return Plan(left=(*reasons, *evidence.broken))
     after = repaired(evidence, repairs)
@@ -233,57 +234,24 @@ def _equal(collection: str, document: Document, was: Document | None) -> Iterato
         yield Change(collection, was, sets, drops)
 
 
-def _view(evidence: Evidence, told: Replayed) -> Change | None:
-    """Return the repair of the run: what it shows of its current attempt, at the position where it stands."""
-    run = evidence.run
-    if told.fields.get("attempt") != run["attempt"]:
-        return None  # a decision's field
-    reach = _reach(told)
-    cursor = _cursor(evidence, told)
-    fields: dict[str, Any] = {each: told.fields.get(each) for each in OF_THE_VIEW}
-    if run["lastEventSeq"] == cursor < reach:
-        view = _view_at(evidence, cursor)
-        fields |= {
-            "currentStage": stage_document(view.current_stage),
-            "startedAt": view.started_at,
-            "validation": view.validation,
-        }
-    fields["lastEventSeq"] = cursor
-    sets = {each: value for each, value in fields.items() if run.get(each) != value}
-    return Change(evidence.collection, run, sets) if sets else None
+def _cursor(evidence: Evidence, told: Replayed) -> int | None:
+    """Return where the run's cursor is to stand; None where attempt or status are not as the log tells."""
+    is_current = told.fields.get("attempt") == evidence.run["attempt"]
+    return resumption(evidence, told) if is_current else None
 
 
-def _cursor(evidence: Evidence, told: Replayed) -> int:
-    """Return where application goes on: where it is, or where the last decision saw it if that is nowhere.
-
-    A record that a person's verdict has closed is not applied any more.
-    """
-    cursor: int = evidence.run["lastEventSeq"]
-    reach = _reach(told)
-    if told.fields.get("sealed") is not None:
-        return reach
-    if cursor <= reach or not evidence.decisions:
-        return cursor
-    last = evidence.decisions[-1]
-    return int(last.sets.get("lastEventSeq", last.seq))
-
-
-def _view_at(evidence: Evidence, cursor: int) -> AttemptView:
-    attempt = evidence.run["attempt"]
-    events = [each for each in evidence.events if each.attempt == attempt and (each.sequence or 0) <= cursor]
-    return fold_to(AttemptView(evidence.run_id, attempt), events, cursor).view
-
-
-def _late(evidence: Evidence, told: Replayed, view: Change | None) -> Late | None:
-    run, reach = evidence.run, _reach(told)
-    if told.fields.get("attempt") != run["attempt"]:
-        return None
-    cursor = run["lastEventSeq"] if view is None else view.sets.get("lastEventSeq", run["lastEventSeq"])
-    return Late(run["attempt"], cursor + 1, reach) if cursor < reach else None
-
-
-def _reach(told: Replayed) -> int:
-    return int(told.fields.get("lastEventSeq", 0))
+def _view(evidence: Evidence, cursor: int) -> Iterator[Change]:
+    """Yield the repair of the run: its cursor, and what it shows of its current attempt there."""
+    view = view_at(evidence, cursor)
+    fields: dict[str, Any] = {
+        "lastEventSeq": cursor,
+        "currentStage": stage_document(view.current_stage),
+        "startedAt": view.started_at,
+        "validation": view.validation,
+    }
+    sets = {each: value for each, value in fields.items() if evidence.run.get(each) != value}
+    if sets:
+        yield Change(evidence.collection, evidence.run, sets)
 
 
 def repaired(evidence: Evidence, repairs: Sequence[Repair]) -> Evidence:

@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
+import json
+import math
 import os
 import random
+import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
+from bson import Binary, Code, ObjectId
+from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
 from pymongo.database import Database
 
 from control_plane.log.projector import Turn
 from control_plane.model.projection import fold
+from control_plane.runs.decisions import Review, review_decision
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.queries import BESIDE, VerifyReads
 from control_plane.store.verify.repairs import Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
-from control_plane.verify.verifier import Verifier
+from control_plane.verify.verifier import HAND_MADE
+from events import catalog as c
 from events.codec import decode_ndjson
+from events.kinds.fact import Fact
+from events.lifecycle import Illegal
 from events.queue.settlement import End
 from events.runtime.clock import SystemIds
+from events.runtime.errors import Transient
 from tests.fork_server import run_program
-from tests.integration.command_line import PROGRAM
-from tests.integration.test_core import Core, in_core, whole_log
+from tests.integration.command_line import within
+from tests.integration.test_core import Core, in_core, line, whole_log
 from tests.servers import connected
 
 Json = dict[str, Any]
 Db = Database[Json]
 BY_HAND: Final = "changed by hand"
 Happening = Callable[[], Awaitable[None]]
+REMOVED: Final = object()
+POISONS: Final[list[Any]] = [
+    None, -1, 2**63 - 1, math.nan, "../" * 5_000, Binary(b"\xff"), ObjectId(), [1, "x"], {"set": 1}, REMOVED,
+    DatetimeMS(2**62),
+]  # fmt: skip
 OF_EVENTS: Final = ("stages", "artifacts", "validations", "ideas")
 
 
@@ -71,17 +90,12 @@ async def rebuilt(core: Core, run_id: str) -> Rebuilt:
     return await rebuilder(core).rebuild("runs", run_id)
 
 
-async def findings(core: Core, run_id: str) -> list[str]:
-    return [each.message for each in await Verifier(VerifyReads(core.db)).examine("runs", run_id)]
-
-
-async def completed(core: Core, *, settled: bool = True) -> str:
+async def completed(core: Core) -> str:
     """Return a run that did everything, and whose journal is in the log."""
     run_id = await core.submit()
-    claim = await core.claim()
+    claim = await core.claim(SystemIds().token())
     await core.send(*whole_log(run_id))
-    if settled:
-        await core.settle(claim, End("completed"), 7)
+    await core.settle(claim, End("completed"), 7)
     await core.sweeper.run_once()
     return run_id
 
@@ -104,9 +118,13 @@ def raw(db: Db) -> dict[tuple[str, str], bytes]:
     }
 
 
-def command(url: str, *arguments: str, cwd: Any = os.sep) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": "", "MONGODB_URL": url}
-    return run_program([*PROGRAM, *arguments], env=environment, cwd=cwd)
+def decoded(lines: Sequence[bytes]) -> list[Any]:
+    """Return the events of lines."""
+    return [each.outcome for each in decode_ndjson(b"\n".join(lines))]
+
+
+def arrival(core: Core) -> Arrival:
+    return Arrival(SystemIds().ulid(), core.clock.now())
 
 
 @pytest.fixture
@@ -261,16 +279,15 @@ def test_an_application_that_began_before_a_rebuild_and_ends_behind_it(
         found = await core.runs.find(run_id)
         assert found is not None
         turn = Turn(found, 1, await core.projector.documents.attempt(run_id, 1))
-        stored = [each.outcome for each in decode_ndjson(b"\n".join(log[5:]))]
-        late = fold(turn.view, stored, turn.cursor)  # type: ignore[arg-type]
+        coming = decoded(log[5:])
+        late = fold(turn.view, coming, turn.cursor)
         field = "lastEventSeq" if spoiled in ("attempts", "runs") else "seq"
         if change is None and spoiled != "runs":
             await core.db[spoiled].delete_many(wanted)
         else:
             await core.db[spoiled].update_many(wanted, {"$set": {field: 1_000}})
         assert (await rebuilt(core, run_id)).left == []
-        arrival = Arrival(SystemIds().ulid(), core.clock.now())
-        await core.events.append([storable(each, arrival) for each in stored])  # type: ignore[arg-type]
+        await core.events.append([storable(each, arrival(core)) for each in coming])
         await core.projector._write([(turn, late)])
         await core.projector.apply(run_id, 1)
         assert (await rebuilt(core, run_id)).left == []
@@ -278,3 +295,280 @@ def test_an_application_that_began_before_a_rebuild_and_ends_behind_it(
         await core.must_equal_its_log(run_id)
 
     in_core(emptied_url, scenario)
+
+
+def long_log(run_id: str, steps: int) -> list[bytes]:
+    """Return a log with many stages, reports, files and an end."""
+    facts: list[Fact] = [c.RunStarted()]
+    for step in range(steps):
+        stage, name = f"stage-{step % 5}", f"file-{step % 7}.bin"
+        key = f"runs/{run_id}/a1/{step}/{name}"
+        facts += [
+            c.StageStarted(stage=stage, index=step % 5 + 1, total=5),
+            c.StageProgress(stage=stage, progress=0.5, activity=f"step {step}"),
+            c.StageMetric(stage=stage, name="loss", value=1.0 / (step + 1)),
+            c.ArtifactRegistered(name=name, key=key, size=step, sha256="0" * 64),
+            c.ValidationAutoCompleted(verdict="pass", summary=f"of step {step}"),
+            c.StageCompleted(stage=stage, duration_s=1.5),
+        ]
+    facts.append(c.RunCompleted())
+    return [line(run_id, number, fact) for number, fact in enumerate(facts, 1)]
+
+
+SPOILT: Final = (
+    ("stages", {"$set": {"progress": 0.01, "seq": 5_000}}),
+    ("stages", {"$set": {"status": BY_HAND, "surplus": 1}}),
+    ("stages", None),
+    ("artifacts", {"$set": {"size": -1, "attempt": "x"}}),
+    ("artifacts", None),
+    ("validations", {"$set": {"verdict": BY_HAND, "seq": 5_000}}),
+    ("attempts", {"$set": {"currentStage": BY_HAND}}),
+    ("attempts", {"$set": {"lastEventSeq": 5_000}}),
+    ("runs", {"$set": {"validation": {"verdict": BY_HAND}}}),
+    ("runs", {"$set": {"currentStage": {"name": "none", "progress": 1.0, "activity": None}}}),
+    ("runs", {"$set": {"lastEventSeq": 5_000}}),
+)
+
+
+async def load(core: Core, chance: random.Random, *, runs: int, steps: int) -> int:
+    """Send the logs of runs, spoil documents and rebuild, all at once; return how much was mended."""
+    ids = [await core.submit() for _ in range(runs)]
+    claims = [await core.claim(f"token-{n}", f"pod/{n}") for n in range(runs)]
+    busy, mended = runs, 0
+
+    async def pod(run_id: str) -> None:
+        nonlocal busy
+        lines = long_log(run_id, steps)
+        while lines:
+            size = chance.randint(1, 12)
+            with contextlib.suppress(Transient, *HAND_MADE):  # a spoiled document is in the way
+                await core.send(*lines[:size])
+            lines = lines[size:]
+        busy -= 1
+
+    async def hand() -> None:
+        while busy:
+            collection, change = chance.choice(SPOILT)
+            wanted = {"_id" if collection == "runs" else "runId": chance.choice(ids)}
+            if change is None:
+                await core.db[collection].delete_many(wanted)
+            else:
+                await core.db[collection].update_one(wanted, change)
+
+    async def operator() -> None:
+        nonlocal mended
+        while busy:
+            for run_id in ids:
+                mended += len((await rebuilt(core, run_id)).done)
+
+    await asyncio.gather(*map(pod, ids), hand(), operator())
+    for claim in claims:
+        assert (await rebuilt(core, claim.run_id)).left == []
+        await core.send(*long_log(claim.run_id, steps))  # what nobody took while it was spoiled
+        assert (await rebuilt(core, claim.run_id)).left == []
+        await core.settle(claim, End("completed"), 6 * steps + 2)
+        assert (await core.run(claim.run_id))["status"] == "COMPLETED"
+        await core.must_equal_its_log(claim.run_id)
+    return mended
+
+
+@pytest.mark.parametrize(
+    ("seed", "runs", "steps"),
+    [(1, 2, 12), *(pytest.param(n, 4, 60, marks=pytest.mark.long("more seeds")) for n in range(2, 12))],
+)
+def test_documents_equal_their_logs_after_rebuilds_under_load(
+    emptied_url: str, seed: int, runs: int, steps: int
+) -> None:
+    mended = in_core(emptied_url, lambda core: load(core, random.Random(seed), runs=runs, steps=steps))
+    assert mended > 0
+
+
+def test_a_cursor_beyond_the_log_is_mended_and_the_end_that_waited_is_decided(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        claim = await core.claim()
+        log = whole_log(run_id)
+        await core.send(*log[:4])
+        await core.db.runs.update_one({"_id": run_id}, {"$set": {"lastEventSeq": 1_000}})
+        await core.events.append([storable(each, arrival(core)) for each in decoded(log[4:])])
+        result = await rebuilt(core, run_id)
+        assert "events 7 to 7 of attempt 1 are applied" in result.done
+        assert (await core.run(run_id))["status"] == "COMPLETED"
+        await core.settle(claim, End("completed"), 7)
+        await core.must_equal_its_log(run_id)
+
+    in_core(emptied_url, scenario)
+
+
+@pytest.mark.parametrize("cursor", [2, 1_000])
+def test_a_closed_record_is_rebuilt_up_to_its_seal(emptied_url: str, cursor: int) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit(review="human")
+        claim = await core.claim()
+        log = whole_log(run_id)
+        await core.send(*log[:5])
+        await core.settle(claim, End("completed"), 7)
+        found = await core.runs.find(run_id)
+        assert found is not None
+        decision = review_decision(found.run, Review("pass", "", "me", incomplete=True), [], None)
+        assert not isinstance(decision, Illegal)
+        assert await core.runs.decide(found, decision) is not None
+        await core.sweeper.run_once()
+        # On its way when the verdict was given.
+        await core.events.append([storable(each, arrival(core)) for each in decoded(log[5:])])
+        whole = await stored(core, run_id)
+        assert (await rebuilt(core, run_id)).done == []
+        for collection in ("stages", "artifacts", "validations"):
+            await core.db[collection].delete_many({"runId": run_id})
+        await core.db.attempts.update_many({"runId": run_id}, {"$set": {"lastEventSeq": 7, "endSeq": 7}})
+        await core.db.runs.update_one({"_id": run_id}, {"$set": {"lastEventSeq": cursor}})
+        assert (await rebuilt(core, run_id)).left == []
+        assert await stored(core, run_id) == whole
+
+    in_core(emptied_url, scenario)
+
+
+def test_no_stored_value_ends_a_rebuild(emptied_url: str) -> None:
+    """Each field once, by the poisons in turn: what events make is as it was, and the rest is told."""
+
+    async def scenario(core: Core) -> None:
+        run_id = await completed(core)
+        whole = await stored(core, run_id)
+        poisons = itertools.cycle(POISONS)
+        for collection, documents in whole.items():
+            name, of_run = ("runs", [documents]) if collection == "run" else (collection, documents[::4])
+            for document in of_run:
+                for each in set(document) - {"_id", "journal"}:
+                    poison = next(poisons)
+                    change = {"$unset": {each: ""}} if poison is REMOVED else {"$set": {each: poison}}
+                    await core.db[name].update_one({"_id": document["_id"]}, change)
+                    result = await rebuilt(core, run_id)
+                    now = await core.db[name].find_one({"_id": document["_id"]})
+                    if name in OF_EVENTS:
+                        assert result.left == [], (name, each, poison)
+                        assert now == document, (name, each, poison)
+                    await core.db[name].replace_one({"_id": document["_id"]}, document)
+        assert await stored(core, run_id) == whole
+
+    in_core(emptied_url, scenario)
+
+
+def test_what_has_no_name_or_another_runs_name_is_removed_or_replaced(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await completed(core)
+        whole = await stored(core, run_id)
+        for identity in (ObjectId(), Binary(b"\xff"), {"an": "object"}, 5):
+            await core.db.stages.insert_one({"_id": identity, "runId": run_id, "attempt": 1, "name": "s"})
+        await core.db.artifacts.update_many({"runId": run_id}, {"$set": {"runId": "of another"}})
+        assert (await rebuilt(core, run_id)).left == []
+        assert await stored(core, run_id) == whole
+        await core.db.stages.insert_one({"_id": Code("x"), "runId": run_id, "attempt": 1, "name": "s"})
+        (told,) = (await rebuilt(core, run_id)).left
+        assert "cannot be written" in told
+        await core.db.stages.delete_many({"_id": Code("x")})
+
+    in_core(emptied_url, scenario)
+
+
+def test_a_log_that_has_lost_lines_keeps_its_documents(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await completed(core)
+        await core.db.events.delete_one({"runId": run_id, "sequence": 5})
+        whole = await stored(core, run_id)
+        result = await rebuilt(core, run_id)
+        assert (result.done, "its log is not whole" in result.left[0]) == ([], True)
+        assert await stored(core, run_id) == whole
+
+    in_core(emptied_url, scenario)
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A store with runs, and the command line on it."""
+
+    url: str
+    runs: list[str]
+
+    def rebuild(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return within(self.url, "rebuild", *arguments, MONGODB_URL=self.url)
+
+
+@pytest.fixture
+def shop(emptied_url: str) -> Shop:
+    async def scenario(core: Core) -> list[str]:
+        runs = [await completed(core) for _ in range(3)]
+        # Of what happened a moment ago the command says nothing for a while.
+        await core.db.events.update_many({}, {"$set": {"receivedAt": datetime(2026, 1, 1, tzinfo=UTC)}})
+        await core.db.stages.update_many({}, {"$set": {"progress": 0.1}})
+        return sorted(runs)
+
+    return Shop(emptied_url, in_core(emptied_url, scenario))
+
+
+def test_the_command_says_what_it_does_to_which_runs(shop: Shop) -> None:
+    first, second, third = shop.runs
+    dry = shop.rebuild("--dry-run")
+    assert (dry.returncode, dry.stdout.count("would rebuild  ")) == (1, 3)
+    assert shop.rebuild("--kind", "experiment").stdout == ""
+    done = shop.rebuild(second, "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["run"], said["result"]) == (0, second, "rebuilt")
+    assert "progress from 0.1 to 1.0" in said["message"]
+    behind = shop.rebuild("--kind", "probe", "--after", first)
+    assert (behind.returncode, behind.stdout.split()[:2]) == (0, ["rebuilt", third])
+    assert f"2 runs looked at, 1 rebuilt, 0 not as their logs tell; the last one was {third}" in behind.stderr
+    assert shop.rebuild().stdout.split()[:2] == ["rebuilt", first]
+    assert (shop.rebuild().returncode, shop.rebuild().stdout) == (0, "")
+
+
+def test_the_command_tells_what_is_not_rebuilt(shop: Shop) -> None:
+    with MongoClient[Json](shop.url) as client:
+        client.get_default_database().runs.update_one({"_id": shop.runs[0]}, {"$set": {"status": "FAILED"}})
+    done = shop.rebuild(shop.runs[0])
+    assert done.returncode == 1
+    assert f"left  {shop.runs[0]}  the run: status is 'FAILED', the log says 'COMPLETED'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--kind", "unheard"), 2, "known kinds: experiment, ideation, probe"),
+        (("RUN", "--kind", "probe"), 2, "not both"),
+        (("no-such-run",), 1, "there is no run no-such-run"),
+    ],
+)
+def test_a_wish_that_cannot_be_is_told(
+    shop: Shop, arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    done = shop.rebuild(*arguments)
+    assert (done.returncode, words in done.stderr) == (status, True), done.stderr
+
+
+def test_an_interrupted_rebuild_says_how_to_go_on(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Rebuilder.rebuild
+
+    async def until_the_second(self: Rebuilder, collection: str, run_id: str) -> Rebuilt:
+        if run_id == shop.runs[1]:
+            raise KeyboardInterrupt
+        return await whole(self, collection, run_id)
+
+    monkeypatch.setattr(Rebuilder, "rebuild", until_the_second)
+    done = shop.rebuild("--kind", "probe")
+    assert done.returncode == 130
+    assert f"to go on: podfleet rebuild --kind probe --after {shop.runs[0]}\n" in done.stderr
+
+
+def test_a_rebuild_that_is_killed_is_run_again(shop: Shop) -> None:
+    """The process ends by SIGKILL behind its second write."""
+    killed = (
+        "-c",
+        "import os, signal, sys; from control_plane.store.verify.repairs import Repairs as R; w = R.change\n"
+        "async def change(self, *what):\n    done = await w(self, *what)\n    left.pop()\n"
+        "    left or os.kill(os.getpid(), signal.SIGKILL)\n    return done\n"
+        "left = [1, 2]; R.change = change; from podfleet.main import main; sys.exit(main())",
+    )
+    environment = {"PATH": "", "MONGODB_URL": shop.url}
+    assert run_program([*killed, "rebuild"], env=environment, cwd=os.sep).returncode == -signal.SIGKILL
+    again = shop.rebuild()
+    assert (again.returncode, again.stdout.split()[:2]) == (0, ["rebuilt", shop.runs[2]])
+    assert shop.rebuild().stdout == ""

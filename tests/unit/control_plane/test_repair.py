@@ -14,7 +14,7 @@ from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.shapes import problem
 from control_plane.verify.comparison import differences
 from control_plane.verify.expected import OF_EVENTS
-from control_plane.verify.repair import OF_THE_VIEW, Change, Insert, Late, Plan, Remove, plan, repaired
+from control_plane.verify.repair import Change, Insert, Late, Plan, Remove, plan, repaired
 from control_plane.verify.replay import replay
 from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID
@@ -22,6 +22,9 @@ from tests.unit.control_plane.test_comparison import (
     BY_HAND,
     DECISIONS,
     DOCUMENTS,
+    FIT,
+    FITTED,
+    PASSED,
     PLACES,
     REVIEW,
     RUN,
@@ -36,6 +39,7 @@ from tests.unit.control_plane.test_comparison import (
 
 Json = dict[str, Any]
 SECOND_TO_LAST: Final = 7
+OF_THE_VIEW: Final = ("lastEventSeq", "currentStage", "startedAt", "validation")
 NOT_APPLIED: Final = [each for each in TOLD if each not in OF_THE_VIEW]
 IN_PROGRESS: Final = DECISIONS[:5]  # the second attempt is claimed, and nothing is decided about it
 HELD: Final[Mapping[str, Any]] = {
@@ -137,23 +141,62 @@ def test_any_other_field_of_a_run_is_told_and_not_written(name: str) -> None:
     assert any(name in each for each in found.left)
 
 
-def test_a_cursor_beyond_the_log_goes_back_to_where_the_last_decision_saw_it() -> None:
-    (repair,) = planned(make_evidence(run={**RUN, "lastEventSeq": 1_000})).repairs
-    assert isinstance(repair, Change)
-    assert repair.sets == {"lastEventSeq": 8}
-    found = planned(held(STORED_EVENTS, run={**HELD, "lastEventSeq": 1_000}))
-    (repair,) = found.repairs
-    assert isinstance(repair, Change)
-    assert repair.sets == {"lastEventSeq": 0}  # the claim began anew
-    assert found.late == Late(2, 1, 8)
+@pytest.mark.parametrize("cursor", [0, 7, 9, 1_000])
+def test_a_cursor_of_an_ended_run_stands_where_the_last_decision_met_it(cursor: int) -> None:
+    found = planned(make_evidence(run={**RUN, "lastEventSeq": cursor}))
+    assert found == Plan((Change("runs", {**RUN, "lastEventSeq": cursor}, {"lastEventSeq": 8}),))
 
 
-def test_a_cursor_behind_the_log_is_for_application_to_move() -> None:
-    found = planned(make_evidence(run={**RUN, "lastEventSeq": 3, "currentStage": None, "validation": None}))
-    (repair,) = found.repairs
-    assert isinstance(repair, Change)
-    assert repair.sets == {"currentStage": {"name": "fit", "progress": 0.5, "activity": "half way"}}
-    assert (found.late, found.left) == (Late(2, 4, 8), ())
+@pytest.mark.parametrize(
+    ("status", "cursor", "to"),
+    [
+        ("RUNNING", 0, 7),  # the start was applied, and the end was not
+        ("RUNNING", 1, 1),
+        ("RUNNING", 3, 3),
+        ("RUNNING", 7, 7),
+        ("RUNNING", 8, 7),
+        ("RUNNING", 1_000, 7),
+        ("SCHEDULED", 0, 0),
+        ("SCHEDULED", 5, 0),
+    ],
+)
+def test_a_cursor_of_a_run_at_work_stands_where_its_log_leads_to_its_status(
+    status: str, cursor: int, to: int
+) -> None:
+    run = {**HELD, "status": status, "lastEventSeq": cursor}
+    evidence = held(STORED_EVENTS, run=run)
+    found = planned(evidence)
+    after = repaired(evidence, found.repairs).run
+    assert (after["lastEventSeq"], found.late, found.left) == (to, Late(2, to + 1, 8), ())
+    shown = [None, None, FIT, {**FIT, "progress": 0.5, "activity": "half way"}]
+    assert after["currentStage"] == (shown[to] if to < 4 else FITTED)
+    assert after["startedAt"] == (EPOCH if to else None)
+    assert after["validation"] == (PASSED if to > 4 else None)
+
+
+def test_a_run_whose_log_leads_elsewhere_keeps_its_cursor() -> None:
+    found = planned(held(STORED_EVENTS, run={**HELD, "status": "CANCELING", "lastEventSeq": 1_000}))
+    assert (found.repairs, found.late) == ((), None)
+    assert any("status is 'CANCELING'" in each for each in found.left)
+
+
+@pytest.mark.parametrize(
+    ("marks", "cursor"),
+    [
+        ({"logOpen": True, "logIncomplete": None}, 7),  # so that application closes the log
+        ({"logOpen": False, "logIncomplete": {"from": 6, "to": 9}}, 5),
+        ({"logOpen": False, "logIncomplete": {"from": 9, "to": 9}}, 8),
+    ],
+)
+def test_a_cursor_stands_before_what_moves_the_marks_of_the_log(marks: Json, cursor: int) -> None:
+    early = replace(DECISIONS[5], seq=0, came_from="SCHEDULED")  # the worker settled before its log came
+    run = {**RUN, **marks, "status": "AWAITING_HUMAN", "revision": 6, "lastEventSeq": 1_000}
+    evidence = make_evidence(
+        run=run, decisions=(*DECISIONS[:5], early), validations=DOCUMENTS["validations"][:1]
+    )
+    found = planned(evidence)
+    assert repaired(evidence, found.repairs).run["lastEventSeq"] == cursor
+    assert found.late == (Late(2, cursor + 1, 8) if cursor < 8 else None)
 
 
 @pytest.mark.parametrize("cursor", [3, 1_000])
