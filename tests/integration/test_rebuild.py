@@ -12,7 +12,7 @@ import random
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from control_plane.log.projector import Turn
 from control_plane.model.projection import fold
 from control_plane.runs.decisions import Review, review_decision
 from control_plane.store.log.events import Arrival, storable
+from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import BESIDE, VerifyReads
 from control_plane.store.verify.repairs import Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
@@ -466,6 +467,47 @@ def test_what_has_no_name_or_another_runs_name_is_removed_or_replaced(emptied_ur
         (told,) = (await rebuilt(core, run_id)).left
         assert "cannot be written" in told
         await core.db.stages.delete_many({"_id": Code("x")})
+
+    in_core(emptied_url, scenario)
+
+
+@dataclass(frozen=True)
+class TornReads(VerifyReads):
+    """Reads a run, lets something happen once, and reads what is beside the run after it."""
+
+    happens: list[Happening] = field(default_factory=list)
+
+    async def evidence(self, collection: str, run_id: str) -> Evidence | None:
+        before = await super().evidence(collection, run_id)
+        while self.happens:
+            await self.happens.pop()()
+        after = await super().evidence(collection, run_id)
+        assert before is not None
+        assert after is not None
+        return replace(after, run=before.run, log=before.log)
+
+
+def test_what_was_read_while_the_run_moved_removes_nothing(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit(review="human")
+        claim = await core.claim()
+        await core.send(*whole_log(run_id))
+        await core.settle(claim, End("completed"), 7)
+        await core.sweeper.run_once()
+        verdicts: list[Json] = []
+
+        async def judges() -> None:
+            found = await core.runs.find(run_id)
+            assert found is not None
+            decision = review_decision(found.run, Review("pass", "", "me", incomplete=True), [], None)
+            assert not isinstance(decision, Illegal)
+            assert await core.runs.decide(found, decision) is not None
+            await core.sweeper.run_once()
+            verdicts.extend(await core.db.validations.find().to_list())
+
+        torn = replace(rebuilder(core), reads=TornReads(core.db, [judges]))
+        assert await torn.rebuild("runs", run_id) == Rebuilt()
+        assert await core.db.validations.find().to_list() == verdicts != []
 
     in_core(emptied_url, scenario)
 
