@@ -1,6 +1,7 @@
 """The stored documents of a run against a replay of its log, field by field, pure.
 
-Every field that a projection owns is compared; what a replay does not tell of may not exist.
+Every field that a projection owns is compared; no document and no field may exist of which a replay
+does not tell.
 """
 
 from __future__ import annotations
