@@ -29,7 +29,7 @@ from control_plane.runs.decisions import Review, review_decision
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.evidence import Evidence
 from control_plane.store.verify.queries import BESIDE, VerifyReads
-from control_plane.store.verify.repairs import Repairs
+from control_plane.store.verify.repairs import STANDING, Repairs
 from control_plane.verify.rebuilder import Rebuilder, Rebuilt
 from control_plane.verify.verifier import HAND_MADE
 from events import catalog as c
@@ -231,6 +231,32 @@ def test_each_write_may_be_the_last_before_a_kill(emptied_url: str) -> None:
 SPOILS: Final[dict[str, Json]] = {
     "stages": {"progress": 0.1}, "artifacts": {"size": 1}, "attempts": {"validation": BY_HAND},
 }  # fmt: skip
+
+
+def test_a_write_misses_a_document_that_is_not_the_one_that_was_read(emptied_url: str) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await completed(core)
+        repairs, sets = Repairs(core.db), {"startedAt": None}
+        (was,) = await core.db.stages.find({"runId": run_id}).to_list()
+        for each in set(was) - {"_id"}:
+            now = {**was, each: BY_HAND}
+            await core.db.stages.replace_one({"_id": was["_id"]}, now)
+            assert not await repairs.change("stages", was, sets, ["order"])
+            assert not await repairs.remove("stages", was)
+            assert not await repairs.insert("stages", {**was, "runId": now["runId"]})
+            assert await core.db.stages.find({}).to_list() == [now]
+        run = await core.run(run_id)
+        for each in STANDING:
+            now = {**run, each: BY_HAND}
+            await core.db.runs.replace_one({"_id": run_id}, now)
+            assert not await repairs.change("runs", run, sets, [])
+            assert await core.run(run_id) == now
+        leased = {**run, "lastHeartbeat": datetime(2026, 1, 1, tzinfo=UTC), "lease": None}
+        await core.db.runs.replace_one({"_id": run_id}, leased)
+        assert await repairs.change("runs", run, sets, [])
+        assert await core.run(run_id) == {**leased, **sets}
+
+    in_core(emptied_url, scenario)
 
 
 @pytest.mark.parametrize("known", [0, 1, 3, 5])
