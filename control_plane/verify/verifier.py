@@ -109,7 +109,7 @@ class Verifier:
             except Unjudged as error:
                 return [Finding(run_id, error.message, error.invariant)]
             except HAND_MADE as error:
-                return [_odd(run_id, error)]
+                return [odd(run_id, error)]
             if evidence is None:
                 if REPLACED not in run_id:
                     return []  # gone meanwhile
@@ -205,11 +205,11 @@ def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
     try:
         findings = _judge(evidence, rebuilds=rebuilds)
     except HAND_MADE as error:
-        findings = [_odd(evidence.run_id, error)]
+        findings = [odd(evidence.run_id, error)]
     return [each.clipped() for each in (*broken, *findings)]
 
 
-def _odd(run_id: str, error: Exception) -> Finding:
+def odd(run_id: str, error: Exception) -> Finding:
     """Return the finding for a value that nobody foresaw."""
     return Finding(run_id, f"a stored field is missing or of another type: {error!r}", UNREADABLE).clipped()
 
