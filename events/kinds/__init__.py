@@ -5,7 +5,7 @@ A package brings a kind by an entry point of the group `podfleet.kinds` that nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +30,7 @@ DOCUMENTS: Final = tuple(each for kind in KINDS.values() for each in kind.docume
 BESIDE_STAGES: Final = frozenset[str]().union(*(kind.beside for kind in KINDS.values()))
 
 
-def kind_of(name: str, *, among: frozenset[str] = frozenset(KINDS)) -> Kind:
+def kind_of(name: str, *, among: Collection[str] = KINDS) -> Kind:
     """Return the kind of this name. Raises `Rejected` that lists those `among` which it had to be."""
     if name not in among:
         known = ", ".join(sorted(among))
