@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from events.kinds.queues import DEFAULT_MODE, MODES
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.clock import SystemClock
 from events.runtime.errors import ConfigError
@@ -106,9 +107,7 @@ def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
 
 def _wishes() -> Wishes:
     parser = argparse.ArgumentParser(prog="pod_worker", description=__doc__)
-    parser.add_argument(
-        "--mode", help="experiment, ideation or hybrid (default: WORKER_MODE, else experiment)"
-    )
+    parser.add_argument("--mode", help=f"{', '.join(MODES)} (default: WORKER_MODE, else {DEFAULT_MODE})")
     parser.add_argument("--data", type=Path, help="folder for the outbox and the work in progress")
     parser.add_argument("--max-runs", type=int, metavar="N", help="leave after N runs")
     parser.add_argument("--idle-exit", type=float, metavar="S", help="leave after S seconds without a run")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 
-from events.kinds.queues import Mode
+from events.kinds.queues import DEFAULT_MODE, Mode
 from events.queue.abilities import ISOLATIONS
 from events.runtime.access import DATA_DEFAULT as FLEET_DATA
 from events.runtime.access import URL_DEFAULT, Access, access, running
@@ -67,7 +67,7 @@ def read_settings(environ: Mapping[str, str], wishes: Wishes, *, dotenv: Path) -
     from_file = {name: value for name, value in dotenv_values(dotenv).items() if value is not None}
     values = {**from_file, **environ}
     modes = get_args(Mode)
-    chosen = wishes.mode or values.get("WORKER_MODE") or "experiment"
+    chosen = wishes.mode or values.get("WORKER_MODE") or DEFAULT_MODE
     problems: list[str] = []
     near = running(Path(values.get("PODFLEET_DATA") or dotenv.parent / FLEET_DATA))
     try:

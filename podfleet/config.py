@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from control_plane.config import BUDGETS
+from events.kinds.queues import DEFAULT_MODE
 from events.runtime.access import URL_DEFAULT
 from events.text.mask import SECRET_IN_QUERY
 from podfleet.nouns import noun
@@ -34,7 +35,7 @@ KNOWN: Final[Mapping[str, str | None]] = {
     **{name: str(default) for name, default in BUDGETS.items()},
     "FORWARDED_ALLOW_IPS": None,
     "PODFLEET_DATA": ".podfleet",
-    "WORKER_MODE": "experiment",
+    "WORKER_MODE": DEFAULT_MODE,
     "RUNPOD_POD_ID": None,
     "PODFLEET_POD_ID": None,
     "CONTAINER_ID": None,

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from events.kinds import NOUNS as KIND_NOUNS
+
 HELP_NAMES: Final = ("-h", "--help")
 
 # The module of each, whose `app` it is, and what is said of it where all are listed.
@@ -18,7 +20,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "runs": ("podfleet.commands.runs", "Runs: look at them, and steer them."),
     "events": ("podfleet.commands.events", "What happened in a run, and what goes on."),
     "artifacts": ("podfleet.commands.artifacts", "The files that runs keep."),
-    "hypotheses": ("podfleet.commands.hypotheses", "Propose them, choose an idea, run them."),
+    **{noun.collection: (noun.command, noun.says) for noun in KIND_NOUNS if noun.command},
     "reviews": ("podfleet.commands.reviews", "What waits for a person's verdict."),
     "schedules": ("podfleet.commands.schedules", "Runs that begin at their own time."),
     "pods": ("podfleet.commands.pods", "The workers of the fleet."),

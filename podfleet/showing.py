@@ -19,6 +19,7 @@ from podfleet.output import (
 )
 
 TRACEBACK_LINES: Final = 12
+ROWS_SHOWN: Final = 20  # of what belongs to a kind alone
 
 Json = Mapping[str, Any]
 
@@ -99,10 +100,30 @@ def _show_parts(run: Json) -> None:
         if run.get(name):
             print_heading(name)
             print_items(run[name], columns)
+    for part in run.get("sections", ()):
+        _show_part(part, run[part["name"]])
     if run["artifacts"]:
         total = sum(artifact["size"] for artifact in run["artifacts"])
         print_heading("artifacts")
         say(f"{len(run['artifacts'])} files, {size(total)}: podfleet artifacts list {run['id']}")
+
+
+def _show_part(part: Json, rows: Sequence[Json]) -> None:
+    """Print the rows that belong to the run's kind alone, in the columns that the kind names."""
+    if rows:
+        print_heading(str(part["title"]).lower())
+        columns = tuple(Column(name.upper(), field(name), _cell) for name in part["columns"])
+        print_items(rows[:ROWS_SHOWN], columns)
+        if len(rows) > ROWS_SHOWN:
+            say(f"and {len(rows) - ROWS_SHOWN} more: podfleet runs show --json has all")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def show_idea(idea: Any) -> None:

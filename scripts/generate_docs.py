@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from events.catalog import COMMUTATIVE, ENDS, RESERVED, TYPES
-from events.kinds.fact import Fact
+from events.kinds import KINDS, ROWS
 from events.lifecycle import FINAL, HELD, INITIAL, LIVE, TRANSITIONS, Cause, Status
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -94,6 +96,36 @@ def _events() -> Iterator[str]:
     yield from ("", "## Who may write", "", *WRITERS)
 
 
+def kinds() -> str:
+    """Return the page of the kinds of run."""
+    return "\n".join([*_kinds(), ""])
+
+
+def _kinds() -> Iterator[str]:
+    yield from (NOTE, "", "# Kinds of run", "")
+    yield "Each is declared in `events/kinds/`; [Adding a kind](adding-a-kind.md) says how."
+    for name in ROWS:
+        kind = KINDS[name]
+        yield from ("", f"## `{name}`", "", kind.says, "")
+        yield f"- Specification: {_fields(kind.spec)}; for example `{json.dumps(dict(kind.example))}`"
+        lists = (
+            ("Stages", kind.stages),
+            ("Needs", kind.needs),
+            ("Events", tuple(kind.facts)),
+            ("Labels", tuple(kind.labels)),
+        )
+        yield from (f"- {title}: {_names(names)}" for title, names in lists if names)
+        for each in kind.documents:
+            yield f"- Documents: `{each.name}`, {each.says}: {_names(each.fields)}"
+        for noun in kind.nouns:
+            yield f"- Collection: `{noun.collection}`: {_names(chain.from_iterable(noun.writers.values()))}"
+        yield from (f"- `{code}`: {step}" for code, step in kind.codes.items())
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def internals() -> str:
     """Return the map of the modules."""
     return "\n".join([*_internals(), ""])
@@ -115,12 +147,12 @@ def _sentence(path: Path) -> str:
     return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
 
 
-def _fields(fact: type[Fact]) -> str:
-    names = [f"{field.name}{'' if field.required else '?'}" for field in msgspec.structs.fields(fact)]
-    return ", ".join(f"`{name}`" for name in names)
+def _fields(form: type[msgspec.Struct]) -> str:
+    names = [f"{field.encode_name}{'' if field.required else '?'}" for field in msgspec.structs.fields(form)]
+    return _names(names)
 
 
-PAGES: Final = {"lifecycle.md": lifecycle, "events.md": events, "internals.md": internals}
+PAGES: Final = {"lifecycle.md": lifecycle, "events.md": events, "kinds.md": kinds, "internals.md": internals}
 
 
 def stale() -> list[str]:

@@ -29,7 +29,7 @@ def checksum(sha256: str) -> Mapping[str, str]:
     return {"x-amz-checksum-sha256": base64.b64encode(bytes.fromhex(sha256)).decode()}
 
 
-PROBE: Final = "podfleet/probe"
+TRIAL_KEY: Final = "podfleet/probe"
 NEW_ONLY: Final[Mapping[str, str]] = {"if-none-match": "*"}
 _PROBED: Final = b"podfleet"
 _TRUE: Final = checksum(hashlib.sha256(_PROBED).hexdigest())
@@ -73,7 +73,7 @@ class PutSigner:
         """Find out what the storage holds a PUT to; some take what they do not know without a word."""
 
         def put(headers: Mapping[str, str]) -> int:
-            url = self.url(PROBE, {**headers, "content-length": str(len(_PROBED))}, {})
+            url = self.url(TRIAL_KEY, {**headers, "content-length": str(len(_PROBED))}, {})
             return http.request("PUT", url, body=_PROBED, headers=dict(headers)).status
 
         self.knows.digests = put(_TRUE) == HTTPStatus.OK and put(_FALSE) == HTTPStatus.BAD_REQUEST

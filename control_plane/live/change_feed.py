@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.store.changes import Change, Step, moment_s
+from events.kinds import NOUNS
 from events.kinds.queues import QUEUES
 from events.runtime.errors import Transient
 
@@ -24,8 +25,13 @@ GATHER_S: Final = 0.02
 READERS_MAX: Final = 2_000
 AHEAD_MAX_S: Final = 180  # more than a process that starts reads back
 LOG: Final = "log/"  # and the id of a run
-NOUNS: Final = {"pods": "pod", "hypotheses": "hypothesis", "schedules": "schedule"}
-LISTS: Final = frozenset({"runs", "pods", "hypotheses", "schedules"})  # topics of whole lists
+# What one of each is called, beside the runs.
+SINGULARS: Final = {
+    "pods": "pod",
+    "schedules": "schedule",
+    **{each.collection: each.singular for each in NOUNS},
+}
+LISTS: Final = frozenset({"runs", *SINGULARS})  # topics of whole lists
 
 
 def topics(change: Change) -> tuple[str, ...]:
@@ -34,7 +40,7 @@ def topics(change: Change) -> tuple[str, ...]:
         return (f"{LOG}{change.id.partition('/')[0]}",)
     if change.collection in QUEUES:
         return ("runs", f"run/{change.id}")
-    return (change.collection, f"{NOUNS[change.collection]}/{change.id}")
+    return (change.collection, f"{SINGULARS[change.collection]}/{change.id}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

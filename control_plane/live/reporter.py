@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from control_plane.live.change_feed import NOUNS, News, topics
+from control_plane.live.change_feed import SINGULARS, News, topics
 from control_plane.model.presentation import event, shown
 from control_plane.store.changes import Change
 from control_plane.store.reads import RunReads
@@ -85,8 +85,8 @@ class Reporter:
 
 def _report(change: Change, found: dict[str, Json]) -> Report | None:
     """Return what is said of a change; None of one whose document is gone."""
-    name = NOUNS.get(change.collection) or ("event" if change.collection == "events" else "run")
-    data = {"id": change.id} if change.collection in NOUNS else found.get(change.id)
+    name = SINGULARS.get(change.collection) or ("event" if change.collection == "events" else "run")
+    data = {"id": change.id} if change.collection in SINGULARS else found.get(change.id)
     if data is None:
         return None
     return Report(name, change.token, topics(change), data, msgspec.json.encode(data).decode())

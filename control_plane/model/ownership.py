@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from events.kinds import DOCUMENTS
+from events.kinds import DOCUMENTS, NOUNS
 from events.kinds.queues import QUEUES
 
 Writers = Mapping[str, str]  # field to writer
@@ -67,11 +67,9 @@ OWNERS: Final[Mapping[str, Writers]] = {
     **{
         each.name: _by("application", "runId", "attempt", *each.fields, "seq") for each in DOCUMENTS
     },
-    "hypotheses": {
-        **_by(
-            "propose", "title", "idea", "ideaJson", "ideation", "additionalContext", "createdBy", "createdAt",
-        ),
-        **_by("launch", "ideaIndex"),
+    **{
+        noun.collection: {name: writer for writer, names in noun.writers.items() for name in names}
+        for noun in NOUNS
     },
     "events": _by(
         "ingest, sweeper", "position", "runId", "attempt", "sequence", "revision", "ceId", "source", "type",

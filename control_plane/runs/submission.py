@@ -31,6 +31,7 @@ QUEUE_LIMIT_S: Final = 7 * 24 * 3600
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.
 SPEC_FRESH: Final = timedelta(seconds=SPEC_GRACE_S / 2)
 WORDS_MAX: Final = 40
+LABEL_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +186,7 @@ def checked(wanted: Submission) -> dict[str, Any]:
         "title": title_of(wanted.kind, order.spec),
         "classKey": class_key(wanted.kind, order.requires),
         "priority": wanted.priority,
-        "labels": dict(wanted.labels),
+        "labels": labels_of(order),
         "spec": msgspec.to_builtins(order.spec),
         "requires": msgspec.to_builtins(order.requires),
     }
@@ -216,6 +217,7 @@ def snapshot(run_id: str, wanted: Submission) -> Document:
 def run_fields(order: Order) -> dict[str, Any]:
     """Return the fields of a new run, as `creation` takes them."""
     wanted, title = order.wanted, title_of(order.wanted.kind, order.spec)
+    labels = labels_of(order)
     since = "$$NOW" if wanted.not_before is None else {"$max": ["$$NOW", {"$literal": wanted.not_before}]}
     deadline = {"$dateAdd": {"startDate": since, "unit": "second", "amount": wanted.queue_limit_s}}
     fields = {
@@ -231,8 +233,8 @@ def run_fields(order: Order) -> dict[str, Any]:
         "maxAttempts": wanted.max_attempts,
         "hypothesisId": wanted.hypothesis_id,
         "parentRunId": wanted.parent_run_id,
-        "labels": Expression({"$literal": dict(wanted.labels)}),  # names with dots are no paths
-        "labelList": sorted(f"{name}={value}" for name, value in wanted.labels.items()),
+        "labels": Expression({"$literal": labels}),  # names with dots are no paths
+        "labelList": sorted(f"{name}={value}" for name, value in labels.items()),
         "title": title,
         "words": words_of(title),
         "review": getattr(order.spec, "review", "none"),
@@ -240,6 +242,13 @@ def run_fields(order: Order) -> dict[str, Any]:
     if wanted.idempotency_key is not None:
         fields["idempotency"] = {"key": wanted.idempotency_key, "digest": order.digest}
     return fields
+
+
+def labels_of(order: Order) -> dict[str, str]:
+    """Return the labels of a run: those that its kind takes from the specification, then its submitter's."""
+    found = {label: getattr(order.spec, name) for label, name in KINDS[order.wanted.kind].labels.items()}
+    taken = {label: str(value)[:LABEL_CHARS_MAX] for label, value in found.items() if value is not None}
+    return {**taken, **order.wanted.labels}
 
 
 def words_of(text: str) -> list[str]:

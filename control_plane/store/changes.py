@@ -12,12 +12,13 @@ from pymongo.asynchronous.change_stream import AsyncDatabaseChangeStream
 from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, Document, answers
+from events.kinds import NOUNS
 from events.kinds.queues import QUEUES
 from events.lifecycle import Status
 from events.queue.matching import WaitingClass
 
 # What belongs to a run is written before the run's own cursor moves: that tells of all of it.
-STATES: Final = (*QUEUES, "hypotheses", "pods", "schedules")
+STATES: Final = (*QUEUES, *(noun.collection for noun in NOUNS), "pods", "schedules")
 STATES_AND_EVENTS: Final = (*STATES, "events")
 KINDS: Final = ("insert", "update", "replace", "delete")
 BATCH_MAX: Final = 1_000

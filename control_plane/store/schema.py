@@ -10,7 +10,8 @@ from pymongo.errors import OperationFailure
 
 from control_plane.store.database import Database, answers
 from events.catalog import RunUsage, type_of
-from events.kinds import DOCUMENTS
+from events.kinds import DOCUMENTS, NOUNS
+from events.kinds.kind import Index
 from events.kinds.queues import REQUESTS, RUNS
 from events.lifecycle import Status
 from events.queue.guarantees import TOKEN_CONDITION, TOKEN_INDEX, TOKEN_KEY
@@ -98,7 +99,6 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
         _index("by_time", ("at", _DOWN), ("code", _UP)),
         _index("expiry", ("expiresAt", _UP), expireAfterSeconds=0),
     ),
-    "hypotheses": (_index("by_time", ("createdAt", _DOWN)),),
     "schedules": (
         _index("due", ("nextAt", _UP), **_partial(nextAt={"$type": "date"})),
         _index("by_time", ("createdAt", _DOWN), ("_id", _DOWN)),
@@ -125,11 +125,15 @@ _OF_EVERY_KIND: Final[Mapping[str, Sequence[IndexModel]]] = {
 
 
 def _of_kinds() -> Iterator[tuple[str, Sequence[IndexModel]]]:
-    for each in DOCUMENTS:
-        if each.name in _OF_EVERY_KIND:
-            raise ConfigError([f"a kind of run brings the collection {each.name!r}, which belongs to all"])
-        by_run = _index("by_run", ("runId", _UP), ("attempt", _UP))
-        yield each.name, (by_run, *(_index(index.name, *index.keys) for index in each.indexes))
+    by_run = Index("by_run", (("runId", 1), ("attempt", 1)))
+    collections = {
+        **{each.name: (by_run, *each.indexes) for each in DOCUMENTS},
+        **{each.collection: each.indexes for each in NOUNS},
+    }
+    for name, indexes in collections.items():
+        if name in _OF_EVERY_KIND:
+            raise ConfigError([f"a kind of run brings the collection {name!r}, which belongs to all"])
+        yield name, tuple(_index(index.name, *index.keys) for index in indexes)
 
 
 INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {**_OF_EVERY_KIND, **dict(_of_kinds())}

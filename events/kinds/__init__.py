@@ -25,6 +25,7 @@ FACTS: Final[Mapping[str, type[Fact]]] = {
 PROJECTIONS: Final[Mapping[type[Fact], tuple[Kind, Projection]]] = {
     fact: (kind, projection) for kind in KINDS.values() for fact, projection in kind.projections.items()
 }
+NOUNS: Final = tuple(each for kind in KINDS.values() for each in kind.nouns)
 DOCUMENTS: Final = tuple(each for kind in KINDS.values() for each in kind.documents)
 # Checkpoints that belong to no stage and go with those of all.
 BESIDE_STAGES: Final = frozenset[str]().union(*(kind.beside for kind in KINDS.values()))

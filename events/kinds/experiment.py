@@ -154,6 +154,7 @@ KIND: Final = Kind(
     name="experiment",
     says="An idea tried on a data set: a search over programs, validation with fresh seeds, plots, a paper.",
     spec=ExperimentSpec,
+    example={"idea": "Does momentum help on digits?", "preset": "quick"},
     pipeline="stages.experiment.pipeline",
     room="control_plane.kinds.experiment",
     title=_title,

@@ -12,7 +12,7 @@ import msgspec
 
 from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea
-from events.kinds.kind import DocumentSet, Kind, Position, Projected
+from events.kinds.kind import DocumentSet, Index, Kind, Noun, Position, Projected
 from events.kinds.queues import REQUESTS
 from events.kinds.spec import TITLE_MAX, Positive, Spec
 
@@ -80,6 +80,7 @@ KIND: Final = Kind(
     name="ideation",
     says="Ideas looked for on a hypothesis, each checked for novelty against what the fleet has.",
     spec=IdeationSpec,
+    example={"title": "Small data", "idea": "Which augmentation helps on small tables?"},
     pipeline="stages.ideation.pipeline",
     room="control_plane.kinds.ideation",
     title=_title,
@@ -94,6 +95,27 @@ KIND: Final = Kind(
             IDEAS,
             "the ideas that an attempt found, and those that it left unfinished",
             ("ideas", "unfinished", "generatedAt"),
+        ),
+    ),
+    nouns=(
+        Noun(
+            collection="hypotheses",
+            singular="hypothesis",
+            says="Propose them, choose an idea, run them.",
+            writers={
+                "propose": (
+                    "title",
+                    "idea",
+                    "ideaJson",
+                    "ideation",
+                    "additionalContext",
+                    "createdBy",
+                    "createdAt",
+                ),
+                "launch": ("ideaIndex",),
+            },
+            indexes=(Index("by_time", (("createdAt", -1),)),),
+            command="podfleet.kinds.ideation",
         ),
     ),
     projections={IdeationGenerated: _generated, IdeationFailed: _failed},

@@ -63,6 +63,22 @@ class DocumentSet:
     indexes: tuple[Index, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noun:
+    """A collection of the kind beside the log, which people write: `writers` maps a writer to its fields.
+
+    `singular` names one of its documents in live changes. `command` is the module of its command line, whose
+    `app` it is.
+    """
+
+    collection: str
+    singular: str
+    says: str
+    writers: Mapping[str, tuple[str, ...]]
+    indexes: tuple[Index, ...] = ()
+    command: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a result set: its unit, and which direction is better."""
@@ -84,16 +100,18 @@ class ResultSet:
 class Kind:
     """A kind of run.
 
-    `check` returns what is wrong with a specification beyond its schema. `needs` are the modules without
-    which a pod cannot run it. `pipeline` is the module whose `run` does it, `room` the package with what the
-    control plane adds for it (`control_plane/model/rooms.py`). `beside` names the checkpoints that belong to
-    no stage. `codes` maps its own codes of failure to what a person can do. `lines` describes its facts in
-    one line. `labels` maps a label to the field of the specification that it is taken from.
+    `example` is a specification that can be run. `check` returns what is wrong with one beyond its schema.
+    `needs` are the modules without which a pod cannot run it. `pipeline` is the module whose `run` does it,
+    `room` the package with what the control plane adds for it (`control_plane/model/rooms.py`). `beside` names
+    the checkpoints that belong to no stage. `codes` maps its own codes of failure to what a person can do.
+    `lines` describes its facts in one line. `labels` maps a label to the field of the specification that it is
+    taken from.
     """
 
     name: str
     says: str
     spec: type[Spec]
+    example: Mapping[str, Any]
     pipeline: str
     room: str = ""
     title: Callable[[Any], str] = lambda _: ""
@@ -104,6 +122,7 @@ class Kind:
     needs: tuple[str, ...] = ()
     facts: Mapping[str, type[Fact]] = field(default_factory=dict)
     documents: tuple[DocumentSet, ...] = ()
+    nouns: tuple[Noun, ...] = ()
     projections: Mapping[type[Fact], Projection] = field(default_factory=dict)
     lines: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=dict)
     codes: Mapping[str, str] = field(default_factory=dict)

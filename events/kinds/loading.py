@@ -49,13 +49,19 @@ def conflicts(kind: Kind, known: Mapping[str, Kind]) -> Iterator[str]:
             yield f"the event {name!r} is not of a family of its own below `ai.`"
         elif name in facts:
             yield f"there is an event {name!r} already"
-    collections = {each.name for other in known.values() for each in other.documents}
-    for each in kind.documents:
-        if each.name in collections:
-            yield f"there is a collection {each.name!r} already"
+    collections = {name for each in known.values() for name in collections_of(each)}
+    for name in collections_of(kind):
+        if name in collections:
+            yield f"there is a collection {name!r} already"
     for fact in kind.projections:
         if fact not in kind.facts.values():
             yield f"it projects {fact.__name__}, which is no event of its own"
+
+
+def collections_of(kind: Kind) -> Iterator[str]:
+    """Yield the collections that belong to `kind`."""
+    yield from (each.name for each in kind.documents)
+    yield from (each.collection for each in kind.nouns)
 
 
 def _installed(point: EntryPoint) -> Kind:

@@ -27,5 +27,6 @@ KIND: Final = Kind(
     name="probe",
     says="The smoke test of a pod: a short run that writes events and an artifact and ends as it is told to.",
     spec=ProbeSpec,
+    example={"seconds": 1, "events": 10},
     pipeline="stages.probe.pipeline",
 )

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 import typer
 
+from events.kinds import KINDS
 from events.queue.abilities import ISOLATIONS
 from events.runtime.interpreter import objection
 from podfleet.client import EXIT_FAILED, Client
@@ -28,7 +29,10 @@ PYTHON_MIN: Final = (3, 11)
 PATIENCE_S: Final = 5.0
 SKEW_MAX_S: Final = 5.0
 STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
-PARTS: Final[Mapping[str, str]] = {"torch": "experiments", "pynvml": "GPUs of a worker", "psutil": "a worker"}
+PARTS: Final[Mapping[str, str]] = {
+    **{module: f"runs of kind {kind.name}" for kind in KINDS.values() for module in kind.needs},
+    **{"pynvml": "GPUs of a worker", "psutil": "a worker"},
+}
 GPU_QUERY: Final = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
 
 State = Literal["ok", "note", "failed"]
@@ -83,10 +87,11 @@ def python(_: Variables) -> Iterator[Finding]:
         return
     if told := objection(sys.version_info[:3]):
         yield Finding("python", "note", found, told)
-    missing = [what for name, what in PARTS.items() if find_spec(name) is None]
+    missing = dict.fromkeys(what for name, what in PARTS.items() if find_spec(name) is None)
     says = f"{found}, podfleet {_version()}"
     if missing:
-        then = "pip install 'podfleet[pod,experiment]' where workers shall run"
+        extras = ",".join(["pod", *(kind.name for kind in KINDS.values() if kind.needs)])
+        then = f"pip install 'podfleet[{extras}]' where workers shall run"
         yield Finding("python", "note", f"{says}; nothing installed for {', '.join(missing)}", then)
     else:
         yield Finding("python", "ok", says)

@@ -50,7 +50,7 @@ COLUMNS: Final = (
 @app.command("list")
 def list_runs(
     status: Annotated[str | None, typer.Option("--status", "-s", help="Such as RUNNING or failed.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Such as experiment.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of this kind.")] = None,
     label: Annotated[
         str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="With this label.")
     ] = None,

@@ -29,7 +29,7 @@ REPLICA_SET: Final = "rs0"
 DATABASE: Final = "podfleet"
 START_S: Final = 60.0
 GRACE_S: Final = 20.0
-PROBE_MS: Final = 1_000
+PING_MS: Final = 1_000
 VERSION_S: Final = 20.0
 OPLOG_MIB: Final = 512
 OLDEST_MAJOR: Final = 6
@@ -214,9 +214,9 @@ class Mongod:
             ports.LOOPBACK,
             self.port,
             directConnection=True,
-            serverSelectionTimeoutMS=PROBE_MS,
-            connectTimeoutMS=PROBE_MS,
-            socketTimeoutMS=5 * PROBE_MS,
+            serverSelectionTimeoutMS=PING_MS,
+            connectTimeoutMS=PING_MS,
+            socketTimeoutMS=5 * PING_MS,
             username=MONGO_USER if authenticated else None,
             password=self.credentials.mongo_password if authenticated else None,
             authSource="admin",

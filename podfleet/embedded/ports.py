@@ -27,10 +27,10 @@ TRIES_MAX: Final = 200
 
 def is_free(port: int, *, host: str = LOOPBACK) -> bool:
     """Say whether a server could listen on `port` now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            trial.bind((host, port))
         except OSError:
             return False
     return True
@@ -82,9 +82,9 @@ def remembered(path: Path, ids: Ids) -> int:
 
 def _is_unused(port: int) -> bool:
     """Say whether no socket at all has `port`: without SO_REUSEADDR a kept one counts too."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         try:
-            probe.bind((LOOPBACK, port))
+            trial.bind((LOOPBACK, port))
         except OSError:
             return False
     return True

@@ -28,7 +28,7 @@ BUCKET: Final = "podfleet"
 REGION: Final = "us-east-1"
 START_S: Final = 30.0
 GRACE_S: Final = 5.0
-PROBE_S: Final = 1.0
+PING_S: Final = 1.0
 # What rclone holds of the parts of an upload that come before their turn, and of all uploads together.
 AHEAD: Final = "64Mi"
 AHEAD_OF_ALL: Final = "256Mi"
@@ -88,9 +88,9 @@ class S3:
 
     def settle(self) -> bool:
         """Create the bucket where it is missing; True when the server has it."""
-        if not ports.answers(self.port, timeout_s=PROBE_S):
+        if not ports.answers(self.port, timeout_s=PING_S):
             return False
-        pool = urllib3.PoolManager(timeout=PROBE_S, retries=False)
+        pool = urllib3.PoolManager(timeout=PING_S, retries=False)
         client = Minio(
             self.endpoint,
             access_key=self.credentials.s3_access_key,

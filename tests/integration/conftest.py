@@ -142,9 +142,11 @@ def start_control_plane(
     port: int | None = None,
     host: str = "127.0.0.1",
     keyless: bool = True,
+    is_forked: bool = True,
     **environment: str,
 ) -> tuple[Program, str]:
     """Start a control plane, at a free port or at `port`; return its process and its address, when ready."""
+    start = start_program if is_forked else execute_program
     values = {**os.environ, **s3.environment, "MONGODB_URL": database_url, **environment}
     for _ in range(PORTS_TRIED):
         chosen = port or choose(SystemIds())
@@ -152,7 +154,7 @@ def start_control_plane(
         command += ["--host", host, "--port", str(chosen)]
         command += ["--keyless"] if keyless and "PODFLEET_API_KEY" not in environment else []
         with (home / LOG).open("ab") as log:
-            process = start_program(command, env=values, stderr=log, cwd=home)
+            process = start(command, env=values, stderr=log, cwd=home)
         if is_ready(process, f"http://127.0.0.1:{chosen}"):
             return process, f"http://127.0.0.1:{chosen}"
     raise AssertionError((home / LOG).read_text())

@@ -36,7 +36,7 @@ from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
 from events.catalog import TYPES
-from events.kinds import RUN_KINDS
+from events.kinds import NOUNS, RUN_KINDS
 from events.lifecycle import FINAL, Status
 from events.runtime.clock import timestamp
 from events.runtime.errors import NotFound
@@ -83,6 +83,7 @@ class Pages:
             "usual_columns": columns.USUAL,
             "form_token": form_token,
             "may": may,
+            "nouns": NOUNS,
             "signed_in": signed_in,
             "between": formatting.between,
             "line_chars_max": formatting.LINE_SHOWN_CHARS,

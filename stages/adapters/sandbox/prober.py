@@ -83,7 +83,7 @@ class Decoys:
         )
 
 
-def probe(candidate: Candidate, run: Runner, masked: tuple[str, ...] = ()) -> Trial:
+def try_out(candidate: Candidate, run: Runner, masked: tuple[str, ...] = ()) -> Trial:
     """Return what a program that is held by this candidate can do; `masked` is what it must not read."""
     with _decoys(masked) as decoys:
         before = [_state(path) for path in (decoys.canary, decoys.given)]

@@ -26,7 +26,7 @@ from events.runtime.clock import Clock
 from events.runtime.errors import Canceled, PipelineError
 from stages.adapters.sandbox import footprint, kernel
 from stages.adapters.sandbox.known_data import around, known_data
-from stages.adapters.sandbox.prober import probe
+from stages.adapters.sandbox.prober import try_out
 from stages.isolation import levels
 from stages.isolation.levels import CANDIDATES, Candidate, Machine, Plan, Report, Trial
 from stages.isolation.sandbox import Ended, Isolation, Job, Policy
@@ -111,7 +111,7 @@ class LocalSandbox:
         trials: list[Trial] = []
         for candidate in self.candidates:
             obstacle = levels.obstacle(candidate, machine)
-            trials.append(Trial(candidate, obstacle) if obstacle else probe(candidate, run, machine.masked))
+            trials.append(Trial(candidate, obstacle) if obstacle else try_out(candidate, run, machine.masked))
             if trials[-1].is_strict:
                 break
         return trials

@@ -14,10 +14,10 @@ from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.runs.decisions import NOTE_CHARS_MAX, Review
 from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
-from control_plane.runs.submission import QUEUE_LIMIT_S
+from control_plane.runs.submission import LABEL_CHARS_MAX, QUEUE_LIMIT_S
 from events.codec import SEQUENCE_MAX
 from events.delivery.outgoing import MESSAGE_MAX
-from events.kinds.queues import Mode
+from events.kinds.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.text.key_text import SECRET_CHARS
 
@@ -67,7 +67,7 @@ Storable = AfterValidator(_storable)
 WHOLE: Final = BeforeValidator(_whole)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
-Label = Annotated[str, StringConstraints(max_length=200), Storable]
+Label = Annotated[str, StringConstraints(max_length=LABEL_CHARS_MAX), Storable]
 ScheduleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
@@ -211,7 +211,7 @@ class SoughtClaim(Body):
     """A claim whose answer was lost, by the token it was made with."""
 
     token: ClaimToken
-    mode: Mode = "experiment"
+    mode: Mode = DEFAULT_MODE
 
 
 class NewClaim(SoughtClaim):

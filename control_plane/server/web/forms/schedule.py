@@ -10,6 +10,7 @@ from typing import Any
 from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
 from control_plane.server.web.forms.fields import Form, Unfit, read_body
+from events.kinds import RUN_KINDS
 
 
 class ScheduleForm(Form):
@@ -18,7 +19,7 @@ class ScheduleForm(Form):
     id: str = ""
     cron: str = ""
     time_zone: str = "UTC"
-    kind: str = "experiment"
+    kind: str = min(RUN_KINDS)
     spec: str = ""
     priority: str = "0"
     missed: str = "one"

@@ -1,0 +1,1 @@
+"""The nouns that kinds of run bring to the command line."""

@@ -1,0 +1,1 @@
+"""How runs of the kind `hello` show."""

@@ -1,0 +1,99 @@
+"""A kind of run is named in its own rooms, and nowhere else; the rooms of one kind know no other's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from events.kinds import ROWS
+from scripts.mutation.judges import imports
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
+# Kinds of one folder may share types: what an idea is stands in `events/kinds/idea.py`.
+TABLES: Final = ("events/kinds/", "control_plane/kinds/", "podfleet/kinds/")
+ROOMS: Final = (*TABLES, *(f"stages/{kind}/" for kind in ROWS))
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def named(source: str) -> Iterator[str]:
+    """Yield each place at which a source names a kind: a line and what stands there.
+
+    Texts count where they are the name, or a module's or an event's. Docstrings do not.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=str(text)):
+                is_named = text in ROWS or bool(
+                    re.fullmatch(rf"(?:ai|\w+\.kinds|stages)\.(?:{'|'.join(ROWS)})(?:\..*)?", text)
+                )
+                found = [text] if is_named else []
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                found = [name]
+            case ast.Attribute(attr=name):
+                found = [name]
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found = [name]
+            case ast.Import(names=aliases):
+                found = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=module, names=aliases):
+                found = [f"{module}.{alias.name}" for alias in aliases]
+            case _:
+                continue
+        for each in found:
+            if {word.lower() for word in _WORD.findall(each)} & set(ROWS):
+                yield f"{getattr(node, 'lineno', '?')}: {each}"
+
+
+def test_a_kind_is_named_in_its_rooms_only() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{place}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if not path.relative_to(ROOT).as_posix().startswith(ROOMS)
+        for place in named(path.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if kind == "probe": pass',
+        "from stages.probe.pipeline import run",
+        "from events.kinds import experiment",
+        "spec = ProbeSpec()",
+        'load("stages.ideation.pipeline")',
+        'wanted = {"type": "ai.ideation.failed"}',
+        "def of_experiment(): pass",
+        "submit(probe=1)",
+    ],
+)
+def test_a_name_is_found(line: str) -> None:
+    assert list(named(line))
+
+
+@pytest.mark.parametrize("line", ['"""The probe of a pod."""', 'x = "to probe"', "approbe = 1"])
+def test_what_is_no_name_is_let_be(line: str) -> None:
+    assert not list(named(line))
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_pipelines_and_pages_of_one_kind_know_no_other_kind(kind: str) -> None:
+    others = tuple(
+        f"{room}/{other}/" for room in ("stages", "control_plane/kinds") for other in ROWS if other != kind
+    )
+    own = (f"stages/{kind}/", f"control_plane/kinds/{kind}/")
+    found = [
+        f"{file} -> {each}"
+        for file, imported in imports(ROOT).items()
+        if file.startswith(own)
+        for each in imported
+        if each.startswith(others)
+    ]
+    assert found == []
