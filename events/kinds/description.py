@@ -16,6 +16,7 @@ def described(kind: Kind) -> dict[str, Any]:
         "isOpen": kind.queue.is_open,
         "stages": list(kind.stages),
         "specSchema": schema_of(kind.spec),
+        "example": dict(kind.example),
         "labels": dict(kind.labels),
         "resultSets": [
             {

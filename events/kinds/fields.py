@@ -16,6 +16,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from events.kinds.spec import Spec
+
 Json = Mapping[str, Any]
 Shape = Literal["integer", "number", "text", "choice", "either", "json", "group"]
 
@@ -89,8 +91,18 @@ def schema_of(form: type[msgspec.Struct]) -> Json:
 
 def fields_of(schema: Json) -> tuple[Field, ...]:
     """Return the fields that a schema tells of, in its order; none of one that is no object's."""
-    definitions = _mapping(schema.get("$defs"))
+    definitions = _mapping(_mapping(schema).get("$defs"))
     return tuple(_fields(_resolved(schema, definitions), definitions, ()))
+
+
+def is_limit(field: Field) -> bool:
+    """Say whether a field limits an attempt, as that of every kind does."""
+    return field.name in Spec.__struct_fields__
+
+
+def arranged(fields: Sequence[Field]) -> list[Field]:
+    """Return the fields, those that are required first, and the limits of an attempt last."""
+    return sorted(fields, key=lambda each: (is_limit(each), not each.is_required))
 
 
 def flat(fields: Sequence[Field]) -> Iterator[Field]:

@@ -81,6 +81,7 @@ ALL: Final = Kind(
     name="all_fields",
     says="Tries every type of field.",
     spec=AllSpec,
+    example={"text": "a text", "who": "me", "count": 5, "choice": "a"},
     pipeline="none",
     title=lambda spec: spec.text,
     check=_check,

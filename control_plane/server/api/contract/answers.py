@@ -69,8 +69,9 @@ class ResultSetAnswer(Answer):
 class KindAnswer(Answer):
     """A kind of run; the control plane alone makes runs of one that is not open.
 
-    `spec_schema` is the JSON Schema of its specification, `labels` maps a label to the field that it is taken
-    from, `needs` are the modules of a pod that runs it, `live_pods` the pods that would take a run of it now.
+    `spec_schema` is the JSON Schema of its specification, `example` one that can be run. `labels` maps a
+    label to the field that it is taken from. `needs` are the modules of a pod that runs it, `live_pods` the
+    number of pods that take its runs now.
     """
 
     name: str
@@ -78,6 +79,7 @@ class KindAnswer(Answer):
     is_open: bool
     stages: list[str]
     spec_schema: dict[str, Any]
+    example: dict[str, Any]
     labels: dict[str, str]
     result_sets: list[ResultSetAnswer]
     needs: list[str]

@@ -18,9 +18,8 @@ from control_plane.server.api.contract.bodies import Json, NewRun
 from control_plane.server.web.forms.complaints import complaints
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
-from events.kinds.fields import Field, fields_of, schema_of
+from events.kinds.fields import Field, arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind
-from events.kinds.spec import Spec
 from events.queue.requirements import Requirements
 
 LABELS: Final = Field(
@@ -89,9 +88,9 @@ class RunForm:
 
     def parts(self) -> Iterator[Part]:
         """Yield the fields: those of the specification first, and of these what is required."""
-        fields = sorted(fields_of(schema_of(self.kind.spec)), key=lambda each: not each.is_required)
-        limits = [each for each in fields if each.name in Spec.__struct_fields__]
-        own = [each for each in fields if each not in limits]
+        fields = arranged(fields_of(schema_of(self.kind.spec)))
+        limits = [each for each in fields if is_limit(each)]
+        own = [each for each in fields if not is_limit(each)]
         yield Part("", ("spec",), [each for each in own if each.shape != "group"])
         for each in own:
             if each.shape == "group":
