@@ -34,7 +34,8 @@ class KindHelp(TyperCommand):
                 formatter.write_dl([(name, KINDS[name].says) for name in sorted(RUN_KINDS)])
             return
         with formatter.section(f"Fields of {clean(kind)}, as -p FIELD=VALUE"):
-            formatter.write_dl([(clean(each.name), clean(told(each))) for each in fields(kind)])
+            rows = [(clean(each.name), clean(told(each))) for each in fields(kind)]
+            formatter.write_dl(rows or [("none", "")])
 
 
 def named(args: Sequence[str]) -> str | None:

@@ -67,11 +67,9 @@ def test_help_beside_a_kind_tells_each_of_its_fields(
 
 def test_a_kind_that_is_not_installed_here_is_told_by_the_control_plane(elsewhere: ControlPlane) -> None:
     told = said("submit", "--kind", "all_fields", "--help").partition("Fields of all_fields")[2]
-    assert (
-        "count          integer, at least 1, at most 10. How many <b>times</b> it is tried. [required]"
-        in told
-    )
-    assert "limits.mode    one of fast, slow. [default: slow]" in told
+    words = " ".join(told.split())
+    assert "count integer, at least 1, at most 10. How many <b>times</b> it is tried. [required]" in words
+    assert "limits.mode one of fast, slow. [default: slow]" in words
     assert told.index("  choice ") < told.index("  number ") < told.index("  time_limit_s ")
     shown = said("kinds", "show", "all_fields")
     assert "number\tnumber, above 0, below 100\t1.5\tfalse\t\n" in shown
