@@ -34,7 +34,7 @@ class KindHelp(TyperCommand):
                 formatter.write_dl([(name, KINDS[name].says) for name in sorted(RUN_KINDS)])
             return
         with formatter.section(f"Fields of {clean(kind)}, as -p FIELD=VALUE"):
-            rows = [(clean(each.name), clean(told(each))) for each in fields(kind)]
+            rows = [(clean(each.name), clean(told(each))) for each in fields(description(kind))]
             formatter.write_dl(rows or [("none", "")])
 
 
@@ -54,9 +54,9 @@ def description(kind: str) -> Mapping[str, Any]:
     return client().get(f"/api/kinds/{quote(kind, safe='')}")
 
 
-def fields(kind: str) -> Iterator[Field]:
-    """Yield the fields of a kind's specification, those of a group in its place."""
-    yield from flat(arranged(fields_of(description(kind).get("specSchema", {}))))
+def fields(kind: Mapping[str, Any]) -> Iterator[Field]:
+    """Yield the fields of the specification of a described kind, those of a group in its place."""
+    yield from flat(arranged(fields_of(kind.get("specSchema", {}))))
 
 
 def told(field: Field) -> str:

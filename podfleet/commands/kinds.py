@@ -63,6 +63,6 @@ def show(
             "is_required": each.is_required,
             "says": each.says,
         }
-        for each in fields(kind)
+        for each in fields(found)
     ]
     print_items(rows, FIELDS)
