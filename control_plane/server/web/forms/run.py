@@ -70,6 +70,8 @@ class Input:
     def hint(self) -> str:
         """What the field is for, and what it takes; a list of choices says that itself."""
         words = "" if self.field.choices else self.field.words
+        if self.field.shape in ("either", "json") and self.field.is_long:
+            words = f"{words.removesuffix('JSON')} (JSON)".strip()
         return ". ".join(filter(None, (self.field.says.removesuffix("."), words)))
 
     @property
