@@ -1,1 +1,1 @@
-"""The server: takes events in, keeps the documents, shows and steers the fleet."""
+"""The server: ingests events, maintains the documents, serves the API and the pages."""

@@ -1,4 +1,4 @@
-"""`python -m control_plane serve|migrate`: reads the environment, and does it."""
+"""`python -m control_plane serve|migrate`: reads the environment, then serves or migrates."""
 
 from __future__ import annotations
 

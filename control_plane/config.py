@@ -1,4 +1,4 @@
-"""What a control plane is told: its environment and its command line, checked together."""
+"""The settings of a control plane: its environment and its command line, checked together."""
 
 from __future__ import annotations
 

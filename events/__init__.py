@@ -1,1 +1,1 @@
-"""The language of the fleet: what is said about a run, and how it travels."""
+"""The language of the fleet: the events of a run, and how they travel."""

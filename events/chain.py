@@ -1,7 +1,7 @@
-"""The root of a record: one digest, another one where any line of it is changed, left out or added. Pure.
+"""The root of a record: a digest that differs if any line is changed, left out or added. Pure.
 
-An attempt's own root, which its worker sends as it settles, is over the lines as they were said. The log may
-hold a notice in the place of a refused line; the notice names the digest of what it replaced.
+An attempt's own root, which its worker sends with the settle, is over the lines as they were recorded. The
+log may have a notice in the place of a refused line; the notice has the digest of the line that it replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def said_digest(event_type: str, data: Mapping[str, Any], digest: str) -> str:
 
 
 class Roots(NamedTuple):
-    """The root of the lines in the log, and that of the same lines as their worker said them."""
+    """The root of the lines in the log, and that of the same lines as their worker recorded them."""
 
     stored: str = NOTHING
     said: str = NOTHING

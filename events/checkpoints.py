@@ -1,7 +1,7 @@
-"""What one attempt leaves for the next: a manifest, and the files that it names.
+"""The checkpoint that one attempt leaves for the next: a manifest, and the files that it names.
 
-Law: both are artifacts of the attempt, the manifest registered last. A checkpoint exists if
-and only if its manifest is registered; a later one of the same name takes its place.
+Law: both are artifacts of the attempt, the manifest registered last. A checkpoint exists if and only if its
+manifest is registered. A later one of the same name takes its place.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sealed(Contents, frozen=True, kw_only=True):
-    """A manifest whose state nobody looks into."""
+    """A manifest whose state is not decoded."""
 
     state: msgspec.Raw
 

@@ -1,9 +1,8 @@
-"""Bytes to events: structured mode, binary mode, the standard batch, and NDJSON, pure.
+"""Decodes events from bytes: structured mode, binary mode, the standard batch, and NDJSON, pure.
 
-CloudEvents 1.0 by the letter, then what this project asks on top (`subject`, `sequence`,
-`attempt`). The law: the answer depends on the bytes alone; what one event says never decides
-about its neighbours; whatever the bytes are, nothing but `Rejected` is raised, and that only
-for a request whose events cannot be told from each other.
+CloudEvents 1.0 by the letter, then this project's attributes (`subject`, `sequence`, `attempt`). Law: the
+answer depends on the bytes alone, and one event never decides about its neighbours. Whatever the bytes are,
+only `Rejected` is raised, and that only for a request whose events cannot be separated.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Decoded(NamedTuple):
 
 
 def decode_structured(line: bytes) -> Event | Refusal:
-    """Return the event that one JSON object says, or why it says none."""
+    """Return the event in one JSON object, or why there is none."""
     event = _plain_event(line)
     if event is not None:
         return event
@@ -120,7 +119,7 @@ def decode_binary(headers: Iterable[tuple[str, str]], body: bytes) -> Event | Re
 
 
 def decode_batch(body: bytes) -> list[Decoded]:
-    """Return what each element of an `application/cloudevents-batch+json` array says.
+    """Return the event, or refusal, of each element of an `application/cloudevents-batch+json` array.
 
     A body that is not a JSON array is rejected as a whole: where its elements end is a guess.
     """
@@ -139,7 +138,7 @@ def decode_batch(body: bytes) -> list[Decoded]:
 
 
 def decode_ndjson(body: bytes) -> list[Decoded]:
-    """Return what each line says; blank lines are counted, and otherwise ignored."""
+    """Return the event, or refusal, of each line; blank lines are counted, and otherwise ignored."""
     if body.count(b"\n") + (not body.endswith(b"\n")) > LINES_MAX:
         raise TooLarge("lines", LINES_MAX)
     # Line by line, since a decoder of the whole body lets a value span lines and loses their numbers.
@@ -193,7 +192,7 @@ class _Plain(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _plain_event(line: bytes) -> Event | None:
-    """Return what a plain event says, in a third of the time; None where all the rules must decide."""
+    """Return a plain event, in a third of the time; None where all the rules must decide."""
     try:
         _check_size(line)
         plain = _PLAIN.decode(line)
@@ -348,7 +347,7 @@ def _check_text(name: str, value: str) -> None:
 
 @lru_cache(maxsize=ORIGINS_MAX)
 def _origin(source: str, subject: str) -> str:
-    """Return the run that both may speak of; cached, as they are the same all through an attempt."""
+    """Return the run that both attributes name; cached, as they are the same all through an attempt."""
     _check_text("source", source)
     if not _URI_REFERENCE.fullmatch(source):
         _refuse("source", "must be a URI reference (RFC 3986)")
@@ -502,7 +501,7 @@ def _parse(text: bytes) -> Any:
 
 
 def _unreadable(text: bytes, error: msgspec.DecodeError) -> _Refused:
-    """Tell what is no JSON from JSON that has no counterpart in memory."""
+    """Distinguish invalid JSON from JSON that has no counterpart in memory."""
     try:
         lenient = json.loads(text.decode(), parse_int=str, parse_float=str, parse_constant=_no_constant)
     except RecursionError:

@@ -1,7 +1,7 @@
-"""One event: the CloudEvents attributes, whose run and attempt it belongs to, and what it says, pure.
+"""The envelope of one event: CloudEvents attributes, its run and attempt, its fact, pure.
 
-Identity is `(source, id)`. Position is `(run_id, attempt, sequence)`; an event without a
-sequence has none and may only say what is commutative.
+Identity is `(source, id)`. Position is `(run_id, attempt, sequence)`. An event without a sequence has no
+position, and its fact has to be commutative.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def line_hash(line: bytes) -> str:
 def hash_of(
     event_type: str, run_id: str, attempt: int, sequence: int | None, time: str | None, data: dict[str, Any]
 ) -> str:
-    """Return the `content_hash` of what an event says; the names in `data` are texts, as JSON has them."""
+    """Return the `content_hash` of an event's content; the names in `data` are texts, as JSON has them."""
     content = (event_type, run_id, attempt, sequence, time, data)
     return hashlib.sha256(_SORTED.encode(content)).hexdigest()
 

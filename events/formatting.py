@@ -136,7 +136,7 @@ def number(value: Any) -> str:
 
 
 def dollars(value: float) -> str:
-    """Return money: cents where that says enough, else four significant digits."""
+    """Return money: cents where they are enough, else four significant digits."""
     if 0 < value < CENTS_SHOWN_MIN:
         return f"< ${CENTS_SHOWN_MIN}"
     return f"${value:.2f}" if value == 0 or value >= 1 else f"${value:.4g}"
@@ -148,7 +148,7 @@ def count(value: float) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Say whether a cell holds a number."""
+    """Return whether a cell holds a number."""
     try:
         float(text)
     except ValueError:
@@ -214,7 +214,7 @@ def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def idea_fields(idea: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the seven fields of an idea, also those that are empty, then what else it says, each brief."""
+    """Return the seven fields of an idea, also those that are empty, then its other fields, each brief."""
     told = brief_data({**dict.fromkeys(IDEA_FIELDS), **idea}, IDEA_FIELDS, TEXT_SHOWN_CHARS)
     return list(told.items())
 

@@ -1,8 +1,8 @@
-"""The life of a run, on one page: which cause leads from which status to which, pure.
+"""The lifecycle of a run, on one page: which cause leads from which status to which, pure.
 
-Every change of a status is one row of `TRANSITIONS`. The functions below choose among
-the targets of a row; a pair that no row names is answered with `Illegal`. People steer by
-rows that stay: pause, resume and note change the run, and not where it stands.
+Every change of a status is one row of `TRANSITIONS`. The functions below choose among the targets of a row;
+a pair without a row is answered with `Illegal`. Pause, resume and note have rows that keep the status:
+they change the run, and not its status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What parent and child say to each other over the inherited pipes, one JSON frame a line.
+"""The frames between parent and child over the inherited pipes, one JSON object per line.
 
-The child gives no ids, times or sequences: it says what happened, the parent makes an
-event of it.
+The child assigns no ids, times or sequences. It sends facts, and the parent makes events of them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Said(msgspec.Struct, frozen=True, tag_field="frame", tag="said"):
 
 
 class Made(msgspec.Struct, frozen=True, tag_field="frame", tag="made"):
-    """Child: a finished file that shall be kept under `name`; nobody writes to `path` any more."""
+    """Child: a finished file that shall be kept under `name`; `path` is not written to any more."""
 
     path: str
     name: str
@@ -59,8 +58,8 @@ class Note(msgspec.Struct, frozen=True, tag_field="frame", tag="note"):
 class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     """Parent: run this now; `restored` is the folder of the checkpoints of earlier attempts.
 
-    `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` are by
-    the name of a checkpoint the pods of the attempts until it was left, "" for one that nobody knows.
+    `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` has, for
+    the name of a checkpoint, the pods of the attempts until it was left, "" for an unknown one.
     """
 
     run_id: str

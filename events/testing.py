@@ -1,4 +1,4 @@
-"""Doubles for tests: a clock that is told the time, ids from a seed, and an ingest that behaves."""
+"""Doubles for tests: a clock that is set, ids from a seed, and a well-behaved ingest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Fault = Literal["none", "lost", "eaten", "busy"]
 
 
 class ManualClock:
-    """A clock that moves only when it is told to, or waited on; both of its hands move together."""
+    """A clock that moves only when it is moved, or waited on; monotonic and wall time move together."""
 
     def __init__(self, start: datetime = EPOCH) -> None:
         self._start = start
@@ -193,7 +193,7 @@ def make_attempt(outbox: Outbox, run_id: str = RUN_ID, attempt: int = 1, *, toke
 
 
 def make_logs(count: int, *, first: int = 1) -> list[RunLog]:
-    """Return `count` log lines that can be told apart."""
+    """Return `count` different log lines."""
     return [RunLog(message=f"line {number}") for number in range(first, first + count)]
 
 

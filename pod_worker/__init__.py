@@ -1,1 +1,1 @@
-"""One program per pod: claims runs, supervises the pipeline's child, reports."""
+"""One program per pod: claims runs, supervises the pipeline's child process, sends events."""

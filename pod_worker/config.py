@@ -1,4 +1,4 @@
-"""What a worker is told: its environment and its command line, checked together."""
+"""The settings of a worker: its environment and its command line, checked together."""
 
 from __future__ import annotations
 

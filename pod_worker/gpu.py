@@ -1,7 +1,7 @@
-"""Measures what the machine has, and how much of it is in use.
+"""Measures the machine: GPUs, memory, processors, and how much of each is in use.
 
-Reads the NVIDIA driver through NVML and never opens a CUDA context: that would take
-memory of the very device that the pipeline needs.
+It reads the NVIDIA driver through NVML and never opens a CUDA context, which would take memory of the
+device that the pipeline needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One worker, wired from its settings and its world, and run until it is told to stop.
+"""One worker, wired from its settings, and run until it is stopped.
 
-Law: whatever the network does, the program is gone `LEAVE_S` after the first signal. What it
-did not get to say lies in its outbox; what it did not get to release, the rescue takes.
+Law: whatever the network does, the program exits `LEAVE_S` after the first signal. Unsent events stay in
+its outbox, and runs that it did not release are rescued.
 """
 
 from __future__ import annotations

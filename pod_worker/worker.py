@@ -1,4 +1,4 @@
-"""Claim, supervise, settle, repeat: what one pod does all day."""
+"""The main loop of a pod: claim, supervise, settle, repeat."""
 
 from __future__ import annotations
 

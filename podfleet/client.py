@@ -1,4 +1,4 @@
-"""How a command asks a control plane, and how it ends when that does not work."""
+"""The HTTP client of the commands, and the exit status of each failure."""
 
 from __future__ import annotations
 

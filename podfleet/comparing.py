@@ -1,4 +1,4 @@
-"""In what runs differ: parameters, ends, scores and cost, side by side."""
+"""Compares runs side by side: parameters, ends, scores and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfleet config`: what the programs on this machine are told, and by whom."""
+"""`podfleet config`: the settings of the programs on this machine, each with its source."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Follows a run as it changes: over the live stream, resumed where it broke off, or by asking again.
+"""Follows a run as it changes: by the live stream, resumed after a cut, or by polling.
 
-Law: whoever follows hears `Look` first, and again whenever changes may have been missed; then it looks
-itself. So nothing is lost, and whoever remembers what it has shown shows nothing twice.
+Law: a reader gets `Look` first, and again whenever changes may have been missed; then it reads the run.
+Nothing is lost, and a reader that remembers what it printed prints nothing twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Something may have changed that nobody told of."""
+    """Changes may have been missed: read the run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Message:
 
     @property
     def content(self) -> Json:
-        """What it says; nothing where that is no JSON object."""
+        """The content; empty where it is no JSON object."""
         try:
             found = json.loads("\n".join(self.data))
         except ValueError:
@@ -93,7 +93,7 @@ class _NoStream(Exception):
 
 @dataclass(slots=True)
 class Follower:
-    """Tells of one run until whoever asked has heard enough."""
+    """Follows one run until its reader stops."""
 
     control_plane: Client
     run_id: str
@@ -119,7 +119,7 @@ class Follower:
             self.clock.wait(self._never, again_s)
 
     def look(self, path: str, **parameters: str | int | None) -> dict[str, Any]:
-        """Return the answer to a question that is asked in between, however long nobody answers."""
+        """Return the answer to a request in between, however long the control plane does not answer."""
         again_s = AGAIN_FIRST_S
         while True:
             try:
@@ -198,7 +198,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Silence:
-    """Says once that nobody answers, and once that somebody does again."""
+    """Reports once that the control plane does not answer, and once that it does again."""
 
     is_silent: bool = False
 
@@ -248,7 +248,7 @@ class Log:
         yield from reversed(found)
 
     def hear(self, event: Json) -> Iterator[Json]:
-        """Yield an event that was told of, unless it was known."""
+        """Yield an event of the stream, unless it is known."""
         if event.get("id") and self._is_new(event) and self.fits(event):
             yield event
 

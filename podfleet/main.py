@@ -1,4 +1,4 @@
-"""`podfleet`: the parts, and the first commands of people. Heavy imports wait until a command needs them."""
+"""The entry point of `podfleet`. Heavy imports wait until a command needs them."""
 
 from __future__ import annotations
 

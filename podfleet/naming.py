@@ -1,4 +1,4 @@
-"""Which run or hypothesis a person means: a whole id, its unique beginning, or `@latest`."""
+"""Resolves the name of a run or hypothesis: a whole id, its unique prefix, or `@latest`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Noun:
     is_searched: bool
 
     def title(self, item: Json) -> str:
-        """Return what tells an item from its like."""
+        """Return a text that distinguishes an item from others of its kind."""
         status = item.get("status")
         return " ".join(str(each) for each in (status, item.get("title")) if each)
 
@@ -44,7 +44,7 @@ class Unknown(Exception):
 
 
 def find(control_plane: Client, noun: Noun, said: str) -> str:
-    """Return the whole id that `said` means, or end the command."""
+    """Return the whole id that `said` names, or end the command."""
     said = said.strip()
     if said == LATEST:
         newest = control_plane.get(noun.path, limit=1)["items"]
@@ -89,12 +89,12 @@ def _several(found: Sequence[Json], noun: Noun, wanted: str) -> str:
 
 
 def complete_run(incomplete: str) -> list[tuple[str, str]]:
-    """Return the runs that a shell may offer; none where nobody answers."""
+    """Return the runs that a shell may offer; none without an answer of the control plane."""
     return _offered(RUN, incomplete)
 
 
 def complete_hypothesis(incomplete: str) -> list[tuple[str, str]]:
-    """Return the hypotheses that a shell may offer; none where nobody answers."""
+    """Return the hypotheses that a shell may offer; none without an answer of the control plane."""
     return _offered(HYPOTHESIS, incomplete)
 
 

@@ -1,4 +1,4 @@
-"""Which nouns the command line has; the module of one is loaded when it is used, and not before."""
+"""The nouns of the command line; the module of one is imported when it is used."""
 
 from __future__ import annotations
 

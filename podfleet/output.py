@@ -1,7 +1,7 @@
-"""How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON where asked for.
+"""How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON on request.
 
-Law: what came from the server is hostile. Nothing of it reaches a terminal before `clean`, none of it is read
-as markup, and no cell of a pipe is a formula to a spreadsheet; JSON has every value as it is.
+Law: text of the server is untrusted. None of it reaches a terminal before `clean`, none of it is parsed as
+markup, and no cell of a pipe is a formula to a spreadsheet. JSON has every value as it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def clean_lines(text: object) -> str:
 
 
 def is_terminal() -> bool:
-    """Say whether a person looks at what is printed."""
+    """Return whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()  # None: it was closed before we began
 
 
@@ -119,7 +119,7 @@ def print_items(
     ids_only: bool = False,
     none: str = "none",
 ) -> None:
-    """Print a list in the form that its reader wants; `none` says to a person that there is nothing."""
+    """Print a list as a table, as tab-separated lines or as JSON; `none` is printed for an empty one."""
     if as_json:
         print_json(items)
     elif ids_only:
@@ -203,7 +203,7 @@ STYLES: Final[Mapping[str, str]] = {
 
 
 def with_sign(status: str) -> str:
-    """Return a status behind its sign, so that colour alone tells nothing."""
+    """Return a status behind its sign, so that nothing depends on colour alone."""
     from events.formatting import SIGNS
 
     return f"{SIGNS.get(status, '·')} {status}"

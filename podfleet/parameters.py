@@ -1,4 +1,4 @@
-"""What a person says about a run: `-p key=value`, a file of YAML or JSON, labels; turned into JSON."""
+"""Reads the parameters of a submission: `-p key=value`, a file of YAML or JSON, labels; turned into JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SpecFile = Annotated[
 
 
 class Unreadable(Exception):
-    """What was said cannot be meant; the text says what is wrong and what would do."""
+    """A parameter cannot be read; the text is the fault, and a remedy."""
 
 
 def spec(file: Path | None, pairs: Sequence[str] | None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def spec(file: Path | None, pairs: Sequence[str] | None) -> dict[str, Any]:
 
 
 def labels(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Return labels that were said as `name=value`. Ends the command at what cannot be read."""
+    """Return labels from texts `name=value`. Ends the command at what cannot be read."""
     found = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -55,7 +55,7 @@ def labels(pairs: Sequence[str] | None) -> dict[str, str]:
 
 
 def put(fields: dict[str, Any], pair: str) -> None:
-    """Set what `key=value` says; dots in the key lead into mappings. Raises `Unreadable`."""
+    """Set the field of a text `key=value`; dots in the key lead into mappings. Raises `Unreadable`."""
     path, equals, value = pair.partition("=")
     names = path.split(".")
     if not equals or not all(names):
@@ -70,7 +70,7 @@ def put(fields: dict[str, Any], pair: str) -> None:
 
 
 def value_of(text: str) -> Any:
-    """Return what the text says as JSON, else the text itself."""
+    """Return the text's value as JSON, else the text itself."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError:
@@ -131,7 +131,7 @@ def _from_yaml(file: Path, text: str) -> Any:
 
 
 def _check(value: Any, file: str, path: str, depth: int) -> None:
-    """Refuse what JSON cannot say, and name the field."""
+    """Refuse values that JSON does not have, and name the field."""
     if depth > DEPTH_MAX:
         raise Unreadable(f"{file}: deeper than {DEPTH_MAX} levels")
     match value:

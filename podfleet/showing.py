@@ -1,4 +1,4 @@
-"""A run, a hypothesis or a schedule in full, for people."""
+"""Prints a run, a hypothesis or a schedule in full."""
 
 from __future__ import annotations
 

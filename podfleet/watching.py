@@ -1,4 +1,4 @@
-"""Watches a run until it ends: a live view on a terminal, a line a change into a pipe."""
+"""Watches a run until it ends: a live view on a terminal, one line per change into a pipe."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Json:
 
 
 def is_live(run: Json) -> bool:
-    """Say whether a run has not ended yet."""
+    """Return whether a run has not ended yet."""
     return run["status"] not in WELL | BADLY
 
 
@@ -139,7 +139,7 @@ def words(run: Json) -> list[str]:
 
 
 def percent(progress: float | None) -> str:
-    """Return a fraction as people say it."""
+    """Return a fraction as a percentage."""
     return "" if progress is None else f"{progress:.0%}"
 
 
@@ -173,7 +173,7 @@ class Board:
         self._log = [*self._log, event][-LOG_LINES:]
 
     def be_silent(self, is_silent: bool) -> None:
-        """Say, or say no longer, that nobody answers."""
+        """Show, or show no longer, that the control plane does not answer."""
         self._silent = is_silent
 
     def live(self) -> AbstractContextManager[Any]:

@@ -1,4 +1,4 @@
-"""How much a checkpoint may say, as types of fields: whatever read it is another pod's word, pure.
+"""Bounds of a checkpoint's content, as types of fields: every checkpoint is another pod's claim, pure.
 
 Law: what an honest attempt writes is far below every bound; a state with more is refused whole.
 """
@@ -37,7 +37,7 @@ Notes = Annotated[tuple[Line, ...], Meta(max_length=NOTES_MAX)]
 
 
 class Unreadable(ValueError):
-    """A state is not what its kind says, and where."""
+    """A state does not fit the types of its kind; the text names the place."""
 
 
 def read_state(state: object, kind: type[T]) -> T:

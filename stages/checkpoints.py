@@ -1,4 +1,4 @@
-"""What a later attempt of the same run can go on from, as a pipeline sees it."""
+"""The checkpoints that a later attempt of the same run can continue from, as a pipeline uses them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Checkpoints(Protocol):
     def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
         """Keep a checkpoint in the place of the one with this name; return why it is not safe (yet).
 
-        Nobody writes to `files` any more.
+        `files` are not written to any more.
         """
         ...
 

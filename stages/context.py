@@ -1,7 +1,7 @@
-"""Everything a pipeline may touch, and the bracket around each stage.
+"""The context of a pipeline: everything that it may use, and the bracket around each stage.
 
-Law: a stage gives exactly one `stage_started`, and then one `stage_completed`, or the
-exception that goes on to become the run's single failure event.
+Law: a stage has exactly one `stage_started`, and then either one `stage_completed`, or the exception that
+becomes the run's single failure event.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Stage:
     context: Context
 
     def progress(self, fraction: float, activity: str) -> None:
-        """Say how far the stage is (0 to 1), and what it does at the moment."""
+        """Report how far the stage is (0 to 1), and its present activity."""
         done = min(1.0, max(0.0, fraction))
         self.context.emit(StageProgress(stage=self.name, progress=done, activity=activity))
 

@@ -1,4 +1,4 @@
-"""Looking earlier work up, as a pipeline sees it. Law: a look-up that fails fails nothing else."""
+"""The port of look-ups of earlier work. Law: a look-up that fails fails nothing else."""
 
 from __future__ import annotations
 

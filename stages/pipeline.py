@@ -49,7 +49,7 @@ def failure_of(error: Exception, stage: str) -> RunFailed:
 
 
 def _middle_out(trace: str) -> str:
-    """Return a trace whose middle gives way: its head says where, its tail says what."""
+    """Return a trace without its middle: its head has the place, its tail the error."""
     half = TRACEBACK_MAX // 2
     return trace if len(trace) <= TRACEBACK_MAX else f"{trace[:half]}\n[...]\n{trace[-half:]}"
 

@@ -1,4 +1,4 @@
-"""What a pipeline needs from outside, in the pipeline's own words."""
+"""The ports of a pipeline: what it needs from outside, in its own terms."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Say = Callable[[str], None]  # one line for people, into the run's log
 
 
 class Reporter(Protocol):
-    """Takes what a pipeline says and makes; returns at once."""
+    """Takes a pipeline's facts and files; returns at once."""
 
     def say(self, fact: Fact) -> None: ...
 
     def made(self, path: Path, *, name: str, content_type: str, stage: str | None) -> None:
-        """Hand over a finished file; nobody may write to it afterwards."""
+        """Hand over a finished file; it may not be written to afterwards."""
         ...
 
 

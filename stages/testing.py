@@ -67,7 +67,7 @@ class MemoryCheckpoints:
 
 @dataclass(slots=True)
 class RecordingReporter:
-    """Remembers, in order, what a pipeline said and made."""
+    """Records, in order, the facts and files of a pipeline."""
 
     facts: list[Fact] = field(default_factory=list)
     files: list[KeptFile] = field(default_factory=list)

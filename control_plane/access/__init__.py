@@ -1,1 +1,1 @@
-"""Who sends a request, and what they may do: keys, sessions, run tokens, and the audit log."""
+"""Authentication and authorisation: keys, sessions, run tokens, and the audit log."""

@@ -1,7 +1,7 @@
-"""Records who did what to which object: one entry for each request that could change anything.
+"""The audit log: one entry for each request that could change anything.
 
-What pods send (events, files, claims) is in the log of their runs, and not here. The entry is kept before the
-answer leaves; where the store takes none, the program's own log has it.
+Requests of pods (events, files, claims) are in the logs of their runs, and not here. The entry is stored
+before the answer is sent. If the store fails, the entry goes to the program's own log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Who asks, and what they may do. Every route takes a principal, but those of health, sign-in and style.
+"""Authenticates requests: every route has a principal, except health, sign-in and static files.
 
-Without a key nobody is served, unless the server was started with `--keyless`, for a machine of one's own.
-Even then a request must come from this machine, name it as its host, and come through no proxy and from no
-foreign page: else the internet behind a proxy, or any web page in a browser, could steer the fleet.
+Without a key no request is served, unless the server was started with `--keyless`, for a single-user
+machine. Even then a request must come from this machine, name it as its host, and come through no proxy and
+from no foreign page. Otherwise the internet behind a proxy, or any web page in a browser, could steer the
+fleet.
 """
 
 from __future__ import annotations

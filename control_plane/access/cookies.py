@@ -1,4 +1,4 @@
-"""The one cookie that counts: the secret of a session, found in linear time, pure."""
+"""Finds the session cookie of a request in linear time, pure."""
 
 import re
 from typing import Final

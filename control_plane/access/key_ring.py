@@ -1,7 +1,7 @@
-"""The keys of a fleet: makes, rotates and revokes them, and tells whose a key is.
+"""The keys of a fleet: creates, rotates, revokes and looks them up.
 
-What was read of a key is believed for a moment (`concurrency/cache.py`): once that is over, a revoked
-key opens nothing at any replica.
+A key that was read is cached for a moment (`concurrency/cache.py`). After that a revoked key opens nothing
+at any replica.
 """
 
 from __future__ import annotations

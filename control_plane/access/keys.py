@@ -1,7 +1,7 @@
-"""Keys: their form, what each kind may do, and when one opens, pure.
+"""Keys: their form, the scopes of each kind, and when one is valid, pure.
 
 A key's random part is 43 letters of base 62 (256 bits). The first ten of them are the key's id, which is no
-secret; the whole is kept as its SHA-256 only: what has 256 random bits needs no slow hash.
+secret. The whole is stored as its SHA-256 only: 256 random bits need no slow hash.
 """
 
 from __future__ import annotations

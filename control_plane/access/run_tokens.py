@@ -1,7 +1,7 @@
-"""Run tokens: each proves who holds, or held, one attempt of a run, and opens nothing else.
+"""Run tokens: each proves that its bearer holds, or held, one attempt of a run, and authorises nothing else.
 
-A run keeps the hash of the token of every claim, until seven days after the attempt's end: so long may a pod
-still deliver what was said before. What was read is believed for a moment (`concurrency/cache.py`).
+A run keeps the hash of the token of every claim until seven days after the attempt's end, because a pod may
+still deliver events. A token that was read is cached for a moment (`concurrency/cache.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Sessions of browsers: a key is shown once, from then on a cookie with an opaque secret stands for it.
+"""Sessions of browsers: a key is sent once, then a cookie with an opaque secret stands for it.
 
-The store has the digests of the secret and of the key, and a token that every form has to bring back.
-A session may do what its key may, and ends with it.
+The store has the digests of the secret and of the key, and a token that every form has to send back.
+A session has the scopes of its key, and ends with it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What requests at the same time share: a cache, one flight, one batch, a rate, a loop."""
+"""What concurrent requests share: a cache, singleflight, batching, a rate limit, a loop."""

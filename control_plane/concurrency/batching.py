@@ -1,8 +1,8 @@
-"""What is asked at the same time is done in one call, and each who asked gets the result of its own part.
+"""Batches concurrent requests into one call; each request gets the result of its own part.
 
-Law: a call belongs to nobody. Who stops waiting takes nothing from the others, and an error of a call is told
-to those only whose parts were in it. Who waits is a request with a place in `Admission`, which bounds
-how many.
+Law: a call belongs to no request. A request that stops waiting takes nothing from the others, and an error
+of a call reaches only the requests whose parts were in it. A waiting request has a place in `Admission`,
+which bounds how many wait.
 """
 
 from __future__ import annotations

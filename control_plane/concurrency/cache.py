@@ -1,4 +1,4 @@
-"""What was read of the store and is believed for a moment, so that not every request asks for it again."""
+"""A TTL cache of reads of the store, so that not every request reads again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often something may go wrong: a bucket of tokens for each name, kept in this process."""
+"""A rate limit: a token bucket for each name, in this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One read for all who ask for the same meanwhile.
+"""Singleflight: concurrent requests for the same key share one read.
 
-Law: whoever asks gets a read that began after they asked, so that nobody is told less than they could know.
-While one read goes on, all who come wait for the next one together: one goes on, and at most one waits.
+Law: a request gets a read that began after the request arrived, so that its answer is never older than the
+request. While one read runs, all new requests wait for the next one: one runs, and at most one waits.
 """
 
 from __future__ import annotations

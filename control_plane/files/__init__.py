@@ -1,1 +1,1 @@
-"""Object storage: signed URLs, uploads in parts, what was read of an object, and what an attempt may keep."""
+"""Object storage: signed URLs, multipart uploads, inspection of objects, and limits of an attempt."""

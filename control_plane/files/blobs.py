@@ -1,4 +1,4 @@
-"""Object storage: signs URLs, and looks at what was put there. Pods and browsers talk to it directly."""
+"""Object storage: signs URLs and reads objects. Pods and browsers talk to the storage directly."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whether an object is what was registered, before anybody sees it.
+"""Compares an object with its registration before it is shown.
 
-Law: nothing is handed out that was not read whole and found to be what was registered. What was found is
-kept with the version of the object that was read, and the version is asked for again at each hand-out, so
-that an object is read once, and what was put over it afterwards is not shown.
+Law: no object is handed out that was not read whole and found equal to its registration. The result is
+stored with the version of the object, and the version is read again at each hand-out. So an object is read
+once, and a later object under the same key is not shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Objects that arrive in parts: what storage has of them, where the rest goes, and how they become whole.
+"""Multipart uploads: which parts storage has, where the rest goes, and how they become one object.
 
-Law: storage alone knows which parts are there. Nothing is remembered here, and nothing that a sender says
-of its parts is believed; so whoever asks again, of whichever replica, goes on where storage stands.
+Law: storage alone knows which parts exist. The control plane stores nothing, and uses no claim of a sender
+about its parts. So a client that asks again, of any replica, continues where storage stands.
 """
 
 from __future__ import annotations

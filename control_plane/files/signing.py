@@ -1,7 +1,7 @@
-"""URLs to which storage takes one object, and nothing else in its place.
+"""Signs URLs by which storage takes one object, and nothing else in its place.
 
-Law: whoever has such a URL can put what it was signed for: so many bytes, and, where the storage knows how
-to hold to it, these very bytes and nothing over an object that is there.
+Law: the bearer of such a URL can put what it was signed for. That is a number of bytes. Where the storage
+can hold to it, it is exactly these bytes, and nothing over an existing object.
 """
 
 from __future__ import annotations

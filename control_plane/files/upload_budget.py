@@ -1,7 +1,7 @@
-"""How many files, and bytes of them, an attempt may put into the storage: it says itself how long they are.
+"""Bounds the files of an attempt: their number, and their bytes by the declared lengths.
 
-Law: a PUT is counted when it is signed, by the length that it is signed for; the same content signed again
-costs nothing, nor do the parts of a file that is counted. What was signed counts, used or not.
+Law: a PUT is counted when it is signed, by the length that it is signed for. The same content signed again
+costs nothing, nor do the parts of a file that is counted. A signed PUT counts, used or not.
 """
 
 from __future__ import annotations

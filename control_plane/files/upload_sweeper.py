@@ -1,4 +1,4 @@
-"""Gives up uploads in parts that nobody ended; storage would keep their parts for ever."""
+"""Removes abandoned multipart uploads, whose parts storage would keep for ever."""
 
 from __future__ import annotations
 

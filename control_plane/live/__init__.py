@@ -1,1 +1,1 @@
-"""What changes, as it changes: MongoDB's change stream, the feed of pages, the notifier of pods."""
+"""Live changes: MongoDB's change stream, the change feed of pages, the notifier of pods."""

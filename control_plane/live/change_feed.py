@@ -1,8 +1,8 @@
-"""Fans one stream of changes out to any number of readers, each of which may come back later.
+"""Fans one change stream out to any number of readers, each of which may resume later.
 
-Law: a change is kept once, in a ring, and readers hold a place in it: a slow reader costs
-nothing and loses nothing until the ring has moved past it, and then it is told so. Places are
-tokens of the database's own log, so that a reader may go on at any replica.
+Law: a change is kept once, in a ring, and a reader has a position in it. A slow reader costs nothing and
+loses nothing until the ring has passed its position; then it gets a reset. Positions are resume tokens of
+the database, so a reader may resume at any replica.
 """
 
 from __future__ import annotations

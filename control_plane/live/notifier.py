@@ -1,7 +1,7 @@
-"""Tells pods that wait for a run that there may be one: a hint, which makes pick-up take milliseconds.
+"""Notifies waiting pods that a run may be available: a hint, which makes pick-up take milliseconds.
 
-Law: whoever waits asks the queue itself, before and after: a lost ring costs one look (`runs/claiming.py`).
-A run that is new rings for one pod that can serve it, the one that has waited longest.
+Law: a waiting request reads the queue itself, before and after: a lost notification costs one more read
+(`runs/claiming.py`). A new run notifies the pod that can serve it and has waited longest.
 """
 
 from __future__ import annotations

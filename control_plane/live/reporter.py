@@ -1,4 +1,4 @@
-"""Looks up what changed, once for all who read of it at the same time."""
+"""Looks up what changed, once for all concurrent readers."""
 
 from __future__ import annotations
 

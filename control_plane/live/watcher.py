@@ -1,4 +1,4 @@
-"""Reads the database's log of changes for live pages and waiting pods, for as long as the process lives."""
+"""Follows the database's change stream for live pages and waiting pods, as long as the process lives."""
 
 from __future__ import annotations
 

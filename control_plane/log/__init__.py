@@ -1,1 +1,1 @@
-"""Events on their way into the log, and what is decided by them."""
+"""Ingest: events on their way into the log, and their application to the documents."""

@@ -1,9 +1,9 @@
-"""How many requests with events are open, how many of them are large, and how often one sender may ask.
+"""Admission control of ingest: bounds open requests, large requests, and the rate of one sender.
 
-A body may take ten seconds to arrive, so what is open is bounded before it is read. Decoded it may take eight
-megabytes, and several times that while it is stored, so large ones wait for each other. A sender is a key at
-an address; pods send one request after the other, far from the bounds. Whoever needs no key, on this machine,
-is bounded by what is open only.
+A body may take ten seconds to arrive, so open requests are bounded before they are read. Decoded it may
+take eight megabytes, and several times that while it is stored, so large ones wait for each other. A sender
+is a key at an address. Pods send one request after the other, far below the bounds. A client that needs no
+key, on this machine, is bounded by the number of open requests only.
 """
 
 from __future__ import annotations

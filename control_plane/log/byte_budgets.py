@@ -1,10 +1,11 @@
-"""How many bytes of events an attempt and a key may leave in the log: who sends decides how long they are.
+"""Bounds the bytes of events that an attempt and a key may leave in the log.
 
-Law: only what was stored is charged, so a repeated line costs nothing. An attempt pays for what its holder
-says; what others say of it, as an admin may, has as much room of its own. Each process adds what it stored to
-the counts every few seconds, and looks as often: replicas together may store some seconds more than the
-budget. The notices of refused lines and the end of an attempt still have room behind it, so that a log over
-its budget stays whole. A key, which many pods may share, loses nothing: it waits for the next hour.
+Law: only stored bytes are charged, so a repeated line costs nothing. An attempt is charged for the events
+of its holder. Events of other senders about it, such as an admin, have as much room of their own. Each
+process adds its bytes to the counts every few seconds, and reads them as often: replicas together may store
+some seconds more than the budget. The notices of refused lines and the end of an attempt have room beyond
+it, so that a log over its budget stays whole. A key, which many pods may share, loses nothing: its pods
+wait for the next hour.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The backstop of application: what a dead replica stored and did not apply is applied here.
+"""Catch-up: applies events that a dead replica stored and did not apply.
 
-A run that moved since the last look has a replica that applies its events. It is left alone: of two who fold
-the same events one does it in vain, and the requests that were stored together with it are applied alone.
-Nor is its log given up: what is stored of a log is applied before nobody waits for the rest of it any more.
+A run that moved since the last look has a replica that applies its events, and is left alone. If two
+replicas fold the same events, one does it in vain, and the requests of its batch are applied alone. A log is
+given up only after all that is stored of it was applied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Takes events in: checks, stores, applies, and answers line by line.
+"""Ingest: checks, stores and applies events, and answers with a verdict for each line.
 
-Law: an answer that acknowledges is given only when every acknowledged event is durable on a
-majority and applied as far as no gap is before it. The order is dead letters, log, verdicts.
+Law: an answer acknowledges only events that are durable on a majority and, unless a gap is before them,
+applied. The order is dead letters, log, verdicts.
 """
 
 from __future__ import annotations

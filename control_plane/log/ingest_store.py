@@ -1,4 +1,4 @@
-"""The steps of a request with events that ask the store: alone, or together with other requests'."""
+"""The steps of ingest that call the store: for one request, or batched over concurrent requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves decisions from a run's journal into the log, and onto the attempts they speak of."""
+"""Flushes decisions from a run's journal into the log, and onto their attempts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Folds stored events into the documents, stretch by stretch.
+"""Folds stored events into the documents, one stretch of positions at a time.
 
-Law: documents beside the run first, each guarded by its own position; then the cursor, by
-compare-and-set on (revision, lastEventSeq). Whoever loses reads again. A crash in between
-is mended by the next application, which folds the same stretch to the same documents.
+Law: the documents beside the run are written first, each guarded by its own position; then the cursor, by
+compare-and-set on (revision, lastEventSeq). A replica that loses reads again. After a crash in between, the
+next application folds the same stretch to the same documents.
 """
 
 from __future__ import annotations

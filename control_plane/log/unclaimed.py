@@ -1,8 +1,8 @@
-"""Numbered events of attempts that nobody has claimed: kept apart until the claim, a dead letter after it.
+"""Numbered events of unclaimed attempts: kept apart until the claim, dead letters after it.
 
-Law: only who holds an attempt gives it numbers. What others told of it before the claim never enters its
-log, so no line of the holder can meet it there. A claim may be made in the database itself, without a
-control plane: what waits is looked at in a loop, and again does the same.
+Law: only the holder of an attempt numbers its events. Events of other senders from before the claim never
+enter its log, so no line of the holder can collide with them. A claim may be made in the database, without
+a control plane. So a loop looks for claimed attempts, and a repeated look does the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Events without a sequence: a heartbeat that touches the run, or a lifecycle event that decides.
+"""Events without a sequence: a heartbeat that updates the run, or a lifecycle event that decides.
 
-Law: a lifecycle event that nobody numbered is a decision like any other: it goes through
-the transition table, is journaled, and counts once, however often it is sent.
+Law: a lifecycle event without a number is a decision. It goes through the transition table, is journaled,
+and counts once, however often it is sent.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the documents are and what may be concluded of them; pure, and below the store."""
+"""The documents as types, and what follows from them; pure, and below the store."""

@@ -1,4 +1,4 @@
-"""How many bytes what comes from a pod may have, where no setting says another number."""
+"""The limits in bytes of data from pods, where no setting has another value."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a cancel means for a run, pure."""
+"""The effect of a cancel on a run, pure."""
 
 from __future__ import annotations
 

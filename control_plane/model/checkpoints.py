@@ -1,4 +1,4 @@
-"""Which checkpoints the artifacts of a run make, and which stages they stand for, pure."""
+"""The checkpoints among the artifacts of a run, and their stages, pure."""
 
 from __future__ import annotations
 

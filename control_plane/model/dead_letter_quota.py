@@ -1,4 +1,4 @@
-"""How many refused lines are kept: whoever has a key may send any number, and the disk is finite."""
+"""The quota of dead letters: the bearer of a key may send any number of bad lines, and the disk is finite."""
 
 from __future__ import annotations
 

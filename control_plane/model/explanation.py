@@ -1,6 +1,6 @@
-"""Why a run stands where it stands, as reasons with their evidence, pure.
+"""Explains why a run waits: reasons with their evidence, pure.
 
-Law: a reason says only what its evidence shows; the first is what most keeps the run from starting.
+Law: a reason states only what its evidence shows. The first reason is what most keeps the run from starting.
 """
 
 from __future__ import annotations

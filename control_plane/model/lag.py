@@ -1,4 +1,4 @@
-"""How far the log is behind the pods, and what is shown behind the log, pure."""
+"""How far the log is behind the pods, and the documents behind the log, pure."""
 
 from __future__ import annotations
 

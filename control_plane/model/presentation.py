@@ -1,4 +1,4 @@
-"""Stored documents as the outside sees them: plain JSON values, and nothing that is internal, pure."""
+"""Stored documents as API answers: plain JSON values without internal fields, pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positive whole numbers as ranges: what a store says may be as large as it likes, nobody counts to it."""
+"""Positive whole numbers as ranges: a stored number may be arbitrarily large, and is never counted to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""On which pods a run was, and where a claim of it was replicated: by the record of its attempts, pure.
+"""Where a run was replicated: derived from the pods of its attempts, pure.
 
-Law: a verdict counts as replicated on another pod only where an earlier attempt asked for that, and neither
-it nor any before it was on a pod of this name. What the pod says of it can be less than that, never more.
+Law: a verdict counts as replicated on another pod only if an earlier attempt requested that, and neither it
+nor any before it was on a pod of this name. The pod's own statement can lower this result, never raise it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run as decisions and projections see it: typed, complete, read in one piece, pure."""
+"""A run as decisions and projections read it: typed and complete, pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people and programs are shown of runs and of the fleet."""
+"""What the API and the pages read of runs and of the fleet."""

@@ -1,4 +1,4 @@
-"""How fast a stage moves, and when it will be done at that pace, pure."""
+"""The pace of a stage and its estimated end, pure."""
 
 from __future__ import annotations
 

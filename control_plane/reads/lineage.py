@@ -1,7 +1,7 @@
-"""What a run may go on from: its own checkpoints, and those of the runs whose part it repeats.
+"""The checkpoints that a run may continue from: its own, and those of the runs that it repeats.
 
-Law: a run that begins at a stage takes from its parent the checkpoints of the stages before
-it, and nothing else; a parent that was such a run itself passes on what it took.
+Law: a run that begins at a stage takes from its parent the checkpoints of the stages before that stage, and
+nothing else. A parent that was such a run itself passes on what it took.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The fleet's numbers of today and of the days before, in words that pages and scrapes share.
+"""The fleet's numbers of today and of earlier days, for pages and for `/metrics`.
 
-A day is one of UTC, and by the store's arrival, so what is some minutes old never changes: each replica
-sums it up once.
+A day is one of UTC, by the store's time of arrival. Numbers that are some minutes old never change, so each
+replica sums a day up once.
 """
 
 from __future__ import annotations

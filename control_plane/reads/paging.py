@@ -1,4 +1,4 @@
-"""Cursors: where a list was left, as opaque text that only its own list takes back, pure."""
+"""Cursors: a position in a list as opaque text that only its own list accepts, pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people and programs may see, as plain JSON: the API and the pages read through here alone."""
+"""The reads of the API and of the pages, as plain JSON; both read through this module alone."""
 
 from __future__ import annotations
 

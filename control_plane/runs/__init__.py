@@ -1,1 +1,1 @@
-"""Runs as people and pods steer them: submitted, claimed, explained, decided, cancelled."""
+"""Operations on runs: submit, claim, explain, decide, cancel."""

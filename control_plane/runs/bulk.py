@@ -1,8 +1,8 @@
-"""Cancels or retries many runs at once: those that are named, or all that match filters.
+"""Cancels or retries many runs: those that are named, or all that match filters.
 
-Law: a request does a bounded part, newest first, and says where the next one goes on. Never more
-than was asked for: runs that came after the question are left alone. A bulk has a name, by which a
-part that is sent twice makes no second retry.
+Law: a request does a bounded part, newest first, and returns where the next request continues. Runs that
+were submitted after the first request are left alone. A bulk has a name, by which a part that is sent twice
+makes no second retry.
 """
 
 from __future__ import annotations

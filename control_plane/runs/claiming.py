@@ -1,4 +1,4 @@
-"""Claims runs for pods that ask over HTTP, and lets them wait a little for one."""
+"""Claims runs for pods over HTTP; a request may wait for a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people decide about a run: read, decide purely, compare-and-set, again while others are faster."""
+"""Decisions of people about a run: read, decide purely, compare-and-set, retry after a conflict."""
 
 from __future__ import annotations
 

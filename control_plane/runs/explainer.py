@@ -1,4 +1,4 @@
-"""Gathers what an explanation rests on: the run, what stands before it, and who is live."""
+"""Gathers the evidence of an explanation: the run, the runs before it, and the live pods."""
 
 from __future__ import annotations
 

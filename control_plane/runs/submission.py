@@ -1,4 +1,4 @@
-"""Puts work into the queues: the specification first, then the run that points to it."""
+"""Submits work: writes the specification first, then the run that points to it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Numbers for Prometheus: counters of this process, and the fleet's state as MongoDB has it at scrape.
+"""Metrics for Prometheus: counters of this process, and the fleet's state in MongoDB at scrape.
 
-Every name ends in its unit; a number that is only known for a part says so in its help.
+Every name ends in its unit. The help of a number that is bounded states the bound.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Queries on the records of who did what: entries are added, and never changed or removed."""
+"""Queries on the audit log: entries are added, and never changed or removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes in the database, as MongoDB's own log tells it: one change stream."""
+"""Follows the database by one change stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The connection to MongoDB, with the guarantees pinned in code.
 
 Law: writes are acknowledged by a majority and journaled, reads that feed a write are
-majority reads on the primary, whatever the URL or the server's defaults say.
+majority reads on the primary, whatever the URL or the server's defaults are.
 """
 
 from __future__ import annotations

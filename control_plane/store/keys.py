@@ -1,4 +1,4 @@
-"""Queries on keys. A key is never deleted: the records of what it did name it."""
+"""Queries on keys. A key is never deleted, because the audit log refers to it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Pages of a collection: in the order of an index, after a key, and never more than a bounded look.
+"""Pages of a collection: in the order of an index, after a key, with a bounded scan.
 
-Law: one leading filter is served by an index that also gives the order; the others are
-residual. A page looks at `SCAN_MAX` documents at most; where residual filters leave it short
-before the list's end it is partial and says where the look ended. It holds documents of
-`PAGE_BYTES_MAX` at most, one of any size aside: pods decide how long what they say is.
+Law: one leading filter is served by an index that also gives the order; the others are residual. A page
+scans `SCAN_MAX` documents at most. If residual filters leave it short before the list's end, it is partial
+and returns where the scan ended. It holds documents of `PAGE_BYTES_MAX` at most, but always one, because
+pods decide how long their data are.
 """
 
 from __future__ import annotations

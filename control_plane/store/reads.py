@@ -1,4 +1,4 @@
-"""Queries for people who look at runs: lists, counts, and what stands beside one run."""
+"""Queries of the API and of the pages: lists, counts, and the documents beside one run."""
 
 from __future__ import annotations
 

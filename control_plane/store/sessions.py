@@ -1,4 +1,4 @@
-"""Queries on the sessions of browsers; each is gone when it ends."""
+"""Queries on the sessions of browsers; an ended session is deleted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What time moves: lost attempts, delayed runs, orphans."""
+"""Changes by time: rescue of lost attempts, promotion of delayed runs, removal of orphans."""

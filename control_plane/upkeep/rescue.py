@@ -1,4 +1,4 @@
-"""Which owners are gone: judged on the store's clock and on our own patience at once, pure."""
+"""Which leases are over: by the store's clock, and by this replica's own observation, pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes runs back from owners that are gone."""
+"""Rescues runs whose lease is over."""
 
 from __future__ import annotations
 

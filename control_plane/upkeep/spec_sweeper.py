@@ -1,4 +1,4 @@
-"""Removes specifications whose run never came to be, as where a replica died between the two writes."""
+"""Removes specifications without a run, such as after a replica died between the two writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves what time moves: delayed runs into the queue, forgotten ones out, decisions into the log."""
+"""Promotes delayed runs, times out runs that waited too long, flushes journals into the log."""
 
 from __future__ import annotations
 

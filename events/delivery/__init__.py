@@ -1,1 +1,1 @@
-"""How a worker's events reach the control plane: spool, lines, sender, client."""
+"""Delivery of a worker's events to the control plane: outbox, lines, sender, client."""

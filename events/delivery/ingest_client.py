@@ -1,4 +1,4 @@
-"""Ingest over HTTP, as a client sees it: one request, and what its answer means for each line."""
+"""The HTTP client of ingest: one request, and the verdict for each line."""
 
 from __future__ import annotations
 

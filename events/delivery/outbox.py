@@ -1,9 +1,8 @@
-"""The worker's durable spool: the events that were said and are not yet safe elsewhere.
+"""The outbox: a worker's durable queue of events that are not acknowledged yet.
 
-Law: an event gets its id, time and sequence here, in the one SQLite transaction that keeps
-it. The transaction of an end event also keeps how the attempt shall be settled and with
-which token, so a crash after it leaves an intention, never a doubt. A row leaves only by a
-verdict of its own.
+Law: an event gets its id, time and sequence here, in the one SQLite transaction that stores it. The
+transaction of an end event also stores how the attempt shall be settled and with which token, so that a
+crash after it leaves an intention to settle. A row is deleted only by a verdict of its own.
 """
 
 from __future__ import annotations
@@ -215,11 +214,11 @@ class Outbox:
         return [Attempt(*row) for _, _, _, *row in rows]
 
     def mark_settled(self, run_id: str, attempt: int) -> None:
-        """Note that nothing is left to tell the store; what was said is still delivered."""
+        """Note that the store needs no settle any more; recorded events are still delivered."""
         self._end(run_id, attempt, "ended")
 
     def abandon(self, run_id: str, attempt: int) -> None:
-        """Close an attempt without an end, as after a lost lease; what was said is still delivered."""
+        """Close an attempt without an end, as after a lost lease; recorded events are still delivered."""
         self._end(run_id, attempt, "open")
 
     def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
@@ -289,7 +288,7 @@ class Outbox:
         return int(count)
 
     def has_left(self, run_id: str, attempt: int, sequence: int) -> bool:
-        """Tell whether every event of the attempt up to `sequence` has left."""
+        """Return whether every event of the attempt up to `sequence` has left."""
         waiting = self._read(
             "SELECT 1 FROM events WHERE sequence <= ? AND attempt_key ="
             " (SELECT key FROM attempts WHERE run_id = ? AND attempt = ?) LIMIT 1",
@@ -313,7 +312,7 @@ class Outbox:
                 raise Transient("DISK_FULL", f"the disk of {self._path.parent} has no room for a new attempt")
 
     def is_full(self) -> bool:
-        """Tell whether the stated limit is reached: nothing but ends is taken until events have left."""
+        """Return whether the stated limit is reached: nothing but ends is taken until events have left."""
         return self.size_bytes() >= self._bytes_max
 
     def _limit_reached(self) -> Transient:

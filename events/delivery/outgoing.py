@@ -1,4 +1,4 @@
-"""One event on its way out: a line that ingest can take, or the refusal in its place. Pure."""
+"""Encodes one event for ingest: a line that ingest can take, or a refusal in its place. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
     @property
     def run_token(self) -> str:
-        """What proves that the attempt is ours to speak for."""
+        """The run token of the attempt: it proves that the sender holds it."""
         return run_token(self.run_id, self.attempt, self.token)
 
 
@@ -61,8 +61,8 @@ def end_of(fact: Fact) -> End:
 def refusal_of(row: Row, code: str, message: str) -> Row:
     """Return the event that takes the place, and the sequence, of a line refused for good.
 
-    It follows from the refused line, so that saying it again is a duplicate; its id follows from the token
-    too, so that nobody else, who may have read the line, uses it before. It names the line's digest, which
+    It follows from the refused line, so that a repetition is a duplicate. Its id follows from the token too,
+    so that no other client, which may have read the line, can use it before. It has the line's digest, which
     still counts in the root of its attempt.
     """
     read = msgspec.json.decode(row.line)
@@ -79,7 +79,7 @@ def _refusal(row: Row, time: str, code: str, message: str, digest: str | None = 
 
 
 def said(fact: Fact | Said) -> Said:
-    """Return a fact by its public type, as the child would have said it."""
+    """Return a fact by its public type, in the form of the child's frame."""
     return fact if isinstance(fact, Said) else Said(type=type_of(type(fact)), data=data_of(fact))
 
 
@@ -111,7 +111,7 @@ def _written(row: Row, data: dict[str, Any], time: str) -> Row:
 
 
 def bounded(end: Said) -> Said:
-    """Return an end event whose texts are cut: it says less rather than nothing."""
+    """Return an end event with its texts cut: a short end is better than none."""
     return Said(
         type=end.type,
         data={

@@ -1,7 +1,7 @@
-"""The one sender of a worker: drains the outbox to the control plane, in order, losing nothing.
+"""The one sender of a worker: drains the outbox to the control plane, in order, without loss.
 
-Law: a line leaves the outbox only by its own verdict: stored, duplicate, or refused for good.
-An answer that is cut, garbled or does not add up is no verdict, and the lines go again.
+Law: a line leaves the outbox only by its own verdict: stored, duplicate, or refused for good. An answer
+that is cut, garbled or inconsistent is no verdict, and the lines are sent again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Barred(Transient):
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The request as a whole was refused for good, and nothing says which line is to blame."""
+    """The request as a whole was refused for good, and no line of it is named."""
 
     code: str
     message: str
@@ -134,7 +134,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Drains the outbox. One for each outbox: order is kept because nobody else sends."""
+    """Drains the outbox. One for each outbox: order is kept because there is no second sender."""
 
     outbox: Outbox
     telemetry: Telemetry

@@ -1,1 +1,1 @@
-"""Names, paths and folders that come from elsewhere."""
+"""Names, paths and folders from untrusted input."""

@@ -1,7 +1,7 @@
-"""Opens files beneath a folder: whatever a path says and whatever links lie there, it is never left.
+"""Opens files beneath a folder: no path and no link leads out of it.
 
-Law: the kernel resolves the path in one call that cannot leave the folder (`openat2`), or, where it
-has no such call, a walk from part to part that follows no link; both refuse the same.
+Law: the kernel resolves the path in one call that cannot leave the folder (`openat2`). Where it has no such
+call, a walk from part to part follows no link. Both refuse the same paths.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Names and paths that come from elsewhere, as types: who holds one may join it to a folder, pure.
+"""Types of untrusted names and paths: a value of them may be joined to a folder, pure.
 
-Law: what a checkpoint, an artifact, an event, an archive or a program says is text until it went
-through one of these types; whoever makes a file's name of it asks for the type. What goes out again
-is plain text (`str(path)`), the only text that msgspec's encoders know.
+Law: a name in a checkpoint, an artifact, an event, an archive or a program is text until it went through
+one of these types. Code that makes a file name of it takes the type as its argument. The output is plain
+text (`str(path)`), the only text that msgspec's encoders know.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX - 1}}}
 
 
 class BadPath(Rejected, ValueError):
-    """A text is no name, or no path; a `ValueError`, so that decoders say where it stood."""
+    """A text is no name, or no path; a `ValueError`, so that decoders name its place."""
 
     def __init__(self, text: object, why: str) -> None:
         shown = repr(text if not isinstance(text, str) else text[:SHOWN_CHARS_MAX])
@@ -62,7 +62,7 @@ class RunPath(str):
         return tuple(self.split("/"))
 
     def is_below(self, folder: str) -> bool:
-        """Say whether it lies below `folder`, which ends with a separator."""
+        """Return whether it lies below `folder`, which ends with a separator."""
         assert folder.endswith("/")
         return self.startswith(folder)
 

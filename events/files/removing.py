@@ -1,7 +1,7 @@
-"""Removes folders that somebody hostile has filled: however deep they are, and whatever their modes forbid.
+"""Removes folders with hostile content: of any depth, and whatever their modes forbid.
 
-Law: no file system's limit, and none of ours, decides what goes. `shutil.rmtree` calls itself once a level,
-so that a thousand folders in each other end whoever removes them, with an error that it does not ignore.
+Law: no limit of the file system, and none of this process, stops the removal. `shutil.rmtree` calls itself
+once a level, so that a thousand nested folders end its caller, with an error that it does not ignore.
 """
 
 from __future__ import annotations

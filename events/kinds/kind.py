@@ -100,12 +100,15 @@ class ResultSet:
 class Kind:
     """A kind of run.
 
-    `example` is a specification that can be run. `check` returns what is wrong with one beyond its schema.
-    `needs` are the modules without which a pod cannot run it. `pipeline` is the module whose `run` does it,
-    `room` the package with what the control plane adds for it (`control_plane/model/rooms.py`). `beside` names
-    the checkpoints that belong to no stage. `codes` maps its own codes of failure to what a person can do.
-    `lines` describes its facts in one line. `labels` maps a label to the field of the specification that it is
-    taken from.
+    - `example`: a specification that can be run;
+    - `check`: what is wrong with a specification beyond its schema;
+    - `needs`: the modules without which a pod cannot run it;
+    - `pipeline`: the module whose `run` does it;
+    - `room`: the package with what the control plane adds for it (`control_plane/model/rooms.py`);
+    - `beside`: the checkpoints that belong to no stage;
+    - `lines`: its facts, each in one line;
+    - `codes`: its own codes of failure, with what a person can do;
+    - `labels`: labels of its runs, each with the field of the specification that it is taken from.
     """
 
     name: str

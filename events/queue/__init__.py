@@ -1,1 +1,1 @@
-"""The statements of the queue, for whichever side carries them out; pure."""
+"""The statements of the queue, for workers and control planes; pure."""

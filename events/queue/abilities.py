@@ -1,4 +1,4 @@
-"""What a pod has, and what it lacks for a class of runs, pure: one rule for claiming and for explaining."""
+"""The abilities of a pod, and those it lacks for a class, pure: one rule for claiming and for explaining."""
 
 from __future__ import annotations
 

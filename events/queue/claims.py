@@ -1,8 +1,8 @@
 """Claims: what a pod seeks, what it gets, and the statements by which a run becomes its own, pure.
 
-Law: every write names `(run, attempt, token)`; matching nothing means the lease is lost. The claim is one
-update that seeks in one index. Pods with a database make these statements themselves, control planes make
-them for the others: both build them here.
+Law: every write names `(run, attempt, token)`; no matched document means that the lease is lost. The claim
+is one update that seeks in one index. Pods with a database execute these statements themselves, control
+planes execute them for the others. Both build them here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Claim:
 
     @property
     def has_past(self) -> bool:
-        """Return whether somebody may have left checkpoints to go on from."""
+        """Return whether an earlier attempt may have left checkpoints to continue from."""
         return self.attempt > 1 or self.from_stage is not None
 
 
@@ -81,7 +81,7 @@ HEADS: Final[list[Document]] = [
 
 
 def classes_of(collection: str, heads: Iterable[Document]) -> list[WaitingClass]:
-    """Return the waiting classes of a queue, of which `HEADS` told."""
+    """Return the waiting classes of a queue, from the result of `HEADS`."""
     return sorted(
         (WaitingClass(collection, each["_id"], each["priority"]) for each in heads),
         key=lambda found: found.class_key,

@@ -1,8 +1,8 @@
-"""What the store must guarantee before anything is trusted to it, pure.
+"""The guarantees that the store must give before it is used, pure.
 
-Law: an acknowledged write survives the loss of any minority, and a claim's token exists
-once. The code asks for a majority by itself; a URL, a default or a set that says otherwise
-is refused all the same, because the next program on this database may believe it.
+Law: an acknowledged write survives the loss of any minority, and a claim's token exists once. The code
+requests a majority by itself. A URL, a default or a replica set that weakens this is refused all the same,
+because the next program on this database may rely on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKEN_CONDITION: Final[Mapping[str, Any]] = {"lease.tokenHash": {"$type": "strin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What servers said about themselves; None where they would not tell us.
+    """The configuration that servers report; None where they do not report it.
 
     `voters` and `data_voters` count the members that vote, and those among them that hold data.
     """

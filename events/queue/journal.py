@@ -1,9 +1,8 @@
-"""A decision, and the one update that makes it and writes it down, pure.
+"""A decision, and the one update that makes it and journals it, pure.
 
-Law: whatever changes a run by decision raises `revision` and appends to `journal` in the
-same atomic update. The entry is evaluated by the server, so a phase that moved meanwhile
-is recorded rightly. Both sides of the fleet decide (the worker claims and settles, the
-control plane does the rest), therefore the update's shape lives here.
+Law: a decision about a run raises `revision` and appends to `journal` in the same atomic update. The server
+evaluates the entry, so a phase that moved meanwhile is recorded rightly. Both sides of the fleet decide
+(the worker claims and settles, the control plane does the rest), therefore the update's shape is here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which waiting classes a pod can serve, and in which order it tries them, pure."""
+"""Matches waiting classes with a pod: which it can serve, and in which order it tries them, pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Seeker:
     abilities: Abilities
 
     def serves(self, collection: str, class_key: str | None) -> bool:
-        """Say whether it could take a run of this class; None is one of which no more is known."""
+        """Return whether it could take a run of this class; None is an unknown class."""
         if collection not in collections(self.mode):
             return False
         return class_key is None or matches(class_key, self.abilities)
@@ -36,17 +36,17 @@ class Seeker:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Classes by name, for whoever seeks a run of any of them."""
+    """Classes by name, for a seeker of a run of any of them."""
 
     classes: frozenset[str]
 
     def serves(self, collection: str, class_key: str | None) -> bool:
-        """Say whether a run of this class is sought; None is one of which no more is known."""
+        """Return whether a run of this class is sought; None is an unknown class."""
         return class_key is None or class_key in self.classes
 
 
 def matches(class_key: str, pod: Abilities) -> bool:
-    """Say whether the pod can serve runs of `kind/gpu tier/region`."""
+    """Return whether the pod can serve runs of `kind/gpu tier/region`."""
     return not any(lacks(class_key, pod))
 
 
@@ -62,7 +62,7 @@ def classes(pod: Abilities) -> list[str]:
 def candidates(waiting: Sequence[WaitingClass], seeker: Seeker) -> list[WaitingClass]:
     """Return the classes to try: preferred queue first, then the highest priority of the head.
 
-    `waiting` may name queues that the seeker's mode does not serve, since wake-ups tell of all of them.
+    `waiting` may name queues that the seeker's mode does not serve, since wake-ups name all of them.
     """
     order = collections(seeker.mode)
     served = [each for each in waiting if seeker.serves(each.collection, each.class_key)]

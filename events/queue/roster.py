@@ -1,4 +1,4 @@
-"""The reports of pods: the statements by which a pod's line of the roster is kept, pure."""
+"""The statements that maintain a pod's entry in the roster, pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The end of an attempt as one decision, whoever makes it: settle, end event or rescue, pure.
+"""The end of an attempt as one decision, by settle, end event or rescue, pure.
 
-Law: `lifecycle.end` decides; this only says which fields of the run follow from it.
+Law: `lifecycle.end` decides the status; this module derives the fields of the run that follow from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from events.queue.journal import Decision, Expression, ServerTime, expression
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended, in the words of whoever saw it."""
+    """How an attempt ended, as the worker, an event or the rescuer reports it."""
 
     outcome: Outcome
     code: str | None = None
@@ -36,7 +36,7 @@ class End:
 
 
 def end_decision(run: Standing, attempt: int, how: End, *, by: str, jitter: float) -> Decision | Illegal:
-    """Return the decision that ends a held run, or `Illegal` when nobody holds it any more."""
+    """Return the decision that ends a held run, or `Illegal` if no attempt holds it any more."""
     ending = end(run, how.outcome, retryable=how.retryable, jitter=jitter)
     if isinstance(ending, Illegal):
         return ending
@@ -114,8 +114,8 @@ def _deadline(delay_s: float) -> Expression:
 def settled(how: End, last: int, root: str | None) -> dict[str, Any]:
     """Return the note that a settle leaves in the run; `last` is the attempt's last sequence.
 
-    What was applied before belongs to the record, whatever the worker says: `last` is never below it. `root`
-    is that of the lines 1 to `last` (`chain.py`), where the worker knows it.
+    Applied events belong to the record, whatever the worker reports: `last` is never below them. `root` is
+    that of the lines 1 to `last` (`chain.py`), where the worker knows it.
     """
     return {
         "outcome": how.outcome,

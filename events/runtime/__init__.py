@@ -1,1 +1,1 @@
-"""What every program of the fleet stands on: clock, errors, loops, logs, access."""
+"""The foundation of every program of the fleet: clock, errors, loops, logs, access."""

@@ -1,8 +1,8 @@
-"""Where a program of ours finds the control plane, and which key it sends there.
+"""Resolves the address of the control plane, and the key that is sent there.
 
 Law: a key goes only to the address that was named in the same place as it: the environment, the folder's
 `.env`, or the fleet that runs in the folder (`podfleet up`). A key that was named without an address goes
-to this machine's fleet. Otherwise a folder that somebody else filled could have our key sent to himself.
+to this machine's fleet. Otherwise a folder with foreign content could have our key sent to its author.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def noted(found: Access, pid: int) -> str:
 def moment_of(pid: int) -> str:
     """Return when a process began, in the kernel's ticks: its number may be another one's tomorrow.
 
-    Raises `OSError` where it is gone; where the kernel tells no such moment, all that live have the same.
+    Raises `OSError` where it is gone. Where the kernel has no such moment, all live processes have the same.
     """
     if not Path("/proc/self/stat").exists():
         os.kill(pid, 0)
@@ -99,7 +99,7 @@ def moment_of(pid: int) -> str:
 
 
 def _is_of_this_machine(url: str) -> bool:
-    """Say whether an address is one that `podfleet up` may have: an archive can bring such a file along.
+    """Return whether an address is one that `podfleet up` may have: an archive can bring such a file along.
 
     It names a process that lives everywhere, and would have the environment's key sent to any address.
     """

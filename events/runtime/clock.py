@@ -36,10 +36,10 @@ class Instant:
     monotonic_s: float
 
     def elapsed_s(self, since: Instant) -> float:
-        """Return the seconds since an earlier moment, by the hand that moved more.
+        """Return the seconds since an earlier moment, by the clock that moved more.
 
-        The monotonic hand stands still while a virtual machine is paused, the other one may
-        be set back by hand: whoever may not be late believes the greater of both.
+        The monotonic clock stands still while a virtual machine is paused, and the wall clock may be set back
+        by hand. A caller that may not be late uses the greater of both.
         """
         return max(self.monotonic_s - since.monotonic_s, (self.now - since.now).total_seconds())
 

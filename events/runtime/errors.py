@@ -1,7 +1,6 @@
-"""Errors that say what the catcher should do.
+"""Errors by what the catcher should do.
 
-Each has a stable `code` that programs may compare, and a message for people that
-says what to do next.
+Each has a stable `code` that programs may compare, and a message for people with the next step.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Transient(PodfleetError):
 
 
 class Rejected(PodfleetError):
-    """The caller is wrong: tell them, do not try the same again."""
+    """The request is wrong: report it to the caller, and do not repeat it."""
 
 
 class NotFound(Rejected):
@@ -66,8 +65,8 @@ class PipelineError(Exception):
 
 
 class GivenBack(Exception):
-    """A pipeline gives its run back, unharmed, for another attempt to go on; its text says why."""
+    """A pipeline gives its run back, unharmed, for another attempt to go on; its text is the reason."""
 
 
 class Canceled(BaseException):
-    """Somebody asked the pipeline to stop. No `Exception`, so that no pipeline swallows it."""
+    """The pipeline was asked to stop. No `Exception`, so that no pipeline swallows it."""

@@ -1,10 +1,10 @@
-"""What is known to be wrong with the Python that runs us: the holes that its patch releases closed.
+"""Known vulnerabilities of the running Python: those that its later patch releases closed.
 
-Law: an old patch level is told, in the log of each program at its start and by `podfleet doctor`, and refused
-by nobody. A refusal would be right where a hole can be reached from outside and none of ours stands before
-it; there is no such one: cookies are read by `control_plane.access.cookies`, addresses judged by
-`stages.isolation.reach`.
-Whoever adds a use of the standard library that a listed hole reaches has to refuse instead.
+Law: an old patch level is reported, in the log of each program at its start and by `podfleet doctor`, and
+refused nowhere. A refusal would be right where a vulnerability can be reached from outside and none of our
+code is before it. There is no such one: cookies are read by `control_plane.access.cookies`, addresses
+judged by `stages.isolation.reach`. A change that uses a listed part of the standard library has to refuse
+instead.
 """
 
 from __future__ import annotations

@@ -65,5 +65,5 @@ def configure_logs(options: LogOptions, stream: TextIO) -> None:
 def _told_harmlessly(
     logger: object, method: str, record: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Let nothing that is told steer the terminal; what is no text is written as its `repr`."""
+    """Keep a log record from steering the terminal; a value that is no text is written as its `repr`."""
     return {name: for_terminal(value) if isinstance(value, str) else value for name, value in record.items()}

@@ -1,4 +1,4 @@
-"""The one shape of a background loop: ask a step to run, again and again, until told to stop."""
+"""The one shape of a background loop: run a step, again and again, until it is stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_every(
 ) -> None:
     """Run `step` at once and then every `seconds` until `stop`; a failure waits for the next turn.
 
-    `hurry` brings the next turn forward; whoever sets `stop` sets it too.
+    `hurry` brings the next turn forward; code that sets `stop` sets it too.
     """
     while not stop.is_set():
         try:

@@ -1,6 +1,6 @@
-"""Cuts what is shown to a size: how long it is was decided by whoever said it, pure.
+"""Cuts shown text to a size, because its author decided its length, pure.
 
-Law: a cut says itself what it left out, so that nobody takes a part for the whole.
+Law: a cut text states what was left out, so that a part is never taken for the whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ESCAPED_MORE: Final = 4
 
 
 def brief(value: Any, chars_max: int = FIELD_CHARS_MAX) -> Any:
-    """Return a JSON value of about `chars_max` characters at most, each cut told in its place."""
+    """Return a JSON value of about `chars_max` characters at most, each cut marked in its place."""
     return _Budget(chars_max).cut(value)
 
 
@@ -62,7 +62,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Budget:
-    """What is left to say of one value."""
+    """The characters that are left for one value."""
 
     def __init__(self, chars: int) -> None:
         self.left = chars

@@ -1,4 +1,4 @@
-"""Text from elsewhere where a terminal or a spreadsheet would take it for an order, pure."""
+"""Escapes foreign text that a terminal or a spreadsheet would execute, pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The text of keys and tokens: `pf_<kind>_<random>_<checksum>`, pure.
 
-The checksum is the CRC-32 of all before it in six letters of base 62. It lets a scanner know a leaked key,
-and refuses a misspelt one without a look at the store.
+The checksum is the CRC-32 of all before it in six letters of base 62. A scanner recognises a leaked key by
+it, and a misspelt key is refused without a read of the store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RUN: Final = "run"
 
 
 class RunToken(NamedTuple):
-    """What a run token says: the run, the attempt, and the token with which that was claimed."""
+    """The content of a run token: the run, the attempt, and the token of the claim."""
 
     run_id: str
     attempt: int
@@ -60,12 +60,12 @@ def read(text: str) -> tuple[str, str] | None:
 
 
 def run_token(run_id: str, attempt: int, token: str) -> str:
-    """Return the text that proves who holds an attempt; it names the attempt, so that nobody need search."""
+    """Return the text that proves who holds an attempt; it names the attempt, so that no search is needed."""
     return written(RUN, f"{run_id}{_base62(attempt, ATTEMPT_CHARS)}{token}")
 
 
 def read_run_token(text: str) -> RunToken | None:
-    """Return what a run token says; None where it is none."""
+    """Return the content of a run token; None where the text is none."""
     found = read(text)
     if found is None or found[0] != RUN or len(found[1]) <= ATTEMPT_CHARS + SECRET_CHARS:
         return None

@@ -1,8 +1,7 @@
 """Runs one claimed attempt from start to settle: the parent's side of a pipeline.
 
-Law: one thread records what the child says, in order; it alone reads the clock for the
-limits and the lease, so that suspending, stopping and ending happen in one place. After a
-pause it looks at the lease before it does anything else.
+Law: one thread records the child's facts, in order. It alone reads the clock for the limits and the lease,
+so that suspending, stopping and ending happen in one place. After a pause it checks the lease first.
 """
 
 from __future__ import annotations

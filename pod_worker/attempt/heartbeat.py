@@ -1,4 +1,4 @@
-"""Keeps the lease of one claim, and hears what the fleet orders."""
+"""Renews the lease of one claim, and receives the orders in the answers."""
 
 from __future__ import annotations
 

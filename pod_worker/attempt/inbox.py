@@ -1,4 +1,4 @@
-"""What the child has said and the parent has not yet taken, bounded."""
+"""A bounded queue of the child's facts that the parent has not taken yet."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How long a worker may trust its lease, and what it does when it may not, pure.
+"""How long a worker may trust its lease, and what it does without trust, pure.
 
-Law: trust runs from the moment a renewal was *asked*, minus a margin. Without trust the
-child stands still and nothing is written; a renewal wakes it, a loss kills it, and so does
-a silence that lasts too long.
+Law: trust runs from the moment a renewal was *requested*, minus a margin. Without trust the child is
+stopped and nothing is written. A renewal resumes it; a lost lease kills it, and so does a silence of the
+queue that lasts too long.
 """
 
 from __future__ import annotations

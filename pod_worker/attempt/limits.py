@@ -1,4 +1,4 @@
-"""When an attempt has had time enough, pure.
+"""The time limits of an attempt, pure.
 
 Law: only time in which the pipeline could work counts; an outage shifts every limit.
 """

@@ -1,4 +1,4 @@
-"""What an attempt's end is: the child's last word, its death, and our own orders weighed, pure."""
+"""Derives the end of an attempt from the child's last event, its exit and our orders, pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an attempt has cost its pod, pure.
+"""The cost of an attempt to its pod, pure.
 
-Law: a pod costs the same whether its pipeline works, waits for storage or is paused; the time
-of an attempt counts from its claim to its end.
+Law: a pod costs the same whether its pipeline works, waits for storage or is paused. The time of an attempt
+counts from its claim to its end.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The pipeline's process: both sides of its pipes, and the server that it is forked from."""
+"""The pipeline's process: both ends of its pipes, and the fork server that it comes from."""

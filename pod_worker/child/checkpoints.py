@@ -1,7 +1,7 @@
-"""The child's side of checkpoints: writes manifests, hands them to the parent, waits for its word.
+"""The child's side of checkpoints: writes manifests, passes them to the parent, waits for its answer.
 
-Law: the pipeline waits until a checkpoint is safe, but no outage may stop it: after one wait
-in vain it goes on without waiting until an answer comes again.
+Law: the pipeline waits until a checkpoint is safe, but no outage may stop it. After one wait that timed out
+it continues without waiting, until an acknowledgement arrives again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How a pipeline's process confines itself, before anything of a run is in it.
+"""A pipeline's process confines itself, before anything of a run is in it.
 
-Law: what is given up here does not come back, whatever the process runs. It must have one thread yet.
+Law: a right that is given up here does not come back, whatever the process executes. The process still has
+one thread only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trial of a confinement: a process that is confined as a pipeline's would be, and tries to get out.
 
-Law: what is told is what was tried here. It reads and writes nothing but decoys, and what it needs.
-Run as `python -m pod_worker.child.confinement_trial` by a worker that starts; it prints why it failed.
+Law: the result states only what was tried here. The trial reads and writes only decoys and what it needs.
+A starting worker runs it as `python -m pod_worker.child.confinement_trial`; it prints why it failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Says what the end of a child means, when the child itself did not say it.
+"""The meaning of a child's end, where the child itself reported none.
 
 Law: pure. The evidence (exit status, signal, counters of the kernel) comes as arguments.
 """

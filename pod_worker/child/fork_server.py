@@ -1,8 +1,8 @@
-"""Where children come from: the first is started as any program, later ones are forked from one that is warm.
+"""Starts children: the first like any program, later ones forked from a warm process.
 
-To import what the pipelines need takes seconds, and a run that takes less should not wait for it. So from the
-second child on there is a nursery beside the worker: a process that has imported everything and only forks.
-While it loads, or where it died, children are started as the first was.
+The imports of the pipelines take seconds, and a shorter run should not wait for them. So from the second
+child on there is a fork server beside the worker: a process that has imported everything and only forks.
+While it loads, or after it died, children are started as the first was.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The process that has every pipeline imported, and forks a child of its own for each run.
+"""The fork server: has every pipeline imported, and forks a child for each run.
 
-Law: it has one thread, runs no pipeline and touches no device, so that what is forked off is as good as new:
-no lock is held, no CUDA context is torn in two. What is forked is the worker's own child, not ours: we fork
-twice, and the worker adopts what is orphaned (`child/fork_server.py`).
+Law: it has one thread, runs no pipeline and uses no device, so that a forked child is as good as new: no
+lock is held, and no CUDA context is shared. The child becomes the worker's own: this process forks twice,
+and the worker adopts the orphan (`child/fork_server.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The pipeline's process: imports what is heavy, says Ready, runs one order, ends.
+"""The pipeline's process: imports heavy modules, sends Ready, runs one order, ends.
 
-Law: it reports facts and nothing else; ids, times and sequences are its parent's. Run as
-`python -m pod_worker.child.main`, with two inherited pipes; `pod_worker.child.process` is the
-other side.
+Law: it sends facts and nothing else; the parent assigns ids, times and sequences. It is started as
+`python -m pod_worker.child.main`, with two inherited pipes; `pod_worker.child.process` is the other side.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The child's side of notes: what people wrote to the run, as far as the parent has passed it on."""
+"""The child's side of notes: notes of people to the run, as far as the parent has passed them on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reads what a child writes: frames, and the lines that it prints.
+"""Reads a child's pipes: frames, and the lines that it prints.
 
-Law: what was printed before a frame was written is told before that frame; nothing that
-was written before the child's end is left unread. No secret that the child was given is told:
-the errors of others like to quote keys, and tracebacks quote those errors.
+Law: lines that were printed before a frame are passed on before that frame, and nothing that was written
+before the child's end is left unread. Secrets of the child are masked, because error messages of libraries
+quote keys, and tracebacks quote those messages.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The parent's hold on a pipeline's process: start it, hear it, stop it, know its end.
+"""The parent's handle of a pipeline's process: start it, read it, stop it, know its end.
 
-Law: after the end no process of its group is left, also when the parent itself is killed;
-the child sees of the pod's environment only what is named here. A daemon that a pipeline
-puts into a session of its own escapes the group. Words to the child go by a thread of their
-own: one that stands still, or hangs, must not hold up whoever supervises it.
+Law: after the end no process of its group is left, also when the parent itself is killed. The child gets
+only those variables of the environment that are named here. A daemon that a pipeline puts into a session of
+its own escapes the group. A thread of its own writes to the child: a child that is stopped, or hangs, must
+not block its supervisor.
 """
 
 from __future__ import annotations

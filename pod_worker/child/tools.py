@@ -1,7 +1,7 @@
-"""What this pod offers to its pipelines, wired from the child's environment.
+"""The tools of this pod for its pipelines, wired from the child's environment.
 
-Law: a tool that is broken fails whoever uses it, with its own words, and nobody else: a probe
-runs where the model's settings are wrong.
+Law: a broken tool fails only the pipeline that uses it, with its own message: a probe runs where the
+model's settings are wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What came of fetching the checkpoints of earlier attempts."""
+"""The result of fetching the checkpoints of earlier attempts."""
 
 from __future__ import annotations
 

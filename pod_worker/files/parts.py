@@ -1,7 +1,7 @@
-"""A large file on its way into storage: read once, hashed as it is read, sent in parts, a few at once.
+"""Sends a large file in parts, a few at once: read once, and hashed while it is read.
 
-Law: what was hashed is what is sent, and is held until storage has it. So a cut costs the parts that were on
-their way and no others, and memory holds a few parts, however large the file is.
+Law: the bytes that were hashed are the bytes that are sent, and are held until storage has them. So a cut
+costs only the parts that were being sent, and memory holds a few parts, however large the file is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where an attempt's uploads are written down: the outbox, in whose order ingest hears of them."""
+"""The register of an attempt's uploads: the outbox, in whose order ingest receives them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Brings the checkpoints of earlier attempts into the workspace, before the pipeline starts.
+"""Fetches the checkpoints of earlier attempts into the workspace, before the pipeline starts.
 
-Law: what the pipeline finds is whole: every size and hash was checked, on the way, and no byte more
-than was registered is taken. A checkpoint that is not gives way to an older one of its name, or to
-none, and the run's log says so. Whatever it says of names, nothing is written outside its folder.
+Law: a restored checkpoint is whole: every size and hash was checked while fetching, and no byte beyond the
+registered size is read. In place of a broken checkpoint an older one of its name is used, or none, and the
+run's log records it. Whatever its names are, nothing is written outside its folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Object storage as an upload sees it: PUT to a signed URL, over connections that are kept.
+"""Object storage as an upload uses it: PUT to a signed URL, over kept connections.
 
-Law: nothing of a connection that failed is used again. It knows no proxy, and sends no header that it was
-not given. The standard library's client: one that can do everything takes twice the processor for a small
-file.
+Law: nothing of a failed connection is used again. It uses no proxy, and sends only the given headers. It is
+the standard library's client, since a full client takes twice the processor time for a small file.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What keeps the process of a run from what is its worker's."""
+"""Separates the process of a run from its worker."""

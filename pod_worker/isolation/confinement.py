@@ -1,8 +1,9 @@
-"""Keeps the process of a run from what is its worker's.
+"""Confines the process of a run, so that it cannot reach its worker.
 
-Law: it counts for what a trial has shown on this machine. Where every trial fails, runs have the worker's
-user and all that it may, and the worker says why. Root gives away users; who is not root shows a process
-its own folder and what it needs in namespaces of its own, or holds it to that by Landlock.
+Law: a confinement counts only for what a trial has shown on this machine. Where every trial fails, runs
+have the worker's user and all its rights, and the worker logs why. A worker that is root gives each process
+a user of its own. Another worker shows a process its own folder and what it needs, in namespaces of its own
+or by Landlock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What of the file system a process sees: folders give way to empty ones, with what is needed in them.
+"""The file system that a process sees: empty folders over the real ones, with what is needed in them.
 
-Law: only the caller's own mount namespace changes, and what is covered cannot be uncovered by a process
-without capabilities, nor in a namespace that such a process makes.
+Law: only the caller's own mount namespace changes. A process without capabilities cannot uncover a covered
+folder, nor can it in a namespace that it makes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a pipeline's process gives up, and what keeps it from looking into a worker whose user it has.
+"""The privileges that a pipeline's process drops, and the protection of a worker of the same user.
 
-Law: a worker cannot be looked at by another process of its user, and what it starts for a run has no
-capability that would let it look all the same.
+Law: another process of its user cannot inspect a worker, and a process of a run has no capability that
+would allow it all the same.
 """
 
 from __future__ import annotations

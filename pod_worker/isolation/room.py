@@ -1,6 +1,6 @@
-"""What one process of a run has to itself: folders, and a user where the worker can give one away.
+"""What belongs to one process of a run: folders, and a user where the worker can assign one.
 
-Law: after its end no folder of it is left, and where it had a user no process, wherever that went.
+Law: after its end no folder of it is left. Where it had a user, no process of that user is left.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The queue as a worker sees it, its two adapters, and this pod's place in the roster."""
+"""The queue as a worker uses it, its two adapters, and this pod's entry in the roster."""

@@ -1,4 +1,4 @@
-"""The token of a claim that may be under way, on disk before the call that uses it.
+"""The token of a claim that may be in flight, on disk before the call that uses it.
 
 A claim whose answer was lost is found again by this token, even by the next process.
 """

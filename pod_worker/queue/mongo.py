@@ -1,7 +1,7 @@
-"""The queue straight in MongoDB, for pods that have a user there.
+"""The queue directly in MongoDB, for pods that have a user there.
 
-Law: an error never means "not applied": a claim whose answer was lost is found again by its token before
-the next one. What is asked of the store is built in `events.queue.claims`.
+Law: an error never means "not applied". A claim whose answer was lost is found again by its token before
+the next one. The statements are built in `events.queue.claims`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queue as a worker sees it: claim, find a claim again, renew, settle. It has two adapters."""
+"""The port of the queue: claim, find a claim again, renew, settle. It has two adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the fleet that this pod is here, what it has and what it does, and hears its orders."""
+"""Reports this pod to the fleet: its state and abilities; receives its orders."""
 
 from __future__ import annotations
 

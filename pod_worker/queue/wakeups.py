@@ -1,7 +1,7 @@
-"""What cuts an idle worker's pause short: the control plane tells that there may be a run.
+"""Ends an idle worker's pause early, after a notification of the control plane.
 
-Law: a wake-up is a hint. A pod that hears none looks again all the same, and one that hears one in vain has
-asked once too often.
+Law: a wake-up is a hint. A pod that receives none polls all the same. One that receives one in vain has
+made one request too many.
 """
 
 from __future__ import annotations

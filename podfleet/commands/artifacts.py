@@ -1,7 +1,7 @@
-"""`podfleet artifacts`: the files that a run keeps.
+"""`podfleet artifacts`: lists and downloads the files of a run.
 
-Law: a file comes into being whole and with the digest that was registered, or not at all; and never
-outside the folder that was named, whatever its name says.
+Law: a file is written whole and with the registered digest, or not at all. A name never leads out of the
+target folder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Json = Mapping[str, Any]
 
 
 class Unkept(Exception):
-    """A file cannot be kept; the text says why, and what would do."""
+    """A file cannot be kept; the text is the reason, and a remedy."""
 
 
 def _size(value: float) -> str:
@@ -163,7 +163,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def _is_file(chosen: Sequence[Json], names: Sequence[str], output: str | None) -> bool:
-    """Say whether `output` is the path of the only file, rather than a folder."""
+    """Return whether `output` is the path of the only file, rather than a folder."""
     if output is None or output.endswith(os.sep) or Path(output).is_dir():
         return False
     return len(chosen) == 1 and list(names) == [chosen[0]["name"]]

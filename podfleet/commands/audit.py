@@ -1,4 +1,4 @@
-"""`podfleet audit`: who did what to which object."""
+"""`podfleet audit`: lists and exports the audit log."""
 
 from __future__ import annotations
 

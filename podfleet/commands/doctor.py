@@ -1,4 +1,4 @@
-"""`podfleet doctor`: looks at everything that the fleet stands on, and says what to do about each."""
+"""`podfleet doctor`: checks everything that the fleet depends on, and names a fix for each fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Variables = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found; `then` says what to do about it."""
+    """The result of a check; `then` is the remedy."""
 
     check: str
     state: State
@@ -123,7 +123,7 @@ def gpu(_: Variables) -> Iterator[Finding]:
 
 
 def isolation(variables: Variables) -> Iterator[Finding]:
-    """Say how strictly a worker that is started here holds the programs of a model."""
+    """Report the isolation of a model's programs on a worker that is started here."""
     strictest, *weaker = ISOLATIONS
     chosen = variables.get("PODFLEET_ISOLATION") or strictest
     if chosen not in ISOLATIONS:

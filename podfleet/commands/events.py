@@ -1,4 +1,4 @@
-"""`podfleet events`: what a run's log says, and what it goes on to say."""
+"""`podfleet events`: the event log of a run, with `tail -f` for new events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def tail(
 
 
 def _doubt(kind: str) -> None:
-    """Say that a type is not known here; a newer control plane may know it."""
+    """Warn that a type is not known here; a newer control plane may know it."""
     from events.catalog import TYPES
 
     if kind not in TYPES:
@@ -103,13 +103,13 @@ def show(
 
 
 def is_over(run: Json) -> bool:
-    """Say whether nothing more is to come from a run."""
+    """Return whether a run has no more events to come."""
     # A decision stands in the journal until the log has it.
     return run.get("finishedAt") is not None and not run.get("logOpen") and not run.get("journal")
 
 
 def fits(event: Json, kind: str | None, level: str | None) -> bool:
-    """Say whether an event is one of those that are wanted, as the server would."""
+    """Return whether an event matches the filters, as the server would."""
     if level is not None:
         said = event.get("data", {}).get("level") or "info"
         return event.get("type") == (kind or LOG) and said in LEVELS[level]
@@ -126,7 +126,7 @@ def how_many(lines: str) -> int | None:
 
 
 def event_line(event: Json) -> tuple[str, ...]:
-    """Return an event in its columns: time, type, attempt, what it says."""
+    """Return an event in its columns: time, type, attempt, summary."""
     from events.formatting import says
 
     kind = str(event.get("type")).removeprefix("ai.")
@@ -138,7 +138,7 @@ def event_line(event: Json) -> tuple[str, ...]:
 
 
 def log_line(event: Json) -> tuple[str, ...]:
-    """Return a line of the log in its columns: time, level, what it says."""
+    """Return a line of the log in its columns: time, level, message."""
     data = event.get("data", {})
     return (str(event.get("time")), str(data.get("level") or "info"), str(data.get("message")))
 

@@ -1,4 +1,4 @@
-"""`podfleet keys`: who may do what."""
+"""`podfleet keys`: creates, lists, rotates and revokes API keys."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _tell(made: Json, *, as_json: bool) -> None:
 
 
 def _direct(body: Json) -> Json:
-    """Make a key without a control plane, by the hands of whoever may write to the database."""
+    """Make a key without a control plane, with the caller's access to the database."""
     import asyncio
 
     from pydantic import ValidationError

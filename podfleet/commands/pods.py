@@ -1,4 +1,4 @@
-"""`podfleet pods`: who is in the fleet, and who shall leave it."""
+"""`podfleet pods`: lists the pods of the fleet, and drains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfleet reviews`: what waits for a person's verdict."""
+"""`podfleet reviews`: lists runs that need a person's verdict, and gives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfleet runs`: look at runs, and steer them."""
+"""`podfleet runs`: lists, shows and steers runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfleet schedules`: runs that begin at their own time."""
+"""`podfleet schedules`: runs at the times of a cron entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podfleet verify`: holds the database that MONGODB_URL names against its own log."""
+"""`podfleet verify`: compares the database that MONGODB_URL names with its own event log."""
 
 from __future__ import annotations
 

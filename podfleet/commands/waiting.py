@@ -1,4 +1,4 @@
-"""`podfleet queue`: what waits for a pod, and for how long."""
+"""`podfleet queue`: how many runs wait in each class, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m podfleet.embedded`: say whether this machine can start the servers of the stack."""
+"""`python -m podfleet.embedded`: reports whether this machine can start the servers of the stack."""
 
 from __future__ import annotations
 

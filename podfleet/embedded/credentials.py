@@ -1,7 +1,7 @@
 """The random credentials of one data directory.
 
-Made once, kept in a file that only its owner may read; they reach the parts by
-environment or by file, never by a command line.
+They are made once and kept in a file that only its owner may read. They reach the parts by environment or
+by file, never by a command line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One stack per data directory: a lock that the kernel gives back when its holder dies."""
+"""One stack per data directory: a file lock that the kernel releases when its holder dies."""
 
 from __future__ import annotations
 

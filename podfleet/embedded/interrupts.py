@@ -1,7 +1,7 @@
-"""Ctrl-C and its relatives as a count that a loop looks at.
+"""Counts SIGINT and SIGTERM; a loop polls the count.
 
-Not an exception, because an exception may come between any two steps; not an event, because
-setting one inside a signal handler can wait for a lock that the interrupted code holds.
+Not an exception, because an exception may come between any two steps. Not an event, because setting one
+inside a signal handler can wait for a lock that the interrupted code holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(slots=True)
 class Interrupts:
-    """How often somebody asked this process to stop."""
+    """The number of signals to stop that this process received."""
 
     count: int = 0
 

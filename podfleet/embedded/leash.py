@@ -1,10 +1,10 @@
 """Runs a command that cannot outlive the thread that started it.
 
-`python leash.py PARENT_PID COMMAND ARG...` asks the kernel for SIGKILL when the parent dies,
-and becomes the command. A program of its own, because the request has to be made in the new
-process and running Python between fork and exec is not safe in a program with threads. On
-systems without the request (all but Linux) the command runs all the same: there a supervisor
-that is itself killed with SIGKILL leaves its parts behind.
+`python leash.py PARENT_PID COMMAND ARG...` requests SIGKILL from the kernel for the death of the parent,
+and becomes the command. It is a program of its own, because the request has to be made in the new process,
+and running Python between fork and exec is not safe in a program with threads. On systems without the
+request (all but Linux) the command runs all the same. There a supervisor that is killed with SIGKILL leaves
+its parts behind.
 """
 
 from __future__ import annotations

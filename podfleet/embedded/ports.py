@@ -1,8 +1,7 @@
-"""Loopback ports: which are free, and one to choose that stays ours, over restarts too.
+"""Loopback ports: which are free, and one to reserve over restarts.
 
-Candidates lie below the range from which the kernel takes the ports of outgoing
-connections, so that a port which was free a moment ago is not taken by chance; `kept` keeps
-other stacks from choosing it before its server listens, or while that one is restarted.
+Candidates are below the kernel's range for outgoing connections, so that a free port is not taken by
+chance. `kept` keeps other stacks from choosing the port before its server listens, or while that restarts.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ TRIES_MAX: Final = 200
 
 
 def is_free(port: int, *, host: str = LOOPBACK) -> bool:
-    """Say whether a server could listen on `port` now."""
+    """Return whether a server could listen on `port` now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -37,7 +36,7 @@ def is_free(port: int, *, host: str = LOOPBACK) -> bool:
 
 
 def answers(port: int, *, host: str = LOOPBACK, timeout_s: float = 0.5) -> bool:
-    """Say whether something accepts connections on `port`."""
+    """Return whether a server accepts connections on `port`."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s):
             return True
@@ -62,7 +61,7 @@ def kept(port: int, *, host: str = LOOPBACK) -> Iterator[None]:
 
 
 def choose(ids: Ids) -> int:
-    """Return a loopback port that nobody uses or keeps."""
+    """Return a loopback port that is neither used nor kept."""
     for _ in range(TRIES_MAX):
         port = FIRST + int(ids.fraction() * (LAST - FIRST + 1))
         if _is_unused(port):
@@ -81,7 +80,7 @@ def remembered(path: Path, ids: Ids) -> int:
 
 
 def _is_unused(port: int) -> bool:
-    """Say whether no socket at all has `port`: without SO_REUSEADDR a kept one counts too."""
+    """Return whether no socket at all has `port`: without SO_REUSEADDR a kept one counts too."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
         try:
             trial.bind((LOOPBACK, port))

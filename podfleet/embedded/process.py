@@ -36,14 +36,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process, told from a later one with the same number by the moment of its start."""
+    """A process, distinguished from a later one with the same number by the moment of its start."""
 
     pid: int
     started: str
 
 
 class Process:
-    """A started command. Whoever starts it must call `kill` in the end, whatever happened."""
+    """A started command. The caller must call `kill` in the end, whatever happened."""
 
     def __init__(self, command: Command, log: Path) -> None:
         """Start `command`, its output appended to `log`.

@@ -92,7 +92,7 @@ class Options:
         return found
 
     def _by_us(self) -> str:
-        """Say so where the fleet of this folder runs already."""
+        """Return a hint if the fleet of this folder runs already."""
         near = running(self.data)
         return (
             "" if near is None else f" (this folder's fleet runs at {near.url}; `podfleet signin` opens it)"
@@ -148,7 +148,7 @@ class Stack:
         self._supervisor.begin()
 
     def is_settled(self, wait_s: float) -> bool:
-        """Wait a while for the start to succeed or fail; `check` tells which."""
+        """Wait a while for the start to succeed or fail; `check` returns which."""
         return self._running().is_settled(wait_s)
 
     def check(self) -> None:
@@ -167,11 +167,11 @@ class Stack:
         return f"{self.url}{answer.json()['path']}&to={quote(to, safe='/')}"
 
     def is_running(self) -> bool:
-        """Say whether the parts are looked after."""
+        """Return whether the parts are supervised."""
         return self._supervisor is not None and self._supervisor.is_running()
 
     def ask_to_stop(self) -> None:
-        """Begin to stop; `is_running` tells when nothing is left."""
+        """Begin to stop; `is_running` is false when nothing is left."""
         if self._supervisor is not None:
             self._supervisor.ask_to_stop()
 
@@ -312,7 +312,7 @@ def _for_python(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def up(options: Options, world: World) -> int:
-    """Run the stack until somebody asks to stop; return the exit status of the command.
+    """Run the stack until a signal to stop; return the exit status of the command.
 
     The first Ctrl-C, SIGTERM or SIGHUP stops everything in order, the second one at once.
     """

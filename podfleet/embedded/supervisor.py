@@ -1,8 +1,8 @@
-"""Keeps the parts of the stack running: starts them in order, restarts what dies, stops all.
+"""Supervises the parts of the stack: starts them in order, restarts those that die, stops all.
 
-Law: one thread starts, watches and stops every part, so that no part is started twice and an
-exception in the program's main thread (Ctrl-C) can never come between a start and the note of
-it. The thread lives as long as the parts, because the kernel kills a part whose starter is gone.
+Law: one thread starts, watches and stops every part. So no part is started twice, and an exception in the
+main thread (Ctrl-C) cannot come between a start and the record of it. The thread lives as long as the
+parts, because the kernel kills a part whose starter is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 class StartFailed(PodfleetError):
-    """A part of the stack does not come up; the message says which, and what it said last."""
+    """A part of the stack did not start; the message names it, and its last output."""
 
     def __init__(self, part: str, why: str, last_words: str) -> None:
         quoted = "".join(f"\n  | {line}" for line in last_words.splitlines())
@@ -77,11 +77,11 @@ class Supervisor:
         self.check()
 
     def begin(self) -> None:
-        """Start everything and return at once; `is_settled` tells when it is ready."""
+        """Start everything and return at once; `is_settled` is true when it is ready."""
         self._thread.start()
 
     def is_settled(self, wait_s: float) -> bool:
-        """Wait a while for the start to succeed or fail; `check` tells which."""
+        """Wait a while for the start to succeed or fail; `check` returns which."""
         return self._decided.wait(wait_s)
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class Supervisor:
             raise self._failure
 
     def is_running(self) -> bool:
-        """Say whether the parts are looked after."""
+        """Return whether the parts are supervised."""
         return self._thread.is_alive()
 
     def pids(self) -> dict[str, int]:
@@ -113,7 +113,7 @@ class Supervisor:
             raise
 
     def ask_to_stop(self) -> None:
-        """Begin to stop; `is_running` tells when nothing is left."""
+        """Begin to stop; `is_running` is false when nothing is left."""
         self._asked_to_stop.set()
 
     def hurry(self) -> None:

@@ -1,4 +1,4 @@
-"""`podfleet hypotheses`: propose, look at the ideas, run again."""
+"""`podfleet hypotheses`: create hypotheses, list their ideas, launch runs."""
 
 from __future__ import annotations
 

@@ -6,11 +6,16 @@ The page's prose is written by hand; the block of a bench, from its `<!-- bench:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from scripts.bench.contest import OURS, Goal, Metric, Row
+
+WIDTH: Final = 118  # of the lines of the documents
+NO_GOAL: Final = ("", "")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -24,19 +29,20 @@ class Report(msgspec.Struct, frozen=True):
 def table(report: Report, before: Report | None = None) -> str:
     """Return the figures as a table, and what was not measured; with what they were `before`, where known."""
     known = {} if before is None else {(row.contest, row.metric.name): row for row in before.rows}
-    head = ["what", "podfleet", "spread", "beside", "ratio", "goal", "met"]
+    head = ["what", "by", "figure", "spread", "ratio", "goal", "met"]
     if before is not None:
         head.append("before")
     lines = [head, ["---"] * len(head)]
     for row in report.rows:
-        cells = list(_cells(row))
+        first, *others = _lines(row)
         if before is not None:
             old = known.get((row.contest, row.metric.name))
-            cells.append("" if old is None or OURS not in old.rounds else _number(old.median(OURS)))
-        lines.append(cells)
+            first.append("" if old is None or OURS not in old.rounds else _number(old.median(OURS)))
+        lines += [first, *(line + [""] * (len(head) - len(line)) for line in others)]
     absent = {f"Not measured: {way}: {why}." for row in report.rows for way, why in row.absent.items()}
     return "\n".join(
-        ["| " + " | ".join(line) + " |" for line in lines] + [f"\n{each}" for each in sorted(absent)]
+        ["| " + " | ".join(line) + " |" for line in lines]
+        + [f"\n{_wrapped(each)}" for each in sorted(absent)]
     )
 
 
@@ -46,28 +52,37 @@ def into(page: str, report: Report) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
     rounds = max(len(each) for row in report.rows for each in row.rounds.values())
     note = f"Medians of {rounds} rounds; {machine}. Again: `python -m scripts.bench {report.bench}`."
-    block = f"{begin}\n{table(report)}\n\n{note}\n{end}"
+    block = f"{begin}\n{table(report)}\n\n{_wrapped(note)}\n{end}"
     before, found, rest = page.partition(begin)
     if not found:
         return f"{page.rstrip()}\n\n## {report.bench}\n\n{block}\n"
     return before + block + rest.partition(end)[2]
 
 
-def _cells(row: Row) -> Iterator[str]:
+def _lines(row: Row) -> list[list[str]]:
+    """Return a line for our figure, then one for each way beside it."""
     metric = row.metric
-    others = [way for way in row.rounds if way != OURS]
-    yield f"{row.contest}: {metric.name}"
-    yield f"{_number(row.median(OURS))} {metric.unit}" if OURS in row.rounds else ""
-    yield _spread(row.rounds.get(OURS, ()))
-    yield ", ".join(f"{way} {_number(row.median(way))}" for way in others)
-    yield ", ".join(_ratio(row.ratio(way)) for way in others) if OURS in row.rounds else ""
-    yield ", ".join(_goal(metric, goal) for goal in metric.goals)
-    yield ", ".join(_met(row.is_met(goal)) for goal in metric.goals)
+    goals = {goal.beside: [_goal(metric, goal), _met(row.is_met(goal))] for goal in metric.goals}
+    figure = f"{_number(row.median(OURS))} {metric.unit}".strip() if OURS in row.rounds else ""
+    spread = _spread(row.rounds.get(OURS, ()))
+    ours = [f"{row.contest}: {metric.name}", OURS, figure, spread, "", *goals.get(None, NO_GOAL)]
+    ways = [way for way in dict.fromkeys((*row.rounds, *goals)) if way not in (OURS, None)]
+    return [ours, *(["", *_beside(row, way), *goals.get(way, NO_GOAL)] for way in ways if way is not None)]
+
+
+def _beside(row: Row, way: str) -> list[str]:
+    if way not in row.rounds:
+        return [way, "", "", ""]
+    return [way, _number(row.median(way)), "", _ratio(row.ratio(way)) if OURS in row.rounds else ""]
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _goal(metric: Metric, goal: Goal) -> str:
     sign = "≥" if metric.more_is_better else "≤"
-    beside = metric.unit if goal.beside is None else f"× {goal.beside}"
+    beside = metric.unit if goal.beside is None else "× it"
     return f"{sign} {goal.limit:g} {beside}"
 
 

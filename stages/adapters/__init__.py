@@ -1,1 +1,1 @@
-"""What pipelines reach the world outside through: programs, models, indexes."""
+"""Adapters of pipelines to the outside: programs, models, indexes."""

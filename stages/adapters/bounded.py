@@ -1,7 +1,7 @@
 """Runs one piece of network work to its end or to its limit, whatever the other side does.
 
-Law: the caller waits no longer than the limit, and hears a request to stop at once. The work runs
-in a thread and an event loop of its own: a signal strikes the caller, never the middle of the loop.
+Law: the caller waits no longer than the limit, and handles a stop at once. The work runs in a thread and an
+event loop of its own: a signal interrupts the caller, never the middle of the loop.
 """
 
 from __future__ import annotations

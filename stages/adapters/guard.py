@@ -1,9 +1,9 @@
-"""Holds the connections of an HTTP client to what may be reached.
+"""Restricts the connections of an HTTP client to allowed addresses.
 
-Law: no byte of a request, nor of TLS, goes to an address that is refused. The name is looked up and
-judged before anything is connected, and the address that answered is judged again: a name may lead
-elsewhere the second time. A proxy that the environment names is the operator's own way out; behind it only
-addresses are judged, names are the proxy's to look up.
+Law: no byte of a request, nor of TLS, goes to a refused address. The name is resolved and checked before
+anything is connected, and the connected address is checked again, because a name may resolve differently
+the second time. A proxy of the environment is the operator's own choice. Behind it only addresses are
+checked; the proxy resolves the names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Looks publications up in an index that speaks the Graph API of Semantic Scholar.
+"""Looks up publications in an index with the Graph API of Semantic Scholar.
 
-Law: it answers within its time limit, and whatever else comes back is a `LookUpFailed` with words.
+Law: it returns within its time limit; any answer that is not as documented is a `LookUpFailed`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Found(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Busy:
-    """The index cannot answer now; `wait_s` where it says how long."""
+    """The index cannot answer now; `wait_s` is its own retry time, where it sent one."""
 
     status: int
     wait_s: float | None

@@ -1,7 +1,7 @@
-"""Does what a checkpoint says fit together, and what this run is? pure.
+"""Checks that the fields of a checkpoint's state fit together, and fit this run, pure.
 
-Types and bounds were read before; here is what only several fields together can say. Each function
-returns why a state is not used, in words for the run's log; None where it is.
+Types and bounds were checked before; this module checks what only several fields together show. Each
+function returns why a state is not used, for the run's log; None where it is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def finished_problem(
 
 
 def _anywhere(claim: ClaimState) -> ClaimState:
-    """Return a claim without the place of its data, which each pod has elsewhere; the digest tells them."""
+    """Return a claim without the path of its data, which each pod has elsewhere; the digest identifies them."""
     return replace(claim, data=replace(claim.data, location=""))
 
 

@@ -416,7 +416,7 @@ class Experiment:
         return measure
 
     def _tell_of_doubt(self, verdicts: Verdicts) -> None:
-        """Say that a replication is asked for, before any other pod can find the measurement."""
+        """Report the request for a replication, before any other pod can find the measurement."""
         said = verdict_line(self.claim, verdicts.judgement)
         self.context.log(said, "warning")
         self.context.emit(
@@ -467,7 +467,7 @@ class Experiment:
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
-        """Say every score of every fresh seed, and judge the difference of the claim's metric."""
+        """Report every score of every fresh seed, and judge the difference of the claim's metric."""
         for number, seed in enumerate(measured.seeds, start=1):
             for arm, name in enumerate(ARMS):
                 for metric, value in (measured.readings[arm, seed].scores or {}).items():
@@ -633,13 +633,13 @@ class Experiment:
         self.context.emit(PaperGenerated(name=name, title=paper.title[:TITLE_MAX], pages=paper.pages))
 
     def _say_numbers(self, record: Record) -> None:
-        """Say what the paper's numbers rest on, as far as nobody has said it."""
+        """Report the sources of the paper's numbers that were not reported yet."""
         for fact in facts_to_say(record):
             if not self.witness.has_heard(fact):
                 self.context.emit(fact)
 
     def _review(self, record: Record, paper: Paper) -> Verdict:
-        """Trace the paper's numbers, let it be reviewed where somebody can, and say the verdict."""
+        """Trace the paper's numbers, have it reviewed where there is a model, and report the verdict."""
         state = self.past.read(self.past.finished("review"), ReviewState)
         if state is not None:
             verdict = weigh(record, state.untraced, state.traced, state.reviews)

@@ -1,4 +1,4 @@
-"""Builds records of runs that were never run, and says what such a run would have said; for tests."""
+"""Builds records of runs that were never run, and the events of such runs; for tests."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _work(place: int, text: str) -> Work:
 
 
 def facts_of(record: Record) -> list[Fact]:
-    """Return what a run with this record says, as far as a paper rests on it."""
+    """Return the facts of a run with this record, as far as a paper rests on them."""
     facts: list[Fact] = []
     for stage in record.stages:
         for node in stage.nodes:

@@ -28,9 +28,9 @@ ROOT: Final = "root"  # stands in `closed` for "no further draft exists"
 class Node:
     """One tried program: what was changed, from where, and what came of it.
 
-    `code` is the whole program and `params` the choices in it that a reader should see; `arm` says
-    whether it has the intervention; `works` that it answers better than a constant; `debugs` counts
-    the repairs that led to it; `condition` names what an ablation varies.
+    `code` is the whole program and `params` the choices in it that a reader should see; `arm` is whether it
+    has the intervention; `works` whether it answers better than a constant; `debugs` counts the repairs that
+    led to it; `condition` names what an ablation varies.
     """
 
     id: NodeId

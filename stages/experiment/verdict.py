@@ -1,7 +1,7 @@
-"""The verdict on a claim: what was measured and what reviewers said, weighed; pure.
+"""The verdict on a claim, derived from the measurement and the reviews; pure.
 
-Law: words cannot rescue a claim that the measurement refutes. A review may only refuse what was
-measured to hold, and the verdict names which of both decided.
+Law: reviews cannot rescue a claim that the measurement refutes. A review may only refuse what was measured
+to hold, and the verdict names which of both decided.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequence[Review]) -> Verdict:
-    """Return the verdict; `untraced` are numbers in the paper that no event says, `traced` counts the others."""
+    """Return the verdict; `untraced` are numbers in the paper without an event, `traced` counts the others."""
     judgement = record.verdicts.judgement
     meta = meta_review(reviews) if reviews else None
     said, replication = verdict_line(record.claim, judgement), record.verdicts.replication

@@ -1,6 +1,6 @@
-"""What the model is asked and in which shape it answers; pure but for reading the prompts of this package.
+"""The prompts of ideation, and the form of the answers; pure but for reading the prompts of this package.
 
-Law: what others wrote stands between tags and is bounded; the prompt stays small enough for a small model.
+Law: foreign text is between tags and is bounded; the prompt stays small enough for a small model.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Prompts:
 
 
 def near_duplicate(found: Nearest) -> str:
-    """Return what the model is told of an idea that is too near to an earlier one."""
+    """Return the part of a prompt about an idea that is too near to an earlier one."""
     return (
         f"the idea is nearly the same as the earlier idea {found.title!r} (similarity {found.similarity:.2f})"
     )

@@ -1,6 +1,6 @@
 """Writes a claim of the declared space out in the seven fields; pure.
 
-Law: only what is known without a measurement is stated; what an experiment would show is asked.
+Law: only what is known without a measurement is stated; what an experiment would show is a question.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OWN_WORDS_MAX: Final = 600  # characters of the author's text that are quoted
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A candidate on its way to an idea; `is_sharp` when its texts say how it will be decided."""
+    """A candidate on its way to an idea; `is_sharp` when its texts define how it will be decided."""
 
     candidate: Candidate
     is_sharp: bool = False
@@ -53,7 +53,7 @@ def write(draft: Draft, *, related_work: str, filled_in: tuple[str, ...] = ()) -
 
 
 def misread(saying: Saying) -> str | None:
-    """Return how the sentence of `saying` is read as something else; None where it is read as it is meant."""
+    """Return how the sentence of `saying` parses to another claim; None where it parses to the same."""
     try:
         understood = understand(write(Draft(Candidate(saying, "")).sharpened(), related_work=""))
     except PipelineError as error:

@@ -1,4 +1,4 @@
-"""Which ideas a request itself calls old: lines of its context that say so, and lists below them; pure."""
+"""Finds the ideas that a request calls old: marked lines of its context, and lists below them; pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _parts(context: str) -> Iterator[str]:
 
 
 def _old_lines(context: str) -> Iterator[str]:
-    """Yield the lines that say so themselves, and those of a list whose heading does."""
+    """Yield the lines that are marked as old, and those of a list whose heading is."""
     is_below = False
     for line in context.splitlines():
         if not line.strip():

@@ -1,4 +1,4 @@
-"""An idea in its seven fields as it leaves the pipeline: bounded, printable, with a name of its own.
+"""The seven fields of an idea as it leaves the pipeline: bounded, printable, with a name of its own.
 
 Pure. Law: whatever wrote an idea, twenty of them fit into one event.
 """

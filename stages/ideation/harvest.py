@@ -1,4 +1,4 @@
-"""What a request has brought in so far: ideas that are finished, and those that were begun and are not.
+"""The ideas of a request so far: finished ones, and those that were begun and are not finished.
 
 Law: an idea that was begun ends here, finalised or unfinished, and is safe before the next begins.
 """
@@ -37,7 +37,7 @@ class Unfinished:
     idea: Idea | None
 
     def public(self) -> dict[str, Any]:
-        """Return this as the event says it."""
+        """Return this in the form of the event."""
         return {"number": self.number, "why": self.why, "idea": public(self.idea) if self.idea else None}
 
 
@@ -113,7 +113,7 @@ class Harvest:
         self.unfinished.append(Unfinished(self.begun + 1, why, bounded(idea)))
 
     def say(self) -> None:
-        """Tell what there is, without files: for an end that cannot wait."""
+        """Report what there is, without files: for an end that cannot wait."""
         if self.begun:
             self.context.emit(self._generated([each.public() for each in self.unfinished]))
 

@@ -1,4 +1,4 @@
-"""Looks earlier work up for a request, and writes what it found; nobody else names a publication.
+"""Looks up earlier work for a request, and writes the references; no other module names a publication.
 
 Law: a reference is a number of `works`; text that names a work by other means loses the sentence.
 """
@@ -80,7 +80,7 @@ class LookUps:
         return "\n".join(f"[{number}] {reference(self.works[number - 1])}" for number in numbers)
 
     def related_work(self, cited: Sequence[tuple[int, str]], own_words: str) -> str:
-        """Return the field Related Work: works that were found with what is said of each, then own words."""
+        """Return the field Related Work: works that were found with a remark on each, then own words."""
         known = {number: said for number, said in cited if self.knows(number)}
         parts = [_entry(self.works[number - 1], without_references(said)) for number, said in known.items()]
         if not parts:
@@ -109,7 +109,7 @@ def reference(work: Work) -> str:
 
 
 def without_references(text: str) -> str:
-    """Return `text` without the sentences that name a work: nobody looked that work up."""
+    """Return `text` without the sentences that name a work, since that work was not looked up."""
     lines = []
     for line in text.split("\n"):
         sentences = re.split(r"(?<=[.!?])(?<!\bal\.)\s+(?=[A-Z\"'(\[])", line)

@@ -1,7 +1,7 @@
-"""Whether an idea says something that was not said before; pure, by the words that carry meaning.
+"""Compares an idea with earlier ones by the words that carry meaning; pure.
 
-Two claims of the declared space that differ in what is done, measured or measured on are two ideas,
-however alike they sound.
+Two claims of the declared space that differ in intervention, measure or data set are two ideas, however
+alike their sentences are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be expected of a claim before anything is measured: can it be decided, and which way; pure."""
+"""The prospects of a claim before any measurement: can it be decided, and in which direction; pure."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def doubts(saying: Saying) -> list[str]:
 
 
 def _is_gain(saying: Saying) -> bool:
-    """Return whether the claim says that something gets better; a price in time is no loss of quality."""
+    """Return whether the claim is an improvement; a price in time is no loss of quality."""
     if saying.metric.name == METRICS["training_seconds"].name:
         return not saying.form.is_removed
     return saying.is_improvement

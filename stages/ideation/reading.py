@@ -1,4 +1,4 @@
-"""Reads a request with the declared space: its own claim, what it is near to, what it calls old; pure."""
+"""Parses a request by the declared space: its own claim, near claims, ideas that it calls old; pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEAREST: Final = "it is near to the words of the request"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a request says in the words of the declared space.
+    """A request in terms of the declared space.
 
     `trouble` is why its own claim could not be read, and empty where it was; `filled_in` is what
     its text left open.

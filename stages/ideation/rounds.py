@@ -1,4 +1,4 @@
-"""How far ideation is, as a number and in words; pure."""
+"""The progress of ideation, as a number and in words; pure."""
 
 from __future__ import annotations
 

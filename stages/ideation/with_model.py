@@ -1,7 +1,7 @@
 """The ideator with a language model: a draft, then rounds in which it judges its own idea.
 
-Law: a failed call costs one idea; what the model says of being final counts only for an idea that is
-whole and new.
+Law: a failed call costs one idea. The model's statement that an idea is final counts only for an idea that
+is whole and new.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PASSING: Final[frozenset[Trouble]] = frozenset({"unreachable", "timed_out", "rat
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An idea as it stands after a question, and what there is to say about it.
+    """An idea as it stands after a question, with its problems and remarks.
 
     `problems` keep it from being final; `remarks` do not.
     """
@@ -118,7 +118,7 @@ class WithModel:
             self._finalise(version.idea)
 
     def _scene(self, turn: int) -> Scene:
-        """Say where the work is, and return what the next question shows."""
+        """Report where the work is, and return the context of the next question."""
         place = Place(self.harvest.begun + 1, self.harvest.wanted, turn, self.spec.reflections)
         self.stage.progress(place.fraction, place.activity)
         notes = [f"{note.by}: {note.text}" for note in self.harvest.context.notes.all()]
@@ -137,7 +137,7 @@ class WithModel:
         return [*fleet[-max(0, EARLIER_MAX - len(own)) :], *own]
 
     def _taken(self, answer: Drafted) -> Version:
-        """Return what an answer says as an idea, checked."""
+        """Return an answer as an idea, checked."""
         look_ups = self.harvest.look_ups
         idea, remarks = idea_of(answer, look_ups)
         self.current = idea

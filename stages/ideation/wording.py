@@ -1,6 +1,6 @@
-"""Says a claim of the declared space in a sentence that is read back as the same claim; pure.
+"""Writes a claim of the declared space as a sentence that parses to the same claim; pure.
 
-Law: `understand` of the sentence gives the claim that was said, for every claim of the space.
+Law: `understand` of the sentence returns the same claim, for every claim of the space.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a hostile program may use and reach, and what can hold it."""
+"""The limits of a hostile program, and the isolations that can enforce them."""

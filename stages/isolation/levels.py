@@ -1,7 +1,7 @@
-"""What can hold a hostile program on this machine: what is tried, how, and what the answers mean, pure.
+"""The isolations of this machine: the candidates, their trials, and the meaning of the results, pure.
 
-Law: nothing here is believed of a machine. A candidate counts for what a program that tried to
-get out of it could not do; see `stages/adapters/sandbox/escape.py` for what is tried.
+Law: nothing is assumed of a machine. A candidate counts for what a program that tried to get out of it
+could not do; see `stages/adapters/sandbox/escape.py` for the attempts.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ class Trial:
 
     @property
     def is_strict(self) -> bool:
-        """Say whether it works, with no gap but accepted ones."""
+        """Return whether it works, with no gap but accepted ones."""
         return not self.obstacle and ACCEPTED.issuperset(self.gaps)
 
 

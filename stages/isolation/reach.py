@@ -1,8 +1,8 @@
 """Decides which addresses the tools of a pod may connect to, pure.
 
-Law: public ones. What lies in a private network, on this machine or beside it is refused unless the
-operator named it, however it is written: mapped, translated or tunnelled addresses count as what
-they lead to. A name allows no link-local address: cloud providers hand out credentials there.
+Law: public ones. An address in a private network, on this machine or beside it is refused unless the
+operator named it, however it is written: mapped, translated or tunnelled addresses count as their target. A
+name allows no link-local address, because cloud providers serve credentials there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reach:
         return self.objection(host, host) if _is_address(host) else None
 
     def objection(self, host: str, address: str) -> str | None:
-        """Return why nobody may connect to `address` for `host`; None where it is allowed."""
+        """Return why a connection to `address` for `host` is refused; None where it is allowed."""
         found = _led_to(ip_address(address))
         if _is_public(found) or any(found in network for network in self.networks):
             return None

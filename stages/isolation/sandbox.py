@@ -1,7 +1,7 @@
-"""Where a program runs that nobody has looked at: what it may use, and how it ended.
+"""The port of the sandbox: the limits of an untrusted program, and its named end.
 
-Law: the program sees its own folder, the files that the job names, and nothing else that is
-worth having; whatever it does, `run` returns after the job's limits with a named end.
+Law: the program sees its own folder, the files that the job names, and nothing else of value. Whatever it
+does, `run` returns after the job's limits with a named end.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ How = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a program ended: `finished` is exit status 0, `message` says the rest in words for people.
+    """How a program ended: `finished` is exit status 0, `message` has the details for people.
 
-    `seconds` counts only time in which the program could run, `processor_s` what all its processes took of
-    processors, None where nobody could measure that; `log_tail` is the end of what it
-    printed, at most `LOG_TAIL_CHARS`.
+    `seconds` counts only time in which the program could run, `processor_s` the processor time of all its
+    processes, None where it could not be measured; `log_tail` is the end of its output, at most
+    `LOG_TAIL_CHARS`.
     """
 
     how: How

@@ -1,7 +1,7 @@
-"""Which system calls a hostile program may not make, as a filter that the kernel runs, pure.
+"""The system calls that a hostile program may not make, as a filter for the kernel, pure.
 
-Law: what namespaces and Landlock leave open is closed here: each rule names what it prevents.
-A filter sees numbers, never what a pointer leads to. Nothing is executed in this module.
+Law: what namespaces and Landlock leave open is closed here: each rule names what it prevents. A filter sees
+numbers, never the target of a pointer. Nothing is executed in this module.
 """
 
 from __future__ import annotations

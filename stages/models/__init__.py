@@ -1,1 +1,1 @@
-"""A language model as a pipeline sees it: its answers, its cost, its failures."""
+"""The port of a language model: its answers, its cost, its failures."""

@@ -1,4 +1,4 @@
-"""How much a run may cost, and how much of it is spent.
+"""The budget of a run, and how much of it is spent.
 
 Law: an answer that was paid for is kept, whatever it cost; the next step is not begun.
 """

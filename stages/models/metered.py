@@ -1,7 +1,7 @@
-"""A model whose every request is paid for: the budget is asked before, and the bill is an event after.
+"""A model with metered requests: the budget is checked before each, and its cost is an event after it.
 
-Law: one `ai.run.usage` for each request that was billed, whatever became of it, so that the
-sum of the events is the server's own count.
+Law: one `ai.run.usage` for each request that was billed, whatever its result was, so that the sum of the
+events is the server's own count.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Metered:
         self.keep()
 
     def _price(self) -> Price | None:
-        """Return the model's price; say once where there is none."""
+        """Return the model's price; log once where there is none."""
         price = self.prices.of(self.name)
         if price is None:
             with self._saying:

@@ -1,7 +1,7 @@
-"""A language model as a pipeline sees it: a question in, text and its cost out.
+"""The port of a language model: a prompt in, text and its cost out.
 
-Law: an adapter gives up in bounded time and says how it failed; it never retries for ever, and
-it tells of every request that was billed, also of those that came to nothing.
+Law: an adapter gives up in bounded time and reports its failure. It never retries for ever, and it reports
+every request that was billed, also a failed one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one request cost, by the server's own count; None where the server did not say.
+    """The cost of one request, by the server's own count; None where the server did not report it.
 
     A request whose answer never came, and that the server may have billed, has None in both.
     """
@@ -78,7 +78,7 @@ class ModelError(Exception):
 
 
 class QuestionCanceled(Canceled):
-    """Somebody asked the pipeline to stop while a question was open; `usages` as in `ModelError`."""
+    """The pipeline was asked to stop while a request was open; `usages` as in `ModelError`."""
 
     def __init__(self, reason: str, usages: tuple[Usage, ...]) -> None:
         super().__init__(reason)

@@ -1,6 +1,6 @@
-"""What a model's tokens cost: the shipped list, and a file of the operator over it.
+"""The prices of a model's tokens: the shipped list, and a file of the operator over it.
 
-Law: a model without a price has no cost, and that is said; it never costs 0 by accident.
+Law: a model without a price has no cost, and the run's page states that; it never costs 0 by accident.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides which failure of a request is tried again, and after how long, pure.
+"""Decides which failure of a request is retried, and after how long, pure.
 
-Law: a server that says when to come back is believed or left, never hurried; every sum of
-tries and waits has an end.
+Law: a server's retry time is kept, or the request is given up; it is never sent earlier. Every sum of tries
+and waits is bounded.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ def trouble_of(status: int, words: str) -> Trouble:
 
 
 def retry_after_of(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds after which the server wants to be asked again; None where it does not say.
+    """Return the seconds after which the server accepts a retry; None where it does not name them.
 
-    `headers` are found by their lower-case names. A limit that still has something left says nothing.
+    `headers` are found by their lower-case names. A limit that is not used up is ignored.
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000

@@ -1,7 +1,7 @@
-"""Answers with a form: JSON of a declared shape, or one program, out of a model's free text.
+"""Structured answers of a model: JSON of a declared shape, or one program, out of free text.
 
-Law: what comes back is valid or a `ModelError`, after a bounded number of questions; nothing in
-an answer is believed, and no answer, however odd, raises anything else.
+Law: the result is valid or a `ModelError`, after a bounded number of requests. Nothing in an answer is
+trusted, and no answer raises anything else.
 """
 
 from __future__ import annotations

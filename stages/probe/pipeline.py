@@ -1,8 +1,8 @@
 """The smoke test of a pod, and the tool for fault drills.
 
-A run of kind `probe` sleeps, speaks, writes one artifact, and then ends in the way that
-its specification names. Every end is real unless its line says otherwise: what a drill
-shows of a probe holds for a pipeline.
+A run of kind `probe` sleeps, reports, writes one artifact, and then ends in the way that its specification
+names. Every end is real unless its line states otherwise, so that a drill with a probe holds for a
+pipeline.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXIT_STATUS: Final = 3
 
 
 def run(context: Context) -> str:
-    """Run a probe; returns only where the specification says `completed`."""
+    """Run a probe; returns only where the specification has the end `completed`."""
     spec = context.spec
     if not isinstance(spec, ProbeSpec):
         raise PipelineError("CONFIG", f"a probe needs a probe's specification, not {type(spec).__name__}")
@@ -48,7 +48,7 @@ def run(context: Context) -> str:
 def speak(stage: Stage, spec: ProbeSpec, clock: Clock) -> None:
     """Spread exactly `spec.events` events over `spec.seconds`: progress, metric, log, in turn.
 
-    Besides, each note that a person wrote is told once.
+    Besides, each note of a person is logged once.
     """
     never = threading.Event()
     begun_s = clock.monotonic_s()

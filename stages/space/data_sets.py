@@ -1,4 +1,4 @@
-"""What is known of a data set before its rows are read; pure."""
+"""The facts about a data set that are known before its rows are read; pure."""
 
 from __future__ import annotations
 

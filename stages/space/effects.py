@@ -1,7 +1,7 @@
-"""Reads which metric a sentence is about, and in which direction it says that its number moves; pure.
+"""Parses the metric of a sentence, and the direction in which its number moves; pure.
 
-Law: where a sentence does not say it, it is filled in as an improvement and noted; where it says
-something that is not measured here, it is refused.
+Law: a direction that the sentence leaves out is filled in as an improvement and noted. A metric that is not
+measured here is refused.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def read_effect(texts: Sequence[str], task: Task, notes: list[str]) -> Effect:
 
 
 def _main_clause(text: str) -> str:
-    """Return `text` without what it says by the way, behind a word of direction."""
+    """Return `text` without its subordinate remarks behind a word of direction."""
     aside = re.search(_ASIDE, text)
     said = "|".join(_KINDS.values())
     return text[: aside.start()] if aside and re.search(rf"\b(?:{said})\b", text[: aside.start()]) else text
@@ -199,7 +199,7 @@ def _is_vague(mention: Mention) -> bool:
 
 
 def _is_foreign(verb: _Verb, named: Sequence[Mention]) -> bool:
-    """Return whether `verb` speaks of something that is not measured."""
+    """Return whether `verb` is about something that is not measured."""
     return any(each.name == FOREIGN and verb.at.end <= each.start < verb.reach for each in named)
 
 

@@ -1,4 +1,4 @@
-"""What the declared space holds, and how a claim outside of it is refused: with what there is; pure."""
+"""The content of the declared space, and the refusal of a claim outside of it: with what there is; pure."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def known_space() -> str:
 
 
 def beyond(reason: str) -> PipelineError:
-    """Return the refusal of what is not known here; it says what is, and what lifts the limit."""
+    """Return the refusal of what is not known here; it lists what is, and what lifts the limit."""
     return PipelineError("CONFIG", f"{reason} {known_space()} {BEYOND}")

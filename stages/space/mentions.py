@@ -1,4 +1,4 @@
-"""What a text mentions, and where; pure."""
+"""Finds the terms that a text mentions, and their places; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Something named in a text; `inverse` where the words speak of the opposite of the number."""
+    """A term in a text; `inverse` where the words mean the opposite of the number."""
 
     start: int
     end: int

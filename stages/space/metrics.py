@@ -11,7 +11,7 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One measure. `selects` says whether a search may optimise it without a degenerate answer."""
+    """One measure. `selects` is whether a search may optimise it without a degenerate answer."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""What one training run does: the network, its optimiser and its regularisers as one flat value, pure.
+"""The recipe of one training run: network, optimiser and regularisers as one flat value, pure.
 
 Law: a recipe is complete. Together with a data set and a seed it decides every number of a trial.
 """

@@ -1,7 +1,7 @@
-"""Reads an idea's words as a claim of the declared space: an intervention moves a metric in a direction.
+"""Parses an idea's words as a claim of the declared space: an intervention moves a metric in a direction.
 
-Pure. Law: what the text leaves open is filled in visibly (`notes`), and what it names but
-nobody here can measure is refused with a list of what can be.
+Pure. Law: what the text leaves open is filled in visibly (`notes`), and a measure that does not exist here
+is refused with a list of those that do.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _REPLACED: Final = r"(?:is|are|was|were|being) (?:replaced|swapped|exchanged) (?
 
 
 def understand(idea: Idea, wanted: DataSet | None = None) -> Understood:
-    """Return what `idea` claims; `wanted` overrules its words about data.
+    """Return the claim of `idea`; `wanted` overrules its words about data.
 
-    Raises `PipelineError` with the code CONFIG, which says what is known, where no claim
-    that can be measured was found.
+    Raises `PipelineError` with the code CONFIG and the list of what is known, where no claim that can be
+    measured was found.
     """
     texts = [text for text in map(plain, _fields(idea)) if text]
     found = next((hit for hit in map(_intervention, texts) if hit), None)
@@ -244,7 +244,7 @@ def _check_needs(intervention: Intervention, data: DataSet) -> None:
 
 
 def _train_examples(texts: list[str], data: DataSet, notes: list[str]) -> int | None:
-    """Return how many rows the idea wants to train on; None where it says nothing of it."""
+    """Return how many rows the idea wants to train on; None where it does not name a number."""
     is_unnamed = not any(next(mentions(words, text), None) for _, words in _DATASET_WORDS for text in texts)
     for text in texts:
         for counted in mentions(_COUNTED, text):

@@ -41,6 +41,7 @@ DRILL = """
 import os, signal, subprocess, sys, threading, time
 from pathlib import Path
 from events.catalog import *
+from events.kinds.experiment import NodeCompleted, NodeCreated
 from pod_worker.child import fork_server_main as nursery_main, main as child_main
 
 {pipeline}
@@ -56,6 +57,7 @@ import os, signal, subprocess, sys, threading, time
 import numpy.random
 from pathlib import Path
 from events.catalog import *
+from events.kinds.experiment import NodeCompleted, NodeCreated
 from pod_worker.child import fork_server_main as nursery_main, main as child_main
 from stages.registry import load
 

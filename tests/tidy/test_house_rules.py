@@ -256,3 +256,8 @@ def test_every_dependency_has_its_reason() -> None:
         for extra in extras.split(", ")
     }
     assert explained == _dependencies()
+    reasons = text.partition("## Why this one")[2].partition("\n## ")[0]
+    named = {
+        name for names in re.findall(r"^- ([^:]+):", reasons, re.MULTILINE) for name in names.split(", ")
+    }
+    assert named == {f"`{name}`" for names, _ in rows for name in re.findall(r"`([^`]+)`", names)}

@@ -1,4 +1,4 @@
-"""The nodes of a run's search tree, each with the code that was run and the end of what it printed."""
+"""The nodes of a run's search tree, each with its code and the tail of its output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The search tree of a run, folded from its `ai.node.*` events, pure.
 
-Law: of an event only its fact is read, in the types of the catalogue, and never what else stands in its data.
+Law: of an event only its fact is read, in the types of the catalogue; other fields of its data are ignored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which idea a hypothesis stands for: its author's own, or the chosen one of those that were found, pure.
+"""The idea of a hypothesis: its author's own, or the chosen generated one, pure.
 
-Also what the fleet has had of ideas, as a new request for ideas is told of it.
+It also lists earlier ideas of the fleet for a new request for ideas.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Runs that begin at their own time."""
+"""Schedules: runs at the times of a cron entry."""

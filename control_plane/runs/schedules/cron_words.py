@@ -1,7 +1,7 @@
 """A cron entry in plain language, pure.
 
-Law: the words are made of the very sets of minutes, hours and days by which the entry fires, never
-of its text. What has no short form in words is told as the list that it is.
+Law: the words are made from the sets of minutes, hours and days by which the entry fires, never from its
+text. A set without a short form is written as a list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fires schedules: any number of replicas may do so at once, and each slot has one run.
 
-Law: the run's id is made of the schedule and the slot alone, and the run is created before the
-schedule's cursor moves. Whoever dies in between, or comes second, meets the run that exists.
+Law: the run's id is derived from the schedule and the slot alone, and the run is created before the
+schedule's cursor moves. A replica that dies in between, or comes second, finds the run that exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps schedules as people want them: create, replace, pause, resume, remove, run now, look ahead."""
+"""The schedule service: create, replace, pause, resume, remove, run now, preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Artifacts: where they are, and what a worker may fetch of them."""
+"""Artifacts: signed URLs for people and for workers."""
 
 from __future__ import annotations
 

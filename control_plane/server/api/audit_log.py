@@ -1,4 +1,4 @@
-"""Who did what to which object: as pages, and whole as NDJSON."""
+"""The audit log: as pages, and whole as NDJSON."""
 
 from __future__ import annotations
 

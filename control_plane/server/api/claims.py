@@ -1,6 +1,7 @@
 """The queue over HTTP, for pods without a database of their own: claim, renew, settle, release, report.
 
-A pod shows its key; what it does with a run it claimed also takes that run's token (`Podfleet-Run-Token`).
+A pod authenticates by its key. A request about a claimed run also takes the run's token
+(`Podfleet-Run-Token`).
 """
 
 from __future__ import annotations

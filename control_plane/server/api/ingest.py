@@ -1,4 +1,4 @@
-"""Events come in: one, a standard batch, or NDJSON."""
+"""Ingest over HTTP: one event, a standard batch, or NDJSON."""
 
 from __future__ import annotations
 

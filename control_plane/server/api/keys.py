@@ -1,4 +1,4 @@
-"""Keys: made, listed, rotated and revoked by those who may do everything."""
+"""Keys: created, listed, rotated and revoked with the scope `admin`."""
 
 from __future__ import annotations
 

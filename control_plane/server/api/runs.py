@@ -1,4 +1,4 @@
-"""Runs: submit, look, steer."""
+"""Runs: submit, read, steer."""
 
 from __future__ import annotations
 

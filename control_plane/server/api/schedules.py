@@ -1,4 +1,4 @@
-"""Schedules: runs that begin at their own time."""
+"""Schedules: runs at the times of a cron entry."""
 
 from __future__ import annotations
 

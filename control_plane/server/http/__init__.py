@@ -1,1 +1,1 @@
-"""What every request passes through: bounds on its head and body, headers, counts, the watchdog."""
+"""Middleware of every request: bounds on head and body, headers, counts, the watchdog."""

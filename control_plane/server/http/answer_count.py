@@ -1,4 +1,4 @@
-"""Counts every HTTP answer by the class of its status, one that an error cut off among the 5xx."""
+"""Counts HTTP answers by status class; an answer that an error cut off counts as 5xx."""
 
 from __future__ import annotations
 

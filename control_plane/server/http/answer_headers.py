@@ -1,6 +1,6 @@
-"""Headers that every answer has: nobody keeps it, no browser guesses its type, no other page holds ours.
+"""Security headers of every answer: no caching, no type guessing, no framing by other pages.
 
-What is sent may be a key or the log of a run; static files alone may be kept.
+An answer may hold a key or the log of a run; only static files may be cached.
 """
 
 from __future__ import annotations

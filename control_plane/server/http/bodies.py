@@ -1,7 +1,7 @@
-"""Request bodies, read and decompressed within limits that no declared size can move.
+"""Reads and decompresses request bodies within limits that no declared size can change.
 
-A small body may expand without end and a client may send a byte a minute, so the wire, the
-result and the time are each bounded while reading, and nothing is believed in advance.
+A small body may expand without end, and a client may send a byte a minute. So the bytes on the wire, the
+result and the time are each bounded while reading, and no declaration is trusted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Bounds on the bodies of all requests, before anything reads them: size and time of each, size of all.
+"""Bounds on the bodies of all requests, before any is read: size and time of each, size of all.
 
-A body is read before anybody asks for its sender's key. Ingest has its own, lower bounds and its own words
-for them; these stand behind all routes. FastAPI's `max_body_size` would answer in plain text and go on
-swallowing what is sent.
+A body is read before its sender's key is checked. Ingest has its own, lower bounds and its own messages;
+these bounds are behind all routes. FastAPI's `max_body_size` would answer in plain text and go on reading.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One connection of the HTTP server, held to limits where uvicorn has none.
+"""One connection of the HTTP server, with limits where uvicorn has none.
 
-A connection costs a stranger nothing. So it has to bring the head of a request within seconds and kilobytes,
-queues few requests behind one another, and reads what it asked for; where there are too many, the one that
-has waited longest for a request makes room, else the one that has sent a body for longest. Where too much is
-written that nobody reads, those that have read nothing for longest end.
+A connection costs its client nothing. So the head of a request has to arrive within seconds and kilobytes,
+few requests are queued behind one another, and answers have to be read. If there are too many connections,
+the one that has waited longest for a request is closed, else the one that has sent a body for longest. If
+too many bytes are unread, the connections that have read nothing for longest are closed.
 """
 
 from __future__ import annotations

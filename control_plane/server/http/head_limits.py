@@ -1,8 +1,8 @@
-"""Bounds on the heads of all requests, before any parser of a library sees them.
+"""Bounds on the heads of all requests, before any parser of a library reads them.
 
-Law: what a stranger may send is read in linear time. FastAPI parses every cookie of every request, with a
-parser that is quadratic in older Pythons (CVE-2024-7592: 64 KB stood still for 16 s), and forms bring a
-Content-Type that is parsed in quadratic time. So of the cookies only ours goes on, and no header is long.
+Law: input without a key is parsed in linear time. FastAPI parses every cookie of every request, with a
+parser that is quadratic in older Pythons (CVE-2024-7592: 64 KB took 16 s), and forms have a Content-Type
+that is parsed in quadratic time. So only our own cookie is passed on, and no header is long.
 """
 
 from __future__ import annotations

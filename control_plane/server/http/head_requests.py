@@ -1,6 +1,6 @@
 """HEAD for every route that has GET: the same answer, without its body.
 
-Monitors, caches and link checkers ask so; the server leaves the body out by itself, and an answer without
+Monitors, caches and link checkers send HEAD. The server drops the body by itself, and an answer without
 end, such as a stream, ends with its headers.
 """
 

@@ -1,7 +1,7 @@
-"""Tells when one step holds the event loop, and of which route: meanwhile nobody else is answered.
+"""Detects a step that blocks the event loop, and names its route: meanwhile no other request is answered.
 
-Law: it asks the loop ten times a second from a thread of its own, since a loop that stands cannot look
-at itself; what it costs does not grow with the requests.
+Law: a thread of its own polls the loop ten times a second, since a blocked loop cannot check itself. The
+cost does not grow with the requests.
 """
 
 from __future__ import annotations

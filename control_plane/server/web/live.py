@@ -1,4 +1,4 @@
-"""`/live`: what changes, as pieces of the pages that are open, each rendered once for all of them."""
+"""`/live`: changes as rendered parts of the open pages, each rendered once for all readers."""
 
 from __future__ import annotations
 

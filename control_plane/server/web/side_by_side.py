@@ -1,4 +1,4 @@
-"""Runs beside each other: in which parameters they differ, their curves, and means over seeds, pure."""
+"""Compares runs for a page: differing parameters, curves, and means over seeds, pure."""
 
 from __future__ import annotations
 

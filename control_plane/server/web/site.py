@@ -1,4 +1,4 @@
-"""Every page as a response: what it reads, and the template that shows it."""
+"""Every page as a response: its reads, and its template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a validation rests on, as tables; whatever has another shape or size stays as it was said, pure."""
+"""The data of a validation as tables; data of another shape or size stay as they were reported, pure."""
 
 from __future__ import annotations
 

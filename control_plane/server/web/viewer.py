@@ -1,4 +1,4 @@
-"""What of an artifact a page shows in place: a table, text, a picture, a paper, or only its name, pure."""
+"""How a page shows an artifact in place: a table, text, a picture, a paper, or only its name, pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of the pages; what a person sends is in `steering`."""
+"""The routes of the pages that only read; forms are in `steering`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries on what stands beside a run: attempts, stages, artifacts, validations, dead letters."""
+"""Queries on the documents beside a run: attempts, stages, artifacts, validations, dead letters."""
 
 from __future__ import annotations
 

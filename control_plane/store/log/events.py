@@ -1,4 +1,4 @@
-"""Queries on the event log: append-only, one document an event."""
+"""Queries on the event log: append-only, one document per event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries on what was found when objects of the storage were read whole."""
+"""Queries on the results of inspections of objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries on `early_lines`: numbered events of attempts that nobody has claimed."""
+"""Queries on `early_lines`: numbered events of unclaimed attempts."""
 
 from __future__ import annotations
 

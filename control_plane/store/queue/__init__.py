@@ -1,1 +1,1 @@
-"""Queries on what waits and what is claimed."""
+"""Queries on waiting and on claimed runs."""

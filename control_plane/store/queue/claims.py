@@ -1,4 +1,4 @@
-"""Claims for pods without a database of their own: the statements of `events.queue.claims`, done here."""
+"""Claims for pods without a database of their own: executes the statements of `events.queue.claims`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries on a place in line, each a bounded walk along the claim index."""
+"""Queries on the position of a run in its queue, each a bounded scan of the claim index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many runs are in each status, and how many wait in each class: a few bounded counts along an index."""
+"""Counts the runs of each status, and the waiting runs of each class, by bounded index scans."""
 
 from __future__ import annotations
 

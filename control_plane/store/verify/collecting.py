@@ -1,6 +1,6 @@
-"""A run's evidence out of its documents, as they are read one by one: what has no effect becomes a stretch.
+"""Collects a run's evidence from its documents one by one; events without effect become a stretch.
 
-Law: what is held of one run has a bound, whatever is stored of it; beyond that the run is named, not judged.
+Law: the evidence of one run has a bound, however much is stored of it. A run beyond it is named, not judged.
 """
 
 from __future__ import annotations

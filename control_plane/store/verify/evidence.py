@@ -1,6 +1,6 @@
-"""Everything that is stored about one run, as an audit reads it.
+"""Everything that is stored about one run, as the verifier reads it.
 
-Events that change nothing but the position are kept as stretches: a run may have said any number of them.
+Events that change only the position are kept as stretches, because a run may have any number of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lines of dead letters, read again, pure."""
+"""Decodes the lines of dead letters again, pure."""
 
 from __future__ import annotations
 

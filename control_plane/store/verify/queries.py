@@ -1,4 +1,4 @@
-"""Queries of the audit: whole runs and everything beside them, read and never written."""
+"""Queries of the verifier: reads whole runs and the documents beside them, and writes nothing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What an audit needs of each stored document, in types: whatever else a hand put there is named, never met.
+"""The types of stored documents that the verifier needs; a document that does not fit is named.
 
-Fields that nothing is computed from are free. `problem` says in words what is wrong with a document.
+Fields that nothing is computed from are free. `problem` returns what is wrong with a document.
 """
 
 from __future__ import annotations

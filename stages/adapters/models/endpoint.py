@@ -1,8 +1,7 @@
-"""The HTTP client of a model's SDK, and what the SDK's failures mean.
+"""The HTTP client of a model's SDK, and the meaning of the SDK's failures.
 
-Law: an answer is bounded in bytes, comes uncompressed and from where it was asked for: nothing is
-redirected, so no key and no prompt goes anywhere else, and no address is connected to that the
-operator did not allow. Proxies are those of the environment.
+Law: an answer is bounded in bytes and uncompressed. No redirect is followed, so no key and no prompt goes
+to another address, and only allowed addresses are connected to. Proxies are those of the environment.
 """
 
 from __future__ import annotations

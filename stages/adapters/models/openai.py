@@ -1,4 +1,4 @@
-"""A model behind the chat completions API of OpenAI, which most other servers speak too.
+"""A model behind the chat completions API of OpenAI, which most other servers have too.
 
 Law: the SDK sends, and nothing else: retries are ours, and its answer is read by us.
 """

@@ -1,7 +1,7 @@
 """Opens the model that the environment of a pod names.
 
-Law: without a key or an address there is no model and nothing is imported; with one that cannot
-be used the run is told so, and does not go on with less than was asked for.
+Law: without a key or an address there is no model and nothing is imported. A model that cannot be used
+fails the run with the reason; the run does not continue without it.
 """
 
 from __future__ import annotations

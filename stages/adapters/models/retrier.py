@@ -1,4 +1,4 @@
-"""Asks again until there is an answer, or no more sense in asking."""
+"""Retries a request to a model until it is answered or a retry is useless."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Retrier:
     def ask(self, send: Send) -> Answer:
         """Return the first answer; `send` takes the seconds that it may last.
 
-        Raises `ModelError`, and `QuestionCanceled` where somebody asked the pipeline to stop.
+        Raises `ModelError`, and `QuestionCanceled` if the pipeline was asked to stop.
         """
         asking = _Asking(self, send, self.clock.monotonic_s())
         try:

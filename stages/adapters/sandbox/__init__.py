@@ -1,1 +1,1 @@
-"""Programs that nobody has looked at, started, watched and held on this machine."""
+"""Executes untrusted programs: starts, watches and confines them on this machine."""

@@ -1,8 +1,8 @@
-"""Starts one hostile program, watches it, and leaves nothing of it: a process of its own for each.
+"""Starts one hostile program, watches it, and removes all of it: one supervisor process per program.
 
-Law: what is read from standard input is one plan, then nothing; its end, like the end of the
-parent, means that the program must go. It runs with an empty environment and the standard
-library, outside of what holds the program, in the pipeline's process group.
+Law: standard input has one plan, then nothing. Its end, like the end of the parent, means that the program
+must be killed. The process has an empty environment and the standard library, outside of what confines the
+program, in the pipeline's process group.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Watch:
         gates_of_program.close()
 
     def run(self) -> Report | None:
-        """Return how the program ended, None when nobody is left to be told."""
+        """Return how the program ended; None if no reader of the result is left."""
         try:
             return self._run()
         except BaseException:
@@ -200,7 +200,7 @@ class Watch:
         self._last_s = now_s
 
     def _reap(self) -> bool:
-        """Bury who has ended; return whether anybody of ours is left."""
+        """Reap ended processes; return whether any of ours is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -255,9 +255,9 @@ class Watch:
         return "room" if footprint.free_bytes(self.plan.folder) < DISK_LEFT_MIB * MIB else None
 
     def _processor_s(self) -> float | None:
-        """Return what all processes took of processors; None where some are lost that nobody waited for.
+        """Return the processor time of all processes; None where some ended without a wait.
 
-        Who ignores the ends of children is told nothing of their time by the kernel, and so neither are we.
+        The kernel reports no time of children whose ends were ignored.
         """
         if self._group_s:
             return self._group_s
@@ -315,7 +315,7 @@ def _buried_s() -> float:
 
 
 def _bury_all() -> bool:
-    """Bury who has ended; return whether anybody of ours is left."""
+    """Reap ended processes; return whether any of ours is left."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -341,7 +341,7 @@ ABOVE: Final = 20  # the numbers below are given away
 
 
 def _become(plan: Plan, group: ControlGroup, ends: Ends) -> NoReturn:
-    """Turn this process, just forked, into the program, or say what prevents it."""
+    """Turn this process, just forked, into the program, or report the obstacle."""
     problem = fcntl.fcntl(ends.problem, fcntl.F_DUPFD_CLOEXEC, ABOVE)
     try:
         signal.set_wakeup_fd(-1)
@@ -384,7 +384,7 @@ def _put_behind_gate(plan: Plan, gates: socket.socket) -> None:
 
 
 def _hand_over(compiled: bytes, status: int) -> None:
-    """Put the filter, and where to tell the status, where bubblewrap is told to find them."""
+    """Put the filter, and the descriptor of the status, where bubblewrap's arguments name them."""
     reading, writing = os.pipe()
     os.write(writing, compiled)  # a pipe holds 64 KiB, the largest filter half of it
     reading = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, ABOVE)

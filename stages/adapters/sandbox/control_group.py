@@ -1,7 +1,7 @@
-"""A control group of the kernel around one program, where this machine lets us make one.
+"""A control group of the kernel around one program, where this machine allows one.
 
-Law: it helps and is never relied on. Rented containers mostly forbid it, and the watch alone
-keeps every limit, only later. Standard library only; the folders are those of version 1 or 2.
+Law: it helps and is never relied on. Rented containers mostly forbid it, and the watch alone enforces every
+limit, only later. Standard library only; the folders are those of version 1 or 2.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ControlGroup:
         return self._count("cpu.stat", "usage_usec") / 1e6
 
     def forbid_more(self) -> None:
-        """Let nobody in the group start another process, so that killing comes to an end."""
+        """Keep every process of the group from starting another, so that killing comes to an end."""
         for folder in self.folders:
             for name, value in (("cgroup.kill", "1"), ("pids.max", "0")):
                 with suppress(OSError):
@@ -111,7 +111,7 @@ def _parents() -> list[tuple[str, Path]]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what processes that were killed have left; a group with somebody in it stays."""
+    """Remove the groups of killed processes; a group with a live process stays."""
     with suppress(OSError):
         for folder in list(parent.glob(f"{NAME}*"))[:FOLDERS_MAX]:
             if not Path("/proc", folder.name.removeprefix(NAME)).exists():

@@ -1,7 +1,7 @@
-"""The program that tries to get out of a sandbox: run inside of each, before anything hostile is.
+"""The program that tries to get out of a sandbox: executed inside each, before any hostile program.
 
-Law: what works harms nobody: it aims at decoys that the prober laid out, whose fate the prober
-looks at from outside. Standard library only; it reads its questions from its folder.
+Law: a successful escape is harmless: it aims at decoys of the prober, which the prober checks from outside.
+Standard library only; it reads its tasks from its folder.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What only the inside can tell."""
+    """The results that only the inside can report."""
 
     worked: dict[str, bool]
     missing: dict[str, str]  # what cannot be imported or read although it must, and why

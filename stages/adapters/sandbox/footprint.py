@@ -1,7 +1,7 @@
-"""What a program and all that it started use at this moment.
+"""The resources that a program and its descendants use at this moment.
 
-Law: a look is cheap and bounded, and what vanishes while it is looked at counts nothing.
-Standard library only.
+Law: a measurement is cheap and bounded, and a process that vanishes meanwhile counts nothing. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEEN_MAX: Final = 50_000  # processes whose time is remembered
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, as its line in /proc tells."""
+    """One process, from its line in /proc."""
 
     pid: int
     parent: int

@@ -1,7 +1,7 @@
-"""Asks the watch before a process or thread of a program comes to be, so that a bomb never goes off.
+"""Asks the watch before a process or thread of a program is created, so that a fork bomb never starts.
 
-Law: the kernel holds the caller until it is answered; who is not answered stays unborn. It is
-for whom no other count holds: the kernel exempts root, and containers forbid control groups.
+Law: the kernel holds the caller until the watch answers; without an answer the process is not created. It
+serves where no other count holds: the kernel exempts root, and containers forbid control groups.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLONE: Final = NUMBERS["clone"]
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """Somebody waits to be born."""
+    """A process that waits to be created."""
 
     id: int
     is_thread: bool
@@ -57,10 +57,10 @@ def stand_before_gate(compiled: bytes) -> int | None:
 
 @dataclass(slots=True, kw_only=True)
 class Gate:
-    """Lets in whoever is below the limits; the first beyond them is not answered, and all must go.
+    """Admits processes below the limits; the first one beyond them is not answered, and all must end.
 
-    It counts up at each birth and looks only when the count reaches a limit: a program that starts
-    one process after another costs few looks.
+    It counts up at each creation and measures only when the count reaches a limit: a program that starts one
+    process after another costs few measurements.
     """
 
     listener: int

@@ -87,11 +87,11 @@ def landlock_abi() -> int:
 
 
 def stay_inside() -> None:
-    """Reach no abstract socket and no process outside, where the kernel can see to that (Linux 6.12).
+    """Reach no abstract socket and no process outside, where the kernel can enforce that (Linux 6.12).
 
     Needs `gain_no_privileges` first.
 
-    Nothing is said of files, so that mounts stay possible.
+    Files are not restricted, so that mounts stay possible.
     """
     if landlock_abi() >= 6:
         attribute = struct.pack("=QQQ", 0, 0, _SCOPES)

@@ -1,8 +1,8 @@
-"""Finds the data sets that installed packages bring along: a program that reads them knows what judges it.
+"""Finds the data sets in installed packages: a program that reads them knows the rows that judge it.
 
 Law: code stays. A folder is masked whole where nothing in it is code, else the single files that are
-tables; what only a package's own code needs to run (arrays beside code) is left. Packages are looked for
-everywhere that a program sees: other environments and caches hold the same data as ours.
+tables; what only a package's own code needs to run (arrays beside code) is left. Packages are searched
+everywhere that a program can read: other environments and caches hold the same data as ours.
 """
 
 from __future__ import annotations

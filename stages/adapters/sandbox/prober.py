@@ -1,4 +1,4 @@
-"""Lays out decoys, lets a candidate's inside try to reach them, and looks at what became of them."""
+"""Probes an isolation: lays out decoys, lets a program inside try to reach them, checks the decoys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Decoys:
 
     @property
     def canary(self) -> Path:
-        """A file of somebody else's work."""
+        """A file that stands for another run's work."""
         return self.folder / "other" / "canary"
 
     @property
@@ -67,7 +67,7 @@ class Decoys:
         return tuple(Path(place, f"planted-{self.folder.name}") for place in dict.fromkeys(map(str, places)))
 
     def questions(self, watch: int) -> escape.Questions:
-        """Return what the inside is told."""
+        """Return the tasks of the program inside."""
         return escape.Questions(
             secret=self.secret,
             canary=str(self.canary),

@@ -1,8 +1,8 @@
-"""Runs hostile programs on this machine, held by the best isolation that a probe has found.
+"""Executes hostile programs on this machine, confined by the best isolation that a probe has found.
 
-Law: the process that starts and watches a program (`confine`) is a child of ours with an empty
-environment. It ends the program when our end of its line closes, so no exception here, and no
-death of ours, leaves anything behind.
+Law: the process that starts and watches a program (`confine`) is a child of ours with an empty environment.
+It kills the program when our end of its pipe closes. So no exception here, and no death of this process,
+leaves anything behind.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Watched:
             return b""
 
     def _told(self, answer: bytes, waited_s: float) -> Report:
-        """Return the report, or what there is to say of a watch that ended, or hung, without one."""
+        """Return the report, or a substitute for a watch that ended, or hung, without one."""
         if answer.endswith(b"\n"):
             return Report.decode(answer)
         assert self._process.stderr is not None

@@ -57,7 +57,7 @@ class NameColumn:
 
 
 class TextColumn:
-    """A column of a text file, which does not say what it holds."""
+    """A column of a text file, whose type is not declared."""
 
     def __init__(self, name: str, *, decimal_comma: bool) -> None:
         self.name = name

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class Unfit(ValueError):
-    """A table that cannot be learnt from; the message says what to do about it."""
+    """A table that cannot be learnt from; the message has a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def table_of(columns: Sequence[Column], wanted: str, image_side: int | None = No
 
 
 def choose_target(names: Sequence[str], wanted: str) -> tuple[int, list[str]]:
-    """Return the position of the column to predict, with a note where nobody named it."""
+    """Return the position of the column to predict, with a note where it was not named."""
     if wanted:
         if wanted in names:
             return names.index(wanted), []
@@ -245,7 +245,7 @@ def _without_counting(column: Column) -> Column:
 
 
 def _predicted(column: Numbers | Names) -> tuple[Target, str]:
-    """Return the target with the sentence that says why classes, or values, are predicted."""
+    """Return the target with the reason for which classes, or values, are predicted."""
     rows = len(_is_there(column))
     if rows < ROWS_MIN:
         raise Unfit(f"it has {rows} rows with a target, and {ROWS_MIN} are needed: add more.")

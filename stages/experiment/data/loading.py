@@ -1,9 +1,9 @@
 """Finds the data set that a run names, and splits it once per run seed.
 
-Law: programs are given the labels of the training and the watch rows only; what judges them, in the search
-(validation) and at the end (test), they never see. The search is handed `Visible`, which holds no
-test data; `Sealed` is opened by the validation alone. Whatever is computed from values (medians that
-fill gaps, means and scales) comes from the training rows.
+Law: programs are given the labels of the training and the watch rows only. They never see the rows that
+judge them, in the search (validation) and at the end (test). The search gets `Visible`, which holds no test
+data; only the validation opens `Sealed`. Whatever is computed from values (medians that fill gaps, means
+and scales) comes from the training rows.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """One data set, split for one run; `notes` say what its file lost on the way."""
+    """One data set, split for one run; `notes` list what was dropped from its file."""
 
     facts: Facts
     visible: Visible
@@ -106,7 +106,7 @@ def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | No
     """Return the data set that a run names: one that ships, or a file; None where it names none.
 
     A file is read once to learn its shape; only those inside `folders` are.
-    Raises `PipelineError` that says what to do.
+    Raises `PipelineError` with a remedy.
     """
     if wanted is None:
         return None

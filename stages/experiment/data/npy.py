@@ -1,7 +1,7 @@
-"""Reads arrays in NumPy's format from files that may lie.
+"""Reads arrays in NumPy's format from untrusted files.
 
-Law: a heading is matched, never evaluated, and what it claims is known before a byte of data is
-read or any memory is taken for it. Nothing is ever unpickled.
+Law: a header is matched, never evaluated, and its claims are checked before a byte of data is read or any
+memory is allocated for it. Nothing is ever unpickled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads a file that a run names (CSV, NPZ or Parquet) into a table.
 
-Law: a file is hostile until it has been read. Nothing in it is executed or unpickled, and sizes are bounded
-before memory is taken for them: by what the format says, and while reading where it says nothing.
+Law: a file is untrusted until it has been read. Nothing in it is executed or unpickled, and sizes are
+bounded before memory is allocated: by the format's header, and while reading where it has none.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SECONDS: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 def read_table(path: Path, target: str) -> tuple[Table, str]:
     """Read the table in `path`, and the digest of its bytes; `target` may be empty.
 
-    Raises `PipelineError` that says what to do about the file.
+    Raises `PipelineError` with a remedy for the file.
     """
     try:
         with _opened(path) as file:

@@ -1,1 +1,1 @@
-"""What stands between a generated program and its score: what it is shown, and what is taken from it."""
+"""Keeps a generated program from the answers: what it is given, and how its output is read."""

@@ -1,4 +1,4 @@
-"""Makes the rows of a run such as nobody has seen: what is known of a public data set answers nothing.
+"""Disguises the rows of a run, so that knowledge of a public data set gives no answers.
 
 Law: every program of a run, with the intervention and without, is given the same disguised rows, and all of
 it follows from the run's secret. See docs/decisions/0031.
@@ -56,8 +56,8 @@ class Disguised:
 def disguised(data: Data, secret: Secret, *, is_public: bool) -> Disguised:
     """Return the data in disguise: columns in another order and direction, classes under other numbers.
 
-    Where everybody may know the rows and their targets, the rows are also blurred, and every target is
-    drawn anew from what the row's neighbours say of it.
+    Where rows and targets are public, the rows are also blurred, and every target is drawn anew from the
+    estimate of the row's neighbours.
     """
     parts = (data.visible.train, data.visible.watch, data.visible.validation, data.sealed.open())
     edges = np.cumsum([0, *map(len, parts)])

@@ -1,8 +1,8 @@
-"""The rows that judge: one file for validation and test alike, with rows among them that nobody can know.
+"""The rows that judge: one file for validation and test alike, with canaries among them.
 
-Law: a program cannot tell which rows count today, nor which are canaries. A canary stands half way between
-two rows of different targets; a coin says on whose side the answer has to lie. Who is right about more of
-them than coins allow has read the coins, and so may have read everything else that judges.
+Law: a program cannot distinguish the rows that count now, nor the canaries. A canary lies half way between
+two rows of different targets; a random bit decides which side is right. A program that is right about more
+canaries than chance allows has read the bits, and so may have read everything else that judges.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _strayed(
 ) -> NDArray[np.float32]:
     """Return canaries as far from where they stood as rows are from their neighbours.
 
-    Right on the line between two rows that a program is given, every one could be told by arithmetic.
+    Right on the line between two rows that a program is given, every one could be found by arithmetic.
     """
     rows = known[:NEIGHBOURS_LOOKED_AT].astype(np.float64)
     lengths = (rows**2).sum(axis=1)
@@ -152,10 +152,10 @@ def _strayed(
 
 
 def _check_against(law: Law, answers: Floats, targets: NDArray[Any]) -> None:
-    """Raise `Known` for answers that fit targets better than anybody can who does not know them.
+    """Raise `Known` for answers that fit the targets better than a program without knowledge of them can.
 
-    The targets were drawn from `law`. Of whoever has not seen them, the likelihood ratio of answers to law
-    exceeds 1 / c with a chance of c at most (Markov), and errors are no smaller than the noise that was drawn.
+    The targets were drawn from `law`. For a program that has not seen them, the likelihood ratio of answers
+    to law exceeds 1 / c with a chance of c at most (Markov), and errors are no smaller than the drawn noise.
     """
     if law.probabilities is not None:
         picked = np.arange(len(targets)), targets

@@ -1,7 +1,7 @@
-"""Where a run's secret comes from, and how the next attempt finds it again.
+"""The secret of a run: its source, and how the next attempt finds it again.
 
-Law: there always is one, whatever earlier attempts left. What they measured counts only where its mark is
-that of this secret.
+Law: there always is a secret, whatever earlier attempts left. Their measurements count only with the mark
+of this secret.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads what a program leaves behind: a report and answers for each seed.
+"""Reads the files that a program leaves: a report, and answers for each seed.
 
-Law: all of it is hostile. Each file is bounded and typed before anything is made of it, and every
-lie is a `Mistake` in words: no file ends a run, or costs memory beyond its bound.
+Law: all of it is untrusted. Each file is bounded and typed before it is used, and every fault is a
+`Mistake` with a message: no file ends a run, or costs memory beyond its bound.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Mistake(ValueError):
 
 
 class Known(Mistake):
-    """A program knew what nobody can know."""
+    """A program knew targets that it was not given."""
 
 
 # Fields that nobody knows are refused, not skipped: what is skipped may be nested without end.
 class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One epoch, as a program tells it."""
+    """One epoch, as a program reports it."""
 
     epoch: Annotated[int, msgspec.Meta(ge=-EPOCH_MAX, le=EPOCH_MAX)]
     train_loss: float
@@ -46,7 +46,7 @@ class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a program says of one seed; `error` is why it failed."""
+    """A program's report of one seed; `error` is why it failed."""
 
     error: str | None = None
     parameters: Count | None = None

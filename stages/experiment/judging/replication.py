@@ -1,8 +1,8 @@
-"""A claim that is too good to be believed of one run: who measured it first, and where it is measured again; pure.
+"""Replication of a result that is too good: which attempt measured first, and which measures again; pure.
 
-Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of its
-own. What an earlier attempt left of its measurement can ask for that, and never takes its place. On which pods
-earlier attempts were the record of the control plane says, and no checkpoint.
+Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of
+its own. An earlier attempt's measurement can request that, and never takes its place. The pods of earlier
+attempts are taken from the control plane's record, and from no checkpoint.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Replication:
 
     @property
     def place(self) -> Place:
-        """Return where it was made; a first pod that nobody knows counts as this one."""
+        """Return where it was made; an unknown first pod counts as this one."""
         is_elsewhere = bool(self.pod and self.first) and not {self.pod, ""} & {*self.first}
         return "on another pod" if is_elsewhere else "on the same pod"
 
@@ -53,7 +53,7 @@ class Replication:
 
 
 def second_secret(fleet: str, run_seed: int) -> Secret:
-    """Return what hides the rows of a replication: of the pod's fleet, else one that nobody has seen before."""
+    """Return the secret that hides the rows of a replication: the fleet's own, else a fresh one."""
     if fleet:
         return Secret.of_fleet(fleet, seed_for(run_seed, PURPOSE))
     return Secret(secrets.token_hex(KEY_BYTES))

@@ -1,4 +1,4 @@
-"""The secret of a run: what its data are disguised by, which no program and no model is told."""
+"""The secret of a run, which disguises its data, and which no program and no model is given."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Secret:
 
     @property
     def mark(self) -> str:
-        """Return what tells two secrets apart and betrays none."""
+        """Return a mark that distinguishes two secrets and reveals none."""
         return self._digest("mark").hex()[:16]
 
     def seed(self, seed: int) -> int:
-        """Return the seed that a program is told for one of ours, which names a stage to whoever knows the run's."""
+        """Return the seed that a program is given in place of ours, from which its stage could be derived."""
         return int.from_bytes(self._digest("seed", str(seed))[:4], "big") % (1 << SEED_BITS)
 
     def chance(self, *purpose: str) -> np.random.Generator:

@@ -1,8 +1,7 @@
-"""What the other rows of a data set say of each row: the law that new targets are drawn from; pure.
+"""Estimates the targets of each row from its neighbours: the distribution of new targets; pure.
 
-Neighbours vote by a Gaussian of their distance, each row without its own vote, so that its known
-target has no part in what is drawn for it. How far votes reach is chosen by how well they foretell the
-known targets.
+Neighbours vote by a Gaussian of their distance, each row without its own vote, so that its known target has
+no part in what is drawn for it. The width is the one that predicts the known targets best.
 """
 
 from __future__ import annotations

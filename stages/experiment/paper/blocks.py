@@ -1,4 +1,4 @@
-"""What a paper is made of: headings, paragraphs, tables, figures and listings; pure.
+"""The blocks of a paper: headings, paragraphs, tables, figures and listings; pure.
 
 Every text is written with references (`{effect.mean}`), so that one paper has one meaning in every form.
 """
@@ -25,7 +25,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One paragraph; `quoted` where somebody else speaks."""
+    """One paragraph; `quoted` where it is a foreign text."""
 
     text: str
     quoted: bool = False

@@ -1,7 +1,7 @@
-"""Which parts of a text are numbers that somebody typed; pure.
+"""Finds the typed numbers in a text; pure.
 
-Law: a number in a paper is a reference to a measurement. A digit counts as part of a name only
-where the name begins with letters and is short, such as L2, F1 or ReLU6.
+Law: a number in a paper is a reference to a measurement. A digit counts as part of a name only where the
+name begins with letters and is short, such as L2, F1 or ReLU6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which texts, tables and figures make the paper, at which level of detail; pure.
+"""Composes a paper: its texts, tables and figures, at a level of detail; pure.
 
-Tables, numbers and figures come from the record alone, whoever wrote the words.
+Tables, numbers and figures come from the record alone, for any author of the words.
 """
 
 from __future__ import annotations
@@ -408,6 +408,6 @@ def _broken(lines: Sequence[str]) -> list[str]:
 
 
 def _told_title(metric: str) -> str:
-    """Return a measure's title, marked where nobody but the programs could count it."""
+    """Return a measure's title, marked where only the programs could count it."""
     known = METRICS[metric]
     return f"{known.title}, as the programs say" if known.is_told else known.title

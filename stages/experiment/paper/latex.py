@@ -1,8 +1,8 @@
-"""The LaTeX form of a paper, pure.
+r"""The LaTeX form of a paper, pure.
 
-Law: every text goes through `escaped`; a number stands as `\\val{key}{text}` and a quoted text as
-`\\said{text}`, so that the source itself says which measurement each printed digit is. No macro of
-ours does anything, and no file is read but the pictures beside the source.
+Law: every text goes through `escaped`; a number is `\val{key}{text}` and a quoted text `\said{text}`, so
+that the source itself names the measurement of each printed digit. No macro of ours does anything, and no
+file is read but the pictures beside the source.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Paper:
 
 
 def name_author(numbers: Numbers, author: str) -> None:
-    """Let the paper say who wrote its words."""
+    """Name the author of the words in the paper."""
     numbers.quote("author", author, "who wrote the words")
 
 

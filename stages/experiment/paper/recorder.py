@@ -1,7 +1,7 @@
-"""Remembers what a run said, so that its paper can be held against it.
+"""Records the facts of a run, so that its paper can be checked against them.
 
-Law: everything is passed on at once and unchanged; what is remembered is bounded. A source that was
-said twice with different values counts as contradicted, and proves nothing.
+Law: every fact is passed on at once and unchanged; the record is bounded. A source that was reported twice
+with different values counts as contradicted, and proves nothing.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Recorder:
         self.reporter.made(path, name=name, content_type=content_type, stage=stage)
 
     def heard(self, source: Source) -> Heard | None:
-        """Return what was said there; None where nothing was, or not always the same."""
+        """Return the value of a source; None where there is none, or it was reported with different values."""
         return None if source in self.contradicted else self._heard.get(source)
 
     def has_heard(self, fact: Fact) -> bool:
-        """Return whether exactly this was said before."""
+        """Return whether exactly this was reported before."""
         parts = list(said_by(fact))
         return bool(parts) and all(self._heard.get(source) == value for source, value in parts)
 
     def nodes(self) -> frozenset[str]:
-        """Return every node whose result was said."""
+        """Return every node with a reported result."""
         return frozenset(
             source.about for source in self._heard if source.type == NODE_RESULT and source.field == "node"
         )
@@ -64,7 +64,7 @@ class Recorder:
 
 
 def said_by(fact: Fact) -> Iterator[tuple[Source, Heard]]:
-    """Yield each value that a fact says, with where it can be found again."""
+    """Yield each value of a fact, with its source."""
     match fact:
         case StageMetric(stage=stage, name=name, value=value, step=step):
             yield Source(METRIC_SAID, stage, name, step=step), value

@@ -1,7 +1,7 @@
-"""Turns the paper's LaTeX source into a PDF; checked before the experiments, so that no run finds out at its end.
+"""Turns the paper's LaTeX source into a PDF; tried before the experiments, so that no run fails at its end.
 
-Law: nothing is taken for a PDF that this call did not make, and a PDF that was made counts, whatever
-the exit status of its maker. No shell escape, no network, no file outside the source's folder.
+Law: a PDF counts only if this call made it, and then it counts, whatever the exit status of the renderer.
+No shell escape, no network, no file outside the source's folder.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _printed_or_named(match: re.Match[str]) -> str:
 def find_renderer(folder: Path) -> Renderer:
     """Return a renderer that made a PDF just now: TeX where it works, else pandoc and typst.
 
-    Raises `PipelineError` with the code CONFIG that says what to install.
+    Raises `PipelineError` with the code CONFIG and the packages to install.
     """
     problems: list[str] = []
     for look in (_latexmk, _pandoc):
@@ -238,7 +238,7 @@ def problem_of(renderer: Renderer, folder: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How a program ended, and the tail of what it said."""
+    """How a program ended, and the tail of its output."""
 
     status: int | None
     output: str

@@ -1,7 +1,7 @@
-"""Holds a finished paper against what the run said: every printed number must come from an event; pure.
+r"""Traces a finished paper to the events of its run: every printed number must come from one; pure.
 
-Law: a printed number stands as `\\val{key}{text}`, its text is the key's, and the key's exact value
-is what the events said. Whatever digit stands elsewhere must be part of a quoted text or a name.
+Law: a printed number is `\val{key}{text}`, its text is the key's, and the key's exact value is that of the
+events. Any other digit must be part of a quoted text or a name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMERAL: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
 class Memory(Protocol):
-    """What was said in a run."""
+    """The recorded values of a run."""
 
     def heard(self, source: Source) -> float | str | bool | None: ...
 
@@ -41,7 +41,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """How many printed numbers were looked at, and each that is not what an event said."""
+    """How many printed numbers were checked, and each that is not an event's value."""
 
     count: int
     untraced: tuple[str, ...]
@@ -161,7 +161,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _unfounded(number: Number, witness: Memory) -> Iterator[str]:
-    """Yield why a number is not what the events said."""
+    """Yield why a number is not the value of its events."""
     if not _agrees(number):
         yield f"{number.key} is {number.value!r}, and {number.text} would be printed"
     said = [witness.heard(source) for source in number.source]
@@ -174,7 +174,7 @@ def _unfounded(number: Number, witness: Memory) -> Iterator[str]:
 
 
 def _follows(number: Number, said: list[float | str | bool | None]) -> float | None:
-    """Return what the rule makes of what was said; None where it makes nothing."""
+    """Return the rule's value from the recorded ones; None where it has none."""
     if number.rule == "count":
         holds = all(value is not False for value in said)  # what is counted may itself be zero
         return float(len(set(number.source))) if holds else None
@@ -198,7 +198,7 @@ def _agrees(number: Number) -> bool:
 
 
 def _misquoted(numbers: Numbers, witness: Memory) -> list[str]:
-    """Return the quoted texts of events that no event said."""
+    """Return the quoted texts that are in no event."""
     return [
         f"{quote.key} is quoted, and {_named(quote.source)} was not said so"
         for quote in numbers.quotes.values()
@@ -207,7 +207,7 @@ def _misquoted(numbers: Numbers, witness: Memory) -> list[str]:
 
 
 def _quotes(said: str, heard: float | str | bool | None) -> bool:
-    """Return whether a quoted text is what was heard; a flag is quoted as a word."""
+    """Return whether a quoted text is the recorded one; a flag is quoted as a word."""
     return (shown(heard) if isinstance(heard, bool) else heard) == said
 
 

@@ -1,6 +1,6 @@
-"""The words of a paper: what the built-in author writes, and what is wrong with anybody's words; pure.
+"""The words of a paper: the texts of the built-in author, and the check of any author's words; pure.
 
-Law: no number is typed here. Measured numbers, names and texts of others are references to `Numbers`.
+Law: no number is typed here. Measured numbers, names and foreign texts are references to `Numbers`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def outcome(record: Record) -> str:
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
-    """Return what the measurement says, with its numbers by reference, and whether it is a replication."""
+    """Return the result of the measurement in words, with references, and whether it is a replication."""
     said, replication = _measured_words(record, numbers), record.verdicts.replication
     if replication is None:
         return said
@@ -277,7 +277,7 @@ def _conclusion(record: Record) -> list[str]:
 
 
 def problems_of(prose: Prose, numbers: Numbers, works: int = 0) -> list[str]:
-    """Return what is wrong with somebody's words, each in a sentence that helps to mend it; empty: nothing.
+    """Return what is wrong with an author's words, each in a sentence that helps to mend it; empty: nothing.
 
     `works` is how many publications may be cited as `{work.0}`, `{work.1}`, ...
     """

@@ -1,4 +1,4 @@
-"""Which signs can be printed: those of the fonts that come with the libraries, the same on every machine."""
+"""The characters that can be printed: those of the libraries' fonts, the same on every machine."""
 
 from __future__ import annotations
 

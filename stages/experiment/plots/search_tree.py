@@ -1,4 +1,4 @@
-"""The search tree as a picture: who grew out of whom, stage below stage."""
+"""The search tree as a picture: parents and children, stage below stage."""
 
 from __future__ import annotations
 

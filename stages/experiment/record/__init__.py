@@ -1,1 +1,1 @@
-"""What a run found out, and the numbers that its paper may name."""
+"""The results of a run, and the numbers that its paper may name."""

@@ -1,8 +1,7 @@
-"""What earlier attempts of a run found out, and how checkpoints keep it.
+"""The results of earlier attempts of a run, and their form in checkpoints.
 
-Law: a finished stage is taken over whole only behind stages that were taken over whole; a
-finished node, or a fresh seed, only for the very program that it was measured with. Whatever
-does not fit is measured again.
+Law: a finished stage is used whole only behind stages that were used whole; a finished node, or a fresh
+seed, only for the very program that it was measured with. Everything else is measured again.
 """
 
 from __future__ import annotations
@@ -143,7 +142,7 @@ class Past:
     is_whole: bool = True
 
     def finished(self, stage: str) -> Restored | None:
-        """Return the checkpoint of a stage that need not run again; the log says that it does not."""
+        """Return the checkpoint of a stage that need not run again, and log it."""
         found = self.context.restored(stage)
         self.is_whole = self.is_whole and found is not None and bool(found.state.get(COMPLETE))
         if not self.is_whole or found is None:
@@ -169,8 +168,8 @@ class Past:
     ) -> T | None:
         """Return a checkpoint's state in types, judged by `problem_of`.
 
-        One that another version wrote, or that does not fit together, is no checkpoint: the log says so,
-        and the stage begins anew.
+        One of another version, or one that does not fit together, is no checkpoint: it is logged, and the
+        stage begins anew.
         """
         if found is None:
             return None

@@ -1,7 +1,7 @@
-"""Every number and every quoted text that a paper may cite, by key, each with the events it rests on; pure.
+"""Every number and quoted text that a paper may cite, by key, each with its events; pure.
 
-Law: a text never types a number. It names a key, such as `{effect.mean}`, and what is printed
-for that key is decided here, from what the events of the run said.
+Law: a text never types a number. It names a key, such as `{effect.mean}`, and the printed value of that key
+is derived here, from the events of the run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ METRIC_SAID: Final = "ai.run.stage_metric"
 class Source:
     """One field of one event; `about` is a node, or a metric's name with its `step`.
 
-    A node that was taken from a checkpoint says the same in `ai.node.restored`.
+    A node from a checkpoint has the same fields in `ai.node.restored`.
     """
 
     type: str
@@ -78,7 +78,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A text that the paper quotes: as it is printed, as it was said in full, and where it was said."""
+    """A text that the paper quotes: as printed, in full, and its source."""
 
     key: str
     text: str
@@ -128,7 +128,7 @@ class Numbers:
         }  # fmt: skip
 
     def add(self, number: Number) -> None:
-        """Add a number; one that is not finite cannot be printed, so nobody may refer to it."""
+        """Add a number; one that is not finite cannot be printed, so there must be no reference to it."""
         assert number.key not in self, number.key
         if math.isfinite(number.value):
             self.numbers[number.key] = number
@@ -136,7 +136,7 @@ class Numbers:
     def quote(
         self, key: str, said: str, origin: str, limit: int = PHRASE_MAX, source: Source | None = None
     ) -> None:
-        """Add a text that somebody wrote."""
+        """Add a foreign text."""
         assert key not in self.numbers, key
         self.quotes[key] = Quote(key, shown_text(said, limit) or "(empty)", said, source, origin)
 
@@ -152,7 +152,7 @@ def _plain_source(source: Source) -> dict[str, Any]:
 
 
 def shown_text(text: str, limit: int) -> str:
-    """Return what somebody wrote, printable, bounded, and breakable into lines."""
+    """Return a foreign text, printable, bounded, and breakable into lines."""
     clean = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * limit]).split())
     if len(clean) > limit or len(text) > 4 * limit:
         clean = f"{clean[:limit].rstrip()} …"
@@ -200,7 +200,7 @@ def stage_key(stage: StageRecord) -> str:
 
 
 def fresh_facts(claim: Claim, step: int, pair: Pair) -> list[StageMetric]:
-    """Return what is said of one fresh seed, the `step`-th from 1: the seed, and both arms on test data."""
+    """Return the facts of one fresh seed, the `step`-th from 1: the seed, and both arms on test data."""
     said = {"fresh_seed": float(pair.seed)}
     for arm, value in (("baseline", pair.baseline), ("intervention", pair.intervention)):
         if value is not None:
@@ -209,7 +209,7 @@ def fresh_facts(claim: Claim, step: int, pair: Pair) -> list[StageMetric]:
 
 
 def finalist_facts(stage: str, metric: Metric, finalist: Finalist) -> list[StageMetric]:
-    """Return what is said of a finalist: its value from each seed, their mean, the mean's standard error."""
+    """Return the facts of a finalist: its value from each seed, their mean, the mean's standard error."""
     name = _finalist_name(finalist, metric)
     facts = [
         StageMetric(stage=stage, name=name, value=value, step=step)
@@ -222,7 +222,7 @@ def finalist_facts(stage: str, metric: Metric, finalist: Finalist) -> list[Stage
 
 
 def facts_to_say(record: Record) -> list[StageMetric]:
-    """Return every stage metric that the paper's numbers rest on; what was not said yet must be said."""
+    """Return every stage metric that the paper's numbers rest on; those not reported yet must be reported."""
     claim, facts = record.claim, []
     for stage in record.stages:
         for finalist in stage.finalists:
@@ -391,7 +391,7 @@ def _add_totals(found: Numbers, record: Record) -> None:
 
 
 def _counted(key: str, nodes: Iterable[Node], held: str = "node") -> Number:
-    """Return how many nodes there are, each of which an event told of."""
+    """Return how many nodes there are, each of which has an event."""
     sources = tuple(_result(node, held) for node in nodes)
     return Number(key, str(len(sources)), float(len(sources)), sources, "count")
 

@@ -79,7 +79,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Under what conditions the run was made; `notes` say what the data lost or were given on the way."""
+    """Under what conditions the run was made; `notes` list the changes of the data on the way."""
 
     run_id: Word
     attempt: Ordinal
@@ -101,7 +101,7 @@ class Setting:
 class Verdicts:
     """The judgement on the claim's metric, and the means of every other metric beside it.
 
-    `replication` says where it was measured, if that is the second time.
+    `replication` is where it was measured, if that is the second time.
     """
 
     judgement: Judgement

@@ -1,4 +1,4 @@
-"""What a reviewer says of a paper: the review form with its ranges, and what an ensemble decides; pure."""
+"""A review of a paper: the form with its ranges, and the decision of an ensemble; pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who does the research of a run: by the declared space, or by a language model."""
+"""The researcher of a run: by the declared space, or by a language model."""

@@ -1,6 +1,6 @@
 """The built-in researcher: walks the declared space, needs no key and no network.
 
-Its proposals are programs like anybody's: a recipe written into the template.
+Its proposals are programs like those of a model: a recipe written into the template.
 """
 
 from __future__ import annotations

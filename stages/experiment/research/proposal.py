@@ -1,7 +1,7 @@
-"""What a researcher offers, and what it is asked: the protocol between search and researcher.
+"""The protocol between search and researcher: requests and proposals.
 
-Law: `None` means that nothing is left to propose from here. A researcher that cannot answer
-raises `NoProposal`; the search goes on without it.
+Law: `None` means that nothing is left to propose from here. A researcher that cannot answer raises
+`NoProposal`; the search goes on without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Proposal:
 
 
 class NoProposal(Exception):
-    """The researcher has no answer this time, and why; `code` is what a run is told that ends by it."""
+    """The researcher has no answer this time, and why; a run that ends by it gets `code`."""
 
     def __init__(self, reason: str, code: str = "NO_PROPOSAL") -> None:
         super().__init__(reason)
@@ -78,5 +78,5 @@ class Researcher(Protocol):
         ...
 
     def review(self, paper: str, count: int) -> Sequence[Review]:
-        """Return independent reviews of the paper's text; none where nobody can judge."""
+        """Return independent reviews of the paper's text; none without a reviewer."""
         ...

@@ -1,7 +1,7 @@
-"""Who does the research of a run, and what it may cost.
+"""Makes the researcher of a run, with its budget.
 
-Law: the claim is chosen once: an attempt that goes on after another one measures what that one
-chose, and counts what that one spent.
+Law: the claim is chosen once. A later attempt measures the claim of the earlier one, and counts what that
+one spent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Drives the search of one stage: asks the policy, asks the researcher, runs programs, reports.
 
-Law: it is handed visible data only; a node that fails becomes a buggy node, never the run's end.
-A stage goes in rounds of a fixed width, so that the same seed makes the same search on a pod of
-any size: nodes of a round are chosen one after the other, run side by side, and join the tree in
-the order in which they were chosen.
+Law: it is given visible data only. A node that fails becomes a buggy node, never the run's end. A stage
+goes in rounds of a fixed width, so that the same seed makes the same search on a pod of any size: nodes of
+a round are chosen one after the other, run side by side, and join the tree in the order of choice.
 """
 
 from __future__ import annotations
@@ -110,8 +109,8 @@ class _Grown:
 class Search:
     """Searches stage by stage; `used_seeds` remembers what validation must not use again.
 
-    `check` is called before each step and may end the run (a budget that is spent); `keeps_proposals`
-    says that proposals are dear, so that they outlive the pod.
+    `check` is called before each step and may end the run (a budget that is spent); `keeps_proposals` is
+    whether proposals are expensive, so that they outlive the pod.
     """
 
     context: Context
@@ -160,7 +159,7 @@ class Search:
         return record
 
     def take_over(self, record: StageRecord, attempt: int) -> None:
-        """Say again what a stage found that an earlier attempt has finished, and remember its seeds."""
+        """Report again the results of a stage that an earlier attempt has finished, and remember its seeds."""
         for node in record.nodes:
             self._use_seeds(node)
             self._say_restored(node, attempt)
@@ -376,7 +375,7 @@ class Search:
     # --- what is said -----------------------------------------------------------------------
 
     def _show(self, stage: Stage, grown: _Grown, limit: int, left: int | None = None) -> None:
-        """Say how far the stage is, and which nodes run now."""
+        """Report how far the stage is, and which nodes run now."""
         done = {each.node.id for each in grown.tried}
         running = [node for node in grown.begun if node.id not in done]
         finished = len(grown.tried)
@@ -430,7 +429,7 @@ class Search:
         }
 
     def _announce(self, record: StageRecord, stage: Stage) -> None:
-        """Say which node a stage hands on, every value of the re-evaluation, and the best learning curve."""
+        """Report the node that a stage hands on, its re-evaluated values, and the best learning curve."""
         self.forest.choose(record)
         for finalist in record.finalists:
             for seed, value in zip(finalist.seeds, finalist.values, strict=True):

@@ -25,7 +25,7 @@ class WorkerPool:
 class Shift(Generic[T]):
     """Work of one kind under way, each piece by its name, until the context is left.
 
-    Whoever leaves by an exception waits for nothing that still runs.
+    An exception leaves the context without a wait for running pieces.
     """
 
     def __init__(self, crew: WorkerPool) -> None:
@@ -41,7 +41,7 @@ class Shift(Generic[T]):
         self._running[self._pool.submit(self._in_slot, work)] = name
 
     def finished(self, still: Callable[[int], None]) -> Iterator[tuple[str, T]]:
-        """Yield each piece as it finishes; `still` hears now and then how many are not."""
+        """Yield each piece as it finishes; `still` is called now and then with the number of open ones."""
         while self._running:
             done, _ = wait(self._running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
             if not done:

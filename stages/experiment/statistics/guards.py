@@ -1,7 +1,7 @@
-"""What a measured difference may not have cost: the quality of answers, and work that nobody did.
+"""Guards on a measured difference: the quality of answers, and the work that was really done.
 
 Pure statistics. Law: of the two programs the one that does better by a claim's measure answers no worse than
-the other, whatever the measure; the intervention answers better than one that always says the same; and
+the other, whatever the measure; the intervention answers better than one that always answers the same; and
 where the measure is time, the processor was busy for it. Else the claim is not upheld.
 """
 

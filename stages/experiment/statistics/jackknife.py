@@ -1,9 +1,9 @@
-"""How far a measure may be off by chance of the rows that judge; pure.
+"""The error of a measure by the choice of the rows that judge; pure.
 
-The delete-a-group jackknife: a measure is computed again without each group of rows, and how far these
-values lie apart says how far others would, over other rows. Unlike the usual formula, which it gives for a
-mean, it also holds for a root of a mean, and roughly for bins. Tukey, "Bias and confidence in not-quite
-large samples" (1958); Kott, "The delete-a-group jackknife" (Journal of Official Statistics 17, 2001).
+The delete-a-group jackknife: a measure is computed again without each group of rows, and the spread of these
+values estimates the spread over other rows. Unlike the usual formula, which it gives for a mean, it also
+holds for a root of a mean, and roughly for bins. Tukey, "Bias and confidence in not-quite large samples"
+(1958); Kott, "The delete-a-group jackknife" (Journal of Official Statistics 17, 2001).
 """
 
 from __future__ import annotations

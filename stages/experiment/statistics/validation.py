@@ -1,8 +1,8 @@
 """The verdict: does the claimed difference hold over fresh seeds?
 
-Pure statistics. Law: the claim is supported only if the confidence interval of the mean paired
-difference lies wholly on the claimed side of zero; everything else refutes it. Seeds and the rows that
-judge are both samples, and the interval is as wide as both make it: seeds that agree say nothing of rows.
+Pure statistics. Law: the claim is supported only if the confidence interval of the mean paired difference
+lies wholly on the claimed side of zero; everything else refutes it. Seeds and the rows that judge are both
+samples, and the interval is as wide as both make it: agreement of seeds gives no information about rows.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ CAUGHT: Final = "a program answers what nobody can know, so it has read what jud
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a training from a fresh seed gave, for the claim's measure; `scores` are None where it gave nothing.
+    """The result of a training from a fresh seed, by the claim's measure; `scores` are None without a result.
 
     `without` is the measure without each group of the rows that judge, and `answers` stands for the answers;
-    both are empty for a measure of which no answers are. `is_caught` says that the answers were known,
+    both are empty for a measure of which no answers are. `is_caught` is whether the answers were known,
     `quality` is the quality of the answers without each group of rows, whatever the claim's measure is, and
-    `processor_s` what all processes of the training took of processors; None where nobody could measure that.
+    `processor_s` the processor time of all processes of the training; None where it could not be measured.
     """
 
     scores: Scores | None
@@ -137,7 +137,7 @@ def mean_interval(
 
 
 def doubted(judgement: Judgement, metric: Metric, *, is_replication: bool = False) -> Judgement:
-    """Return the judgement, a pass turned down where nobody should believe it."""
+    """Return the judgement; a pass that cannot be relied on is turned down."""
     doubt = (
         _doubt(judgement.pairs, metric, is_replication=is_replication)
         if judgement.verdict == "pass"

@@ -1,11 +1,11 @@
 """Runs one program in the sandbox: reads the job, calls the program once a seed, writes its answers.
 
-A stand-alone script, copied into the job's folder beside `program.py` and `job.json`. It needs
-numpy alone; the program decides what else is imported. What it writes is believed by nobody
-before it was checked: answers are scored outside, against targets that never come in here.
+A stand-alone script, copied into the job's folder beside `program.py` and `job.json`. It needs numpy alone;
+the program decides what else is imported. Its output is untrusted: answers are checked and scored outside,
+against targets that are never in this process.
 
-The program defines `run(task)`, which returns the answers for `task.judge.features`: an array of
-shape (rows, outputs) with class probabilities, or of shape (rows,) with values.
+The program defines `run(task)`, which returns the answers for `task.judge.features`: an array of shape
+(rows, outputs) with class probabilities, or of shape (rows,) with values.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Trials: a program is run in the sandbox from several seeds, and what it answers is scored here.
+"""Trials: a program is executed in the sandbox for several seeds, and its answers are scored here.
 
-Law: a program is told the targets of the rows it learns from and watches, never of those that
-judge it. It cannot tell by which of them it is judged today: nothing that it is shown names a stage,
-and the seeds that it is told follow from the run's secret.
-Seeds that are asked for together share a process, and what a program keeps from one may help it with the
-next: what decides a verdict is asked for alone.
-Every answer is checked before it counts, and time is the sandbox's own. What a program says of itself
-(parameters, curve) is bounded, and marked as its word.
+Law: a program is given the targets of the rows it learns from and watches, never of those that judge it. It
+cannot distinguish the rows that count now: nothing that it is given names a stage, and its seeds follow
+from the run's secret. Seeds of one request share a process, and a program may keep something from one for
+the next. So each seed that decides a verdict is requested alone. Every answer is checked before it counts,
+and time is the sandbox's own. What a program reports of itself (parameters, curve) is bounded, and marked
+as its claim.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ DIGITS: Final = 6  # of answers, beside the largest: fewer would not tell traini
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a program measured from one seed; `error` in the place of scores.
+    """The measurements of a program from one seed; `error` in the place of scores.
 
     `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
-    them; `is_caught` says that it knew what nobody can know, and `processor_s` how long processors worked.
+    them; `is_caught` is whether it knew targets that it was not given, and `processor_s` its processor time.
     """
 
     seed: int
@@ -107,7 +106,7 @@ class Bench:
     ) -> Trials:
         """Run `code` once a seed, in one process.
 
-        `folder`, which must be new, names the execution to us, and to nobody else.
+        `folder`, which must be new, names the execution to us, and to no program.
         """
         assert seeds
         folder.mkdir(parents=True)  # fails where anything lies there: nothing is tried twice
@@ -219,14 +218,14 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
 
 
 def _digest(answers: Floats) -> str:
-    """Return what tells answers from others, in a few digits: with the last ones anybody could feign a training."""
+    """Return a digest of answers by a few digits: with the last digits a program could feign a training."""
     largest = max(float(np.abs(answers).max()), sys.float_info.min)
     told = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
     return hashlib.sha256(told.tobytes()).hexdigest()
 
 
 def _curve(report: Report) -> tuple[Point, ...]:
-    """Return the learning curve that a program told, thinned evenly where it is long."""
+    """Return the learning curve that a program reported, thinned evenly where it is long."""
     points = [
         Point(each.epoch, each.train_loss, each.watch_loss)
         for each in report.curve

@@ -9,6 +9,9 @@ import pytest
 
 from podfleet.config import KNOWN, settings
 
+# for processes that are started by ours, and for a decoy
+SET_BY_US = {"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "MINIO_BROWSER", "PODFLEET_DECOY"}
+
 
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
@@ -50,3 +53,14 @@ def test_every_setting_of_the_example_is_known() -> None:
     names = set(re.findall(r"^#([A-Z_]+)=", example.read_text(), re.MULTILINE))
     assert "PODFLEET_PRIVATE_HOSTS" in names
     assert names - KNOWN.keys() == set()
+
+
+def test_every_setting_that_a_program_reads_is_known() -> None:
+    packages = ("podfleet", "control_plane", "pod_worker", "events", "stages")
+    root = Path(__file__).parents[3]
+    files = [path for package in packages for path in (root / package).rglob("*.py")]
+    names = {
+        name for path in files for name in re.findall(r'"((?:PODFLEET|MINIO)_[A-Z_]+)"', path.read_text())
+    }
+    assert "PODFLEET_ORIGINS" in names
+    assert names - KNOWN.keys() - SET_BY_US == set()

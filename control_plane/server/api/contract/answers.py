@@ -1,4 +1,4 @@
-"""What routes answer with, as far as the OpenAPI document tells; the values themselves are plain JSON."""
+"""The types of answers in the OpenAPI document; the values themselves are plain JSON."""
 
 from __future__ import annotations
 

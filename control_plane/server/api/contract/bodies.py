@@ -1,4 +1,4 @@
-"""The bodies that the API reads: strict, and closed to fields that nobody knows."""
+"""The request bodies of the API: strict, without unknown fields."""
 
 from __future__ import annotations
 

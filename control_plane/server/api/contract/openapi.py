@@ -1,8 +1,8 @@
-"""The OpenAPI document: what a route says of itself, and what every route of its kind answers besides, pure.
+"""The OpenAPI document: the declarations of a route, and the refusals that follow from its kind, pure.
 
-A refusal is always the same document, so which refusals a route knows follows from what it is: whoever asks
-has a key, so it may be a wrong one; a path names something, so that may not be there. A route declares
-only what is its own.
+A refusal is always the same document, so the refusals of a route follow from what it is. A request has a
+key, so the key may be wrong. A path names an object, so the object may be missing. A route declares only
+what is its own.
 """
 
 from __future__ import annotations

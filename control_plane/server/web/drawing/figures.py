@@ -1,4 +1,4 @@
-"""Which part of a run a picture shows: a node, a stage of the search, or the whole, pure."""
+"""The part of a run that a picture shows: a node, a stage of the search, or the whole, pure."""
 
 from __future__ import annotations
 

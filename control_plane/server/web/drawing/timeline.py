@@ -1,4 +1,4 @@
-"""When each stage of a run was under way, as bars on one axis of time, pure."""
+"""The stages of a run as bars on one axis of time, pure."""
 
 from __future__ import annotations
 

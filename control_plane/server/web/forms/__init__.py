@@ -1,1 +1,1 @@
-"""What a person typed into a form or an address, read into what the program takes."""
+"""Parses forms and addresses of pages into the types of the program."""

@@ -1,4 +1,4 @@
-"""Short addresses: a form sends all its fields, and an address names only those that say something, pure."""
+"""Short addresses: drops the empty fields of a form from the address, pure."""
 
 from __future__ import annotations
 

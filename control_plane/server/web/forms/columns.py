@@ -1,7 +1,7 @@
-"""Which columns the list of runs shows, as its address says, pure.
+"""The columns of the list of runs, as its address selects them, pure.
 
-Law: every row holds every cell, and the table hides what is not wanted: so a row that comes over the
-stream is the same for all who look.
+Law: every row has every cell, and the table hides the unwanted ones. So a row of the stream is the same for
+all readers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person typed into a form, read into what the program takes; what does not fit is told in words."""
+"""Parses the fields of a form into the types of the program; an invalid value gets a message."""
 
 from __future__ import annotations
 

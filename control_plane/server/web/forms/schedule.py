@@ -1,4 +1,4 @@
-"""The form of a schedule: what a person typed, and the schedule that it means."""
+"""The form of a schedule, and the schedule that it describes."""
 
 from __future__ import annotations
 

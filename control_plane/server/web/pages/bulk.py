@@ -1,4 +1,4 @@
-"""Many runs at once: a page that asks whether it is meant so, and one that says what became of them."""
+"""Bulk operations on runs: a page that confirms, and one that shows the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/numbers`: what the fleet does and costs, in words, today and on the days before."""
+"""`/numbers`: the fleet's numbers, today and on earlier days."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person orders from a page: done, then a redirect; refused, a page that says why."""
+"""Orders of a page: a redirect after success, a page with the reason after a refusal."""
 
 from __future__ import annotations
 

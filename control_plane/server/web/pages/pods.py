@@ -1,4 +1,4 @@
-"""The pages of pods: who is there, and what one of them has, does and did."""
+"""The pages of pods: the list, and the state and history of one."""
 
 from __future__ import annotations
 

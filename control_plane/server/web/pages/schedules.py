@@ -1,4 +1,4 @@
-"""The pages of schedules: what fires when, and the forms that add, pause, run and remove."""
+"""The pages of schedules: the next times, and the forms to add, pause, run and remove."""
 
 from __future__ import annotations
 

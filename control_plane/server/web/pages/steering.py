@@ -1,4 +1,4 @@
-"""What a person sends from a page: done, then a redirect; refused, the same page that says why."""
+"""The forms that steer a run: a redirect after success, the same page with the reason after a refusal."""
 
 from __future__ import annotations
 

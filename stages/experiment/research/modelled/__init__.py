@@ -1,4 +1,4 @@
-"""Research by a language model: what it is told, how its answers are read, and what becomes of its failures."""
+"""Research by a language model: its prompts, the parsing of its answers, the handling of its failures."""
 
 from stages.experiment.research.modelled.choosing import choose
 from stages.experiment.research.modelled.researcher import ModelResearcher

@@ -1,7 +1,6 @@
-"""Reads a program that a model wrote: its plan, its choices, what it varies; pure.
+"""Parses a program that a model wrote: its plan, its choices, what it varies; pure.
 
-Law: nothing here executes a word of it. What does not read as agreed is said in one sentence that
-the model can mend it by.
+Law: nothing here executes it. An answer of another form gets one sentence by which the model can correct it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FOR_PEOPLE: Final = frozenset({"PLAN", "CONDITION"})  # they say what a program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A program with what it says of itself."""
+    """A program with its own description."""
 
     code: str
     plan: str
@@ -42,13 +41,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Why a program cannot be taken, as its author is told."""
+    """Why a program cannot be taken, for its author."""
 
     reason: str
 
 
 def read_program(code: str, *, varies: bool = False) -> Written | Flaw:
-    """Return what `code` says of itself; `varies` says whether it must name a condition."""
+    """Return the description in `code`; `varies` is whether it must name a condition."""
     if len(code.encode("utf-8", "replace")) > CODE_MAX_BYTES:
         return Flaw(f"The program is longer than {CODE_MAX_BYTES} bytes.")
     tree = _parsed(code)

@@ -1,8 +1,8 @@
-"""Lets a model say what exactly is measured: one intervention, one measure, one direction, one data set.
+"""Lets a model define the measurement: one intervention, one measure, one direction, one data set.
 
-Law: whatever the model decided for itself stands in the claim's notes; an idea that it cannot
-read is read by its words, or refused with both reasons. A model that is away for now is no reason
-for that: what is measured is chosen once.
+Law: what the model decided by itself is in the claim's notes. If the model cannot read an idea, the idea is
+parsed by its words, or refused with both reasons. A model that is unreachable for now is no reason for
+that: the measurement is chosen once.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 def choose(model: Model, idea: Idea, data: DataSet | None, notes: Notes, say: Say) -> Claim:
     """Return what shall be measured for `idea`; `data` overrules the model's choice of data.
 
-    `say` hears where the model could not say it and the idea's words were read instead.
+    `say` logs where the model could not define it and the idea's words were parsed instead.
 
-    Raises `PipelineError`: CONFIG where neither the model nor the idea's words say it, MODEL_... where
+    Raises `PipelineError`: CONFIG where neither the model nor the idea's words define it, MODEL_... where
     the model could not be asked, or its answers were no good.
     """
     notes_text = prompt.notes_text(notes.all())
@@ -86,7 +86,7 @@ def choose(model: Model, idea: Idea, data: DataSet | None, notes: Notes, say: Sa
 
 
 def _settled(model: Model, question: Question, data: DataSet | None) -> Claim | str:
-    """Return the claim, or why the model could not say it. Raises `ModelError`."""
+    """Return the claim, or why the model could not define it. Raises `ModelError`."""
     asked, problems = question, ""
     for _ in range(ROUNDS_MAX):
         choice = ask_for(model, asked, Choice)

@@ -1,7 +1,7 @@
-"""What a model is told: the texts of `prompts/`, filled with what the search knows; pure but for reading them.
+"""The prompts of a model: the texts of `prompts/`, filled in by the search; pure but for reading them.
 
-Law: no word from outside enters a system text, and all of it stands between marks that it cannot close.
-Everything is bounded: a run of many nodes asks no longer questions than one of few.
+Law: no foreign word enters a system prompt, and foreign text is between marks that it cannot close. All is
+bounded: prompts of a run with many nodes are no longer than those of one with few.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The researcher that is a language model: it writes the programs, the words of the paper, and reviews.
 
-Law: which node is best, which arm a program belongs to and what is tried next is never the model's
-word; it is told, and what it writes is text that somebody else runs in a sandbox.
+Law: the model never decides which node is best, which arm a program belongs to, or what is tried next. It
+is given these. Its output is text; only the sandbox executes its programs.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Step:
 
     @property
     def varies(self) -> bool:
-        """Return whether the model has to say what it varies."""
+        """Return whether the model has to name what it varies."""
         return self.text == "vary"
 
 
@@ -142,7 +142,7 @@ class ModelResearcher:
         )
 
     def _is_lonely(self, node: Node, tree: Tree) -> bool:
-        """Return whether an ablation kept the intervention, and nobody tried the same without it."""
+        """Return whether an ablation kept the intervention, and no node is the same without it."""
         paired = {each.condition for each in tree.known if each.arm == "baseline"} | self._unpaired
         return (
             not node.buggy
@@ -191,7 +191,7 @@ class ModelResearcher:
         )
 
     def _read_notes(self) -> Sequence[Note]:
-        """Return what people have written by now; the log hears of each note once."""
+        """Return the notes of people so far; each note is logged once."""
         notes = self.notes.all()
         for note in notes:
             if note.number not in self._heard:

@@ -1,4 +1,4 @@
-"""Asks a model for reviews of a finished paper, each on its own; a failed one is left out, and said so."""
+"""Requests independent reviews of a finished paper from a model; a failed one is left out and logged."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a model's failure means for the search: skip this step, or end the run; pure.
+"""The effect of a model's failure on the search: skip this step, or end the run; pure.
 
-Law: a trouble that no waiting mends ends the run at once, so that none limps on for hours with
-nobody to ask; every other one costs a single step.
+Law: a failure that no waiting mends ends the run at once, so that no run continues for hours without a
+model. Every other failure costs a single step.
 """
 
 from __future__ import annotations

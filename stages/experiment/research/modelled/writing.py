@@ -1,7 +1,7 @@
-"""Asks a model for the words of a paper, and has each section mended or replaced.
+"""Requests the words of a paper from a model; each section is corrected or replaced.
 
-Law: a paper is never lost to its words. What the model types in the place of a reference is given
-back a bounded number of times; then the built-in words stand there, and the log says so.
+Law: a paper is never lost to its words. A number that the model types in the place of a reference is
+returned to it a bounded number of times; then the built-in words are used, and the log records it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Check:
         return [each for each in problems_of(prose, self.numbers, self.works) if each not in self.known]
 
     def _against_the_verdict(self, name: str, text: str) -> list[str]:
-        """Return where a section that has to say the verdict does not, or says the opposite."""
+        """Return the sections that have to state the verdict and do not, or state the opposite."""
         if name not in VERDICT_SECTIONS:
             return []
         verdict, opposite = ("supported", "refuted") if self.is_supported else ("refuted", "supported")

@@ -264,6 +264,24 @@ def test_stages_and_nodes_may_have_the_names_of_methods() -> None:
     assert "at its pace it would take more than a year" in page.lower()
 
 
+class Unasked(Store):
+    """A store that nobody may ask for what belongs to one kind alone."""
+
+    async def part(self, collection: str, query: dict[str, Any], *_: object) -> Part:
+        raise AssertionError(f"{query} was asked")
+
+
+def test_a_run_is_asked_for_the_parts_of_its_own_kind_only() -> None:
+    store = Unasked(lines(("ai.run.started", {})))
+    with pytest.raises(AssertionError, match="was asked"):
+        asyncio.run(reading_of(store).run(RUN_ID))
+    store.run |= {"kind": "probe"}
+    told = asyncio.run(reading_of(store).run(RUN_ID))
+    assert (told["nodes"], told["ideas"], told["sections"]) == ([], [], [])
+    store.run |= {"kind": "of a package that is not installed here"}
+    assert asyncio.run(reading_of(store).run(RUN_ID))["sections"] == []
+
+
 class Watched(list[Any]):
     """A list that knows how many of its values somebody looked at."""
 
