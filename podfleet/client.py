@@ -32,6 +32,7 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 MISUSED: Final = frozenset({400, 413, 415, 422})
 # What a person does next; the first that fits, by the code of the problem or by the status.
 NEXT_STEPS: Final[Mapping[str | int, str]] = {
+    "unknown_kind": "`podfleet kinds list` shows those that there are",
     "unknown_run": "`podfleet runs list` shows the runs that there are",
     "unknown_hypothesis": "`podfleet hypotheses list` shows those that there are",
     "unknown_schedule": "`podfleet schedules list` shows those that there are",

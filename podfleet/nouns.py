@@ -17,6 +17,7 @@ HELP_NAMES: Final = ("-h", "--help")
 # The module of each, whose `app` it is, and what is said of it where all are listed.
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "submit": ("podfleet.commands.submitting", "Queue a run and print its id."),
+    "kinds": ("podfleet.commands.kinds", "What can be run, and what it takes."),
     "runs": ("podfleet.commands.runs", "Runs: look at them, and steer them."),
     "events": ("podfleet.commands.events", "What happened in a run, and what goes on."),
     "artifacts": ("podfleet.commands.artifacts", "The files that runs keep."),

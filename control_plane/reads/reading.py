@@ -382,6 +382,10 @@ class Reading:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(required(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
 
+    async def takers_by_kind(self) -> Mapping[str, int]:
+        """Return how many live pods take runs of each kind."""
+        return await self.pod_reads.takers_by_kind(self.clock.now() - SILENT_AFTER)
+
     async def schedules(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))

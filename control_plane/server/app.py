@@ -27,6 +27,7 @@ from control_plane.server.api import (
     fleet,
     ingest,
     keys,
+    kinds,
     runs,
     schedules,
     stream,
@@ -43,14 +44,14 @@ from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.metrics import STALLS
 from control_plane.server.web import live, views
 from control_plane.server.web.pages import bulk as bulk_pages
-from control_plane.server.web.pages import compare, numbers, pods, sign_in, steering
+from control_plane.server.web.pages import compare, new_run, numbers, pods, sign_in, steering
 from control_plane.server.web.pages import schedules as schedule_pages
 from control_plane.server.web.site import HERE, Pages, Site
 from control_plane.upkeep import rescuer, spec_sweeper, sweeper
 
 NOUNS: Final = (
     *(bulk, runs, artifacts, uploads),
-    *(claims, fleet, schedules, keys, audit_log, stream),
+    *(claims, fleet, kinds, schedules, keys, audit_log, stream),
 )
 
 
@@ -101,6 +102,7 @@ def create_app(deps: Deps) -> FastAPI:
     app.include_router(sign_in.router(site, deps.authenticator))
     app.include_router(bulk_pages.router(site))
     app.include_router(compare.router(site))
+    app.include_router(new_run.router(site))
     app.include_router(views.router(site))
     app.include_router(steering.router(site))
     app.include_router(live.router(site))

@@ -79,6 +79,19 @@ class Pods:
             cursor = await self.db.pods.aggregate(pipeline)
             return {group["_id"]: group["count"] for group in await cursor.to_list()}
 
+    async def takers_by_kind(self, since: datetime) -> Mapping[str, int]:
+        """Return how many pods that reported since then take runs of each kind."""
+        pipeline: list[Document] = [
+            {"$match": {"reportedAt": {"$gte": since}}},
+            {"$limit": COUNT_MAX},
+            {"$match": {"state": {"$nin": ["stopped", "draining"]}, "orders.drain": {"$ne": True}}},
+            {"$unwind": "$kinds"},
+            {"$group": {"_id": "$kinds", "count": {"$sum": 1}}},
+        ]
+        async with answers():
+            cursor = await self.db.pods.aggregate(pipeline)
+            return {group["_id"]: group["count"] for group in await cursor.to_list()}
+
     async def silent(self, before: datetime, since: datetime) -> int:
         """Return how many pods fell silent in this stretch of time without having said goodbye."""
         query = {"reportedAt": {"$gte": since, "$lt": before}, "state": {"$ne": "stopped"}}

@@ -40,15 +40,26 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
     A program of the search that runs for longer than `program_limit_s` from one seed is ended.
     """
 
-    idea: str | Idea
-    dataset: str | None = None
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    idea: Annotated[str | Idea, msgspec.Meta(description="What shall be tested.")]
+    dataset: Annotated[
+        str | None, msgspec.Meta(description="Its name, or a file; else as the idea says.")
+    ] = None
+    seed: Annotated[
+        int, msgspec.Meta(ge=0, le=2**31 - 1, description="Every random choice follows from it.")
+    ] = 0
     nodes: NodeLimits = NodeLimits()
     review: Review = "human"
-    max_cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    max_tokens: Positive | None = None
-    preset: Literal["quick", "standard"] = "standard"
-    program_limit_s: Seconds = PROGRAM_LIMIT_S
+    max_cost_usd: Annotated[
+        Annotated[float, msgspec.Meta(ge=0)] | None,
+        msgspec.Meta(description="What its models may cost, in US dollars."),
+    ] = None
+    max_tokens: Annotated[Positive | None, msgspec.Meta(description="Tokens of its models.")] = None
+    preset: Annotated[Literal["quick", "standard"], msgspec.Meta(description="How far it searches.")] = (
+        "standard"
+    )
+    program_limit_s: Annotated[
+        Seconds, msgspec.Meta(description="Seconds of one program of the search, from one seed.")
+    ] = PROGRAM_LIMIT_S
 
 
 class NodeCreated(Fact, frozen=True):

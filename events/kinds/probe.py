@@ -9,17 +9,19 @@ import msgspec
 from events.kinds.kind import Kind
 from events.kinds.spec import Review, Spec
 
+End = Literal[
+    "completed", "exception", "retryable", "kill", "segfault", "out_of_memory", "cuda_out_of_memory",
+    "hang", "deaf", "exit",
+]  # fmt: skip
+
 
 class ProbeSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The smoke test of a pod: sleeps, speaks, writes an artifact, and ends in the way it is told."""
 
-    seconds: Annotated[float, msgspec.Meta(ge=0, le=24 * 3600)] = 1.0
-    events: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 10
-    artifact_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = 1024
-    end: Literal[
-        "completed", "exception", "retryable", "kill", "segfault", "out_of_memory", "cuda_out_of_memory",
-        "hang", "deaf", "exit",
-    ] = "completed"  # fmt: skip
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=24 * 3600, description="How long it sleeps.")] = 1.0
+    events: Annotated[int, msgspec.Meta(ge=0, le=1_000_000, description="Events in that time.")] = 10
+    artifact_bytes: Annotated[int, msgspec.Meta(ge=0, le=1 << 30, description="Size of its artifact.")] = 1024
+    end: Annotated[End, msgspec.Meta(description="How it ends.")] = "completed"
     review: Review = "none"
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
-Review = Literal["none", "human"]
+Review = Annotated[Literal["none", "human"], msgspec.Meta(description="Whether a person gives the verdict.")]
 
 TITLE_MAX: Final = 200
 START_LIMIT_S: Final = 300.0
@@ -19,6 +19,8 @@ NO_PROGRESS_S: Final = 1800.0
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What bounds every attempt: until its first word, in all, and without a word."""
 
-    start_limit_s: Seconds = START_LIMIT_S
-    time_limit_s: Seconds = TIME_LIMIT_S
-    no_progress_s: Seconds = NO_PROGRESS_S
+    start_limit_s: Annotated[Seconds, msgspec.Meta(description="Seconds until its first word.")] = (
+        START_LIMIT_S
+    )
+    time_limit_s: Annotated[Seconds, msgspec.Meta(description="Seconds in all.")] = TIME_LIMIT_S
+    no_progress_s: Annotated[Seconds, msgspec.Meta(description="Seconds without a word.")] = NO_PROGRESS_S

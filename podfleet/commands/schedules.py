@@ -13,6 +13,7 @@ from podfleet import parameters
 from podfleet.client import EXIT_WRONG_USE, Client, client, fail
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submitting import ExitStatus, Labels, Watch, conclude
+from podfleet.describing import KindHelp, check
 from podfleet.nouns import noun
 from podfleet.output import (
     AsJson,
@@ -91,13 +92,13 @@ def show(schedule: Name, as_json: AsJson = False) -> None:
     print_items(control_plane.get(f"{_path(schedule)}/next", n=SLOTS)["items"], UPCOMING)
 
 
-@app.command()
+@app.command(cls=KindHelp)
 def add(
     schedule: Annotated[
         str, typer.Argument(metavar="SCHEDULE", help="Its id: small letters, digits and dashes.")
     ],
     cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
-    kind: Annotated[str, typer.Option(help="What to run, such as experiment or probe.")],
+    kind: Annotated[str, typer.Option(help="What to run; with --help, its fields.")],
     time_zone: Zone = "UTC",
     parameter: Parameters = None,
     file: SpecFile = None,
@@ -109,6 +110,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a schedule; nothing is made of a cron text that could never fire."""
+    spec = parameters.spec(file, parameter)
     body = {
         "id": schedule,
         "cron": cron,
@@ -118,11 +120,12 @@ def add(
         "paused": paused,
         "run": {
             "kind": kind,
-            "spec": parameters.spec(file, parameter),
+            "spec": spec,
             "priority": priority,
             "labels": parameters.labels(label),
         },
     }
+    check(kind, spec)
     made = client().post("/api/schedules", body)
     if as_json:
         print_json(made)

@@ -8,6 +8,7 @@ import typer
 
 from podfleet import parameters, watching
 from podfleet.client import Client, client
+from podfleet.describing import KindHelp, check
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_fields, print_json, say, tell
 from podfleet.parameters import Parameters, SpecFile
@@ -23,9 +24,9 @@ Labels = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=KindHelp)
 def submit(
-    kind: Annotated[str, typer.Option(help="What to run, such as experiment or probe.")],
+    kind: Annotated[str, typer.Option(help="What to run; with --help, its fields.")],
     parameter: Parameters = None,
     file: SpecFile = None,
     priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first.")] = 0,
@@ -52,6 +53,7 @@ def submit(
         "requires": parameters.spec(None, requires),
         "max_attempts": attempts,
     }
+    check(kind, body["spec"])
     control_plane = client()
     if dry_run:
         _show_check(control_plane.post("/api/runs", body, dry_run="true"), as_json=as_json)

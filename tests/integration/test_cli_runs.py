@@ -10,7 +10,10 @@ import pytest
 
 from events.catalog import RunCompleted, RunLog, RunStarted
 from events.queue.settlement import End
+from podfleet import describing
 from tests.integration.command_line import on_terminal, podfleet, started, within
+
+TOLD = (("kinds", "show", "probe"), ("submit", "--kind", "experiment", "--help"))
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
 
@@ -111,6 +114,29 @@ def test_a_dry_run_checks_by_the_same_rules_and_queues_nothing(fleet: Any, tmp_p
     garbled = within(fleet.url, "submit", "--kind", "experiment", "-f", str(file))
     assert (garbled.returncode, f"{file}: line 2" in garbled.stderr) == (2, True), garbled.stderr
     assert fleet.client.get("/api/runs").json()["items"] == []
+
+
+def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
+    fleet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header, *rows = [line.split("\t") for line in within(fleet.url, "kinds", "list").stdout.splitlines()]
+    assert header[:3] == ["KIND", "PODS", "SUBMITTED_BY"]
+    assert {row[0]: row[1:3] for row in rows} == {
+        "experiment": ["0", "true"],
+        "ideation": ["0", "false"],
+        "probe": ["0", "true"],
+    }
+    here = [within(fleet.url, *words).stdout for words in TOLD]
+    monkeypatch.setattr(describing, "KINDS", {})
+    monkeypatch.setattr(describing, "RUN_KINDS", frozenset())
+    assert [within(fleet.url, *words).stdout for words in TOLD] == here
+    unknown = within(fleet.url, "kinds", "show", "nonsense")
+    assert (unknown.returncode, "known kinds: experiment" in unknown.stderr) == (1, True)
+    refused = within(fleet.url, "submit", "--kind", "probe", "-p", "seconds=x")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "422: spec: Expected `float`, got `str` - at `$.seconds`\n",
+    )
 
 
 def test_the_same_idempotency_key_is_the_same_run(fleet: Any) -> None:

@@ -42,6 +42,9 @@ EXTRA = {
     "/schedules/": "/schedules/nightly",
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/keys/": "/api/keys/unknown",
+    "/api/kinds": "/api/kinds",
+    "/api/kinds/": "/api/kinds/probe",
+    "/runs/new": "/runs/new?kind=probe",
 }
 SCHEDULE = {"id": "nightly", "cron": "0 3 * * *", "run": {"kind": "probe"}}
 

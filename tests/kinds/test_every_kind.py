@@ -18,11 +18,13 @@ from msgspec import inspect
 from control_plane.model import projection
 from control_plane.model.ownership import OWNERS
 from control_plane.model.projection import AttemptView, Update, fold
+from control_plane.server.web.forms.run import RunForm
 from control_plane.store.schema import INDEXES
 from events.envelope import Event
 from events.files.paths import SafeName
 from events.kinds import KINDS, loading, read_spec, stages_before, title_of
 from events.kinds.fact import Fact
+from events.kinds.fields import fields_of, flat, schema_of, shown
 from events.kinds.kind import Kind, Position
 from events.kinds.loading import FAMILIES, collections_of, conflicts, load
 from events.kinds.spec import TITLE_MAX
@@ -96,6 +98,16 @@ class TestKind:
         assert read_spec(kind.name, msgspec.to_builtins(spec)) == spec, "what is stored is read again"
         assert 0 < len(title_of(kind.name, spec)) <= TITLE_MAX
         assert {"start_limit_s", "time_limit_s", "no_progress_s"} <= set(form["properties"])
+
+    def test_a_form_that_says_its_example_is_a_run_of_it(self, kind: Kind) -> None:
+        typed = {}
+        for field in flat(fields_of(schema_of(kind.spec))):
+            value: Any = kind.example
+            for step in field.path:
+                value = value.get(step, {})
+            if value != {}:
+                typed[f"spec.{field.name}"] = shown(value)
+        assert RunForm(kind, typed).body().spec == kind.example
 
     def test_a_field_that_there_is_not_is_refused_with_those_that_there_are(self, kind: Kind) -> None:
         with pytest.raises(Rejected, match=r"unknown field `nonsense`; known: .*time_limit_s"):

@@ -43,6 +43,22 @@ TREES = {
                 - cell:
                   - checkbox /Select/
     """,
+    "/runs/new?kind=experiment": """
+        - main:
+          - heading "New run" [level=1]
+          - list "Kinds":
+            - listitem:
+              - link "experiment"
+          - heading "experiment" [level=2]
+          - textbox "idea (required)"
+          - textbox "seed"
+          - combobox "preset"
+          - group "nodes":
+            - textbox "Stage_1"
+          - group: Limits of an attempt
+          - button "Submit"
+          - button "Check"
+    """,
     "/runs/{run}": """
         - main:
           - heading "Dropout improves accuracy on iris" [level=1]

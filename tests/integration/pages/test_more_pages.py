@@ -64,6 +64,34 @@ def sweep(fleet: Fleet) -> list[str]:
     return made
 
 
+def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, fleet: Any, name: str) -> None:
+    page.goto("/runs")
+    page.get_by_role("link", name="New run").click()
+    page.get_by_role("link", name="experiment").click()
+    expect(page.get_by_role("textbox", name="seed")).to_have_attribute("placeholder", "0")
+    page.get_by_role("textbox", name="idea").fill("Dropout helps\non <b>iris")
+    page.get_by_role("combobox", name="review").select_option("none")
+    page.get_by_role("group", name="nodes").get_by_label("Stage_1").fill("0")
+    page.get_by_text("The run itself").click()
+    page.get_by_label("labels").fill(f"batch={name}")
+    page.get_by_role("button", name="Check").click()
+    stage = page.get_by_role("textbox", name="Stage_1")
+    expect(stage).to_have_accessible_description(re.compile("^integer, at least 1 .*Expected `int` >= 1$"))
+    expect(stage).to_have_value("0")
+    page.get_by_role("alert").get_by_role("link", name="nodes.Stage_1").click()
+    expect(stage).to_be_in_viewport()
+    stage.fill("2")
+    page.get_by_role("button", name="Check").click()
+    expect(page.get_by_role("status")).to_contain_text("It could run; nothing was queued")
+    assert fleet.client.get("/api/runs", params={"label": f"batch={name}"}).json()["items"] == []
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url(re.compile("/runs/[0-9A-Z]{26}$"))
+    (run,) = fleet.client.get("/api/runs", params={"label": f"batch={name}"}).json()["items"]
+    assert page.url.endswith(run["id"])
+    spec = {"idea": "Dropout helps\non <b>iris", "review": "none", "nodes": {"Stage_1": 2}}
+    assert fleet.run(run["id"])["spec"] == spec
+
+
 def schedule(fleet: Any, name: str, **body: object) -> dict[str, Any]:
     """Store a schedule of probes, and return it."""
     wanted = {"id": name, "cron": "0 2 * * 1-5", "run": {"kind": "probe"}, **body}

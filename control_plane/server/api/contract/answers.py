@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import WithJsonSchema
+from pydantic import BaseModel, ConfigDict, WithJsonSchema
+from pydantic.alias_generators import to_camel
 
 from events.lifecycle import Status
 
@@ -42,3 +43,51 @@ Run = Annotated[
         }
     ),
 ]
+
+
+class Answer(BaseModel):
+    """Root of the answers that are told field by field."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+class ColumnAnswer(Answer):
+    """A column of a result set: its unit, and which direction is better."""
+
+    name: str
+    unit: str
+    better: Literal["higher", "lower"] | None
+
+
+class ResultSetAnswer(Answer):
+    """Rows that runs of a kind record."""
+
+    name: str
+    columns: list[ColumnAnswer]
+
+
+class KindAnswer(Answer):
+    """A kind of run; the control plane alone makes runs of one that is not open.
+
+    `spec_schema` is the JSON Schema of its specification, `example` one that can be run. `labels` maps a
+    label to the field that it is taken from. `needs` are the modules of a pod that runs it, `live_pods` the
+    number of pods that take its runs now.
+    """
+
+    name: str
+    says: str
+    is_open: bool
+    stages: list[str]
+    spec_schema: dict[str, Any]
+    example: dict[str, Any]
+    labels: dict[str, str]
+    result_sets: list[ResultSetAnswer]
+    needs: list[str]
+    live_pods: int
+
+
+class KindsAnswer(Answer):
+    """Every kind, by name."""
+
+    items: list[KindAnswer]
+    next: None = None

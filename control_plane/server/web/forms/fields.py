@@ -35,11 +35,15 @@ LABELS: Final = {
 
 
 class Unfit(Exception):
-    """The form cannot be taken as it is; `problems` are sentences for the person who filled it in."""
+    """The form cannot be taken as it is; `problems` are sentences for the person who filled it in.
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    `fields` says the same of each field by its name.
+    """
+
+    def __init__(self, problems: Sequence[str], fields: Mapping[str, str] | None = None) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+        self.fields = fields or {}
 
 
 class Form(BaseModel):
@@ -82,13 +86,15 @@ def read_body(body: type[T], wanted: Mapping[str, Any]) -> T:
         return body.model_validate(wanted)
     except ValidationError as error:
         # One sentence a field: of a union, each branch would say its own.
-        problems = {str(each["loc"][0]): _words(each) for each in reversed(error.errors())}
-        raise Unfit(list(reversed(problems.values()))) from None
+        found = {str(each["loc"][0]): _words(each) for each in reversed(error.errors())}
+        fields = dict(reversed(found.items()))
+        problems = [f"{LABELS.get(field, field)}: {what}" for field, what in fields.items()]
+        raise Unfit(problems, fields) from None
 
 
 def _words(error: Mapping[str, Any]) -> str:
-    """Return what is wrong with a field, in a sentence for people."""
-    field, limits = str(error["loc"][0]), error.get("ctx", {})
+    """Return what is wrong with a field, in words for people."""
+    place, limits = error["loc"], error.get("ctx", {})
     match error["type"]:
         case "string_too_short":
             what = "say something here"
@@ -100,13 +106,15 @@ def _words(error: Mapping[str, Any]) -> str:
             what = f"at most {limits['le']}"
         case "int_type":
             what = "a whole number"
-        case "string_pattern_mismatch":
+        case "string_pattern_mismatch" if place == ("id",):
             what = "lower-case letters, digits and dashes, a letter or digit first, 63 at most"
+        case "string_pattern_mismatch":
+            what = f"text like {limits['pattern']}"
         case "literal_error":
             what = f"one of {limits['expected']}"
         case _:
             what = str(error["msg"]).removeprefix("Value error, ")
-    return f"{LABELS.get(field, field)}: {what}"
+    return f"{place[1]}: {what}" if place[0] == "labels" and len(place) > 1 else what
 
 
 def typed_lines(text: str) -> str:

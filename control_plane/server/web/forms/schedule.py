@@ -10,6 +10,7 @@ from typing import Any
 from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
 from control_plane.server.web.forms.fields import Form, Unfit, read_body
+from control_plane.server.web.forms.typed import read_json
 from events.kinds import RUN_KINDS
 
 
@@ -87,12 +88,9 @@ def read_spec_text(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise Unfit([f"Specification: no JSON at {where}: {error.msg}"]) from None
-    except (ValueError, RecursionError):  # a number of too many digits; brackets in brackets without end
-        raise Unfit(["Specification: no JSON that can be read"]) from None
+        found = read_json(text)
+    except ValueError as error:
+        raise Unfit([f"Specification: {error}"]) from None
     if not isinstance(found, dict):
-        raise Unfit(['Specification: a JSON object, as in {"idea": "…"}'])
+        raise Unfit(['Specification: a JSON object, as in {"time_limit_s": 600}'])
     return found

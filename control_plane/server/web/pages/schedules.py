@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, get_args
@@ -23,7 +24,7 @@ from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.schedule import ScheduleForm
 from control_plane.server.web.pages.orders import carried_out, refused, see
 from control_plane.server.web.site import Live, Site
-from events.kinds import RUN_KINDS
+from events.kinds import KINDS, RUN_KINDS
 from events.runtime.errors import Conflict, Rejected
 
 RESULTS_SHOWN: Final = 10
@@ -51,6 +52,7 @@ OUTCOMES: Final = {
 
 CHOICES: Final[Json] = {
     "kinds": sorted(RUN_KINDS),
+    "specs": {name: json.dumps(KINDS[name].example) for name in RUN_KINDS},
     "zones": ZONES,
     "examples": EXAMPLES,
     "missed_words": MISSED_WORDS,

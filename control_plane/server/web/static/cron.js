@@ -50,7 +50,7 @@ function checkSpec(area) {
   let problem = "";
   try {
     const found = JSON.parse(area.value.trim() || "{}");
-    if (found === null || Array.isArray(found) || typeof found !== "object") problem = "A JSON object is wanted, as in {\"idea\": \"…\"}.";
+    if (found === null || Array.isArray(found) || typeof found !== "object") problem = "A JSON object is wanted, as in {\"time_limit_s\": 600}.";
   } catch (error) {
     problem = `No JSON yet: ${error.message}.`;
   }

@@ -1,0 +1,40 @@
+"""The kinds of run: what each does, what its specification takes, and how many pods serve it now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter
+
+from control_plane.server.api.contract.answers import KindAnswer, KindsAnswer
+from control_plane.server.api.runs import MayRead
+from control_plane.server.deps import Deps
+from events.kinds import KINDS, kind_of
+from events.kinds.description import described
+from events.kinds.kind import Kind
+from events.runtime.errors import NotFound, Rejected
+
+
+def router(deps: Deps) -> APIRouter:
+    """Return the routes below `/api/kinds`."""
+    routes = APIRouter(prefix="/api/kinds", tags=["kinds"])
+
+    @routes.get("")
+    async def every(_: MayRead) -> KindsAnswer:
+        takers = await deps.reading.takers_by_kind()
+        return KindsAnswer(items=[answered(KINDS[name], takers) for name in sorted(KINDS)])
+
+    @routes.get("/{name}")
+    async def one(name: str, _: MayRead) -> KindAnswer:
+        try:
+            kind = kind_of(name)
+        except Rejected as error:
+            raise NotFound(error.code, error.message) from None
+        return answered(kind, await deps.reading.takers_by_kind())
+
+    return routes
+
+
+def answered(kind: Kind, takers: Mapping[str, int]) -> KindAnswer:
+    """Return a kind with the number of pods that take its runs."""
+    return KindAnswer.model_validate({**described(kind), "livePods": takers.get(kind.name, 0)})

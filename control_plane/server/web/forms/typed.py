@@ -1,0 +1,96 @@
+"""What a person typed into a field of a specification, read as the value that it means, pure.
+
+Law: an empty field is not sent, so that the default of the day counts. Limits are judged where the
+specification is read, and not here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+from events.kinds.fields import Field
+
+DEPTH_MAX: Final = 64
+NULL: Final = "null"
+_WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
+_TYPES: Final = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+def value_of(field: Field, text: str) -> Any:
+    """Return what `text`, which is not empty, means in `field`. Raises `ValueError` with words for people."""
+    match field.shape:
+        case "choice":
+            return _choice(field, text)
+        case "integer" | "number" if text == NULL and field.is_nullable:
+            return None
+        case "integer":
+            if not _WHOLE.fullmatch(text):
+                raise ValueError("a whole number")
+            return int(text)
+        case "number":
+            return _number(text)
+        case "text":
+            return text
+        case "either":
+            return _either(field, text)
+        case _:
+            return read_json(text)
+
+
+def read_json(text: str) -> Any:
+    """Return the value that a text area holds. Raises `ValueError` that says where it is no JSON."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except (ValueError, RecursionError):  # a number of too many digits; brackets in brackets without end
+        raise ValueError("no JSON that can be read") from None
+    if _is_deeper(found, DEPTH_MAX - 1):
+        raise ValueError(f"deeper than {DEPTH_MAX} levels")
+    return found
+
+
+def _choice(field: Field, text: str) -> Any:
+    choices = dict(zip(field.texts, field.choices, strict=True))
+    if text not in choices:
+        raise ValueError(f"one of {', '.join(choices)}")
+    return choices[text]
+
+
+def _number(text: str) -> int | float:
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+        raise ValueError("a number")
+    return float(text)
+
+
+def _either(field: Field, text: str) -> Any:
+    """Return JSON of a type that the field takes beside text, else the text itself."""
+    opens = {"{": "object", "[": "array"}.get(text[0])
+    try:
+        found = read_json(text)
+    except ValueError as error:
+        if opens in field.takes:
+            raise ValueError(f"{error}; text does not begin with {text[0]}") from None
+        return text
+    types = {name for kind, name in _TYPES if type(found) is kind} or {NULL}
+    if "integer" in types:
+        types.add("number")
+    return found if types & field.takes else text
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deeper(each, levels - 1) for each in inner)

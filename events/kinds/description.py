@@ -1,0 +1,32 @@
+"""A kind as it is told to people and programs, pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from events.kinds.fields import schema_of
+from events.kinds.kind import Kind
+
+
+def described(kind: Kind) -> dict[str, Any]:
+    """Return what a kind does and takes, as the API tells it."""
+    return {
+        "name": kind.name,
+        "says": kind.says,
+        "isOpen": kind.queue.is_open,
+        "stages": list(kind.stages),
+        "specSchema": schema_of(kind.spec),
+        "example": dict(kind.example),
+        "labels": dict(kind.labels),
+        "resultSets": [
+            {
+                "name": each.name,
+                "columns": [
+                    {"name": column.name, "unit": column.unit, "better": column.better}
+                    for column in each.columns
+                ],
+            }
+            for each in kind.results
+        ],
+        "needs": list(kind.needs),
+    }

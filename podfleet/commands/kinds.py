@@ -1,0 +1,68 @@
+"""`podfleet kinds`: what can be run, and what it takes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from podfleet.client import client
+from podfleet.nouns import noun
+from podfleet.output import AsJson, Column, field, print_fields, print_heading, print_items, print_json
+
+app = noun("kinds")
+
+COLUMNS: Final = (
+    Column("KIND", field("name"), is_whole=True),
+    Column("PODS", field("livePods"), is_whole=True, is_right=True),
+    Column("SUBMITTED_BY", field("isOpen"), lambda is_open: "anybody" if is_open else "the control plane"),
+    Column("DOES", field("says")),
+)
+FIELDS: Final = (
+    Column("FIELD", field("name"), is_whole=True),
+    Column("TAKES", field("words")),
+    Column("DEFAULT", field("default")),
+    Column("REQUIRED", field("is_required"), lambda is_required: "required" if is_required else "–"),
+    Column("MEANS", field("says")),
+)
+
+
+@app.command("list")
+def list_kinds(as_json: AsJson = False) -> None:
+    """Show every kind, and how many pods take its runs now."""
+    print_items(client().get("/api/kinds")["items"], COLUMNS, as_json=as_json, none="none")
+
+
+@app.command()
+def show(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Its name, such as probe.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a kind does, and the fields of its specification."""
+    from podfleet.describing import description, fields
+
+    found = description(kind)
+    if as_json:
+        print_json(found)
+        return
+    print_fields(
+        [
+            ("kind", found["name"]),
+            ("does", found["says"]),
+            ("stages", " ".join(found["stages"]) or None),
+            ("a pod needs", " ".join(found["needs"]) or None),
+            ("results", " ".join(each["name"] for each in found["resultSets"]) or None),
+        ]
+    )
+    print_heading("fields")
+    rows = [
+        {
+            "name": each.name,
+            "words": each.words,
+            "default": each.default_words,
+            "is_required": each.is_required,
+            "says": each.says,
+        }
+        for each in fields(found)
+    ]
+    print_items(rows, FIELDS)
