@@ -89,7 +89,7 @@ class SmallPress:
 
 @pytest.fixture(scope="module")
 def small_papers() -> Iterator[None]:
-    """Let no paper be set, which starts six programs an attempt; paper/ and whole experiments have their tests."""
+    """Let no paper be set, which starts four programs an attempt; paper/ and test_pipeline.py set them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "find_renderer", lambda _: SmallPress())
         yield
