@@ -44,7 +44,7 @@ from events.catalog import (
     RunStarted,
     StageStarted,
 )
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.envelope import wire
 from events.runtime.clock import SystemClock, SystemIds
 from events.text.key_text import letters

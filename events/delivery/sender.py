@@ -18,7 +18,7 @@ from events.chain import REFUSED
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import Row, refusal_of, said, with_line
 from events.runtime.clock import Clock, Ids, timestamp
-from events.runtime.errors import Transient
+from events.runtime.errors import Barred, Transient
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,6 @@ class Taken:
     fenced: frozenset[AttemptName] = frozenset()
     canceling: frozenset[AttemptName] = frozenset()
     steered: frozenset[AttemptName] = frozenset()
-
-
-class Barred(Transient):
-    """The token of an attempt opens nothing there: its events wait, others may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +257,7 @@ class _Step:
         rejections = {rejection.line: rejection for rejection in answer.rejected}
         for line, rejection in rejections.items():
             if not 1 <= line <= len(rows) or rejection.id not in (None, rows[line - 1].id):
-                raise Transient("INGEST_ANSWER_ODD", f"a verdict names line {line}, which was not sent")
+                raise Transient("control_plane_odd", f"a verdict names line {line}, which was not sent")
         outbox = self.sender.outbox
         outbox.confirm([row for line, row in enumerate(rows, 1) if line not in rejections])
         for line, rejection in rejections.items():
@@ -288,7 +284,7 @@ class _Step:
             else self._post([refusal_of(row, declined.code, declined.message)])
         )
         if isinstance(answer, Declined):
-            raise Transient("INGEST_DECLINES_ALL", f"not even a refusal is taken: {answer.message}")
+            raise Transient("ingest_declines_all", f"not even a refusal is taken: {answer.message}")
         _log_refusal(row, declined.code, declined.message)
         self.sender.outbox.confirm([row])
         self._note(answer, stored=0, refused=1)

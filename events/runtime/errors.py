@@ -26,6 +26,10 @@ class Transient(PodfleetError):
         self.retry_after_s = retry_after_s
 
 
+class Barred(Transient):
+    """The key or token that was shown opens nothing there: what needs it waits, until people change that."""
+
+
 class Rejected(PodfleetError):
     """The caller is wrong: tell them, do not try the same again."""
 

@@ -26,7 +26,7 @@ import httpx
 import msgspec
 
 from events.catalog import ArtifactFailed, ArtifactRegistered, Fact
-from events.delivery.ingest_client import bearer, retry_after_s
+from events.delivery.control_plane_client import ControlPlane, bearer, retry_after_s
 from events.delivery.outgoing import cut
 from events.files.beneath import open_plain
 from events.files.paths import BadPath, RunPath
@@ -145,7 +145,7 @@ class _Job:
 class Uploader:
     """Uploads a few files at once; the outcome goes into the attempt's log."""
 
-    control_plane: httpx.Client
+    control_plane: ControlPlane
     storage: Storage
     registry: Registry
     clock: Clock
@@ -284,7 +284,7 @@ class Uploader:
             for each, content, sha256 in zip(haul, contents, hashes, strict=True)
         ]
         self._check(job)
-        signed = _decoded(self._ask(job, "presign/many", {"files": wanted}), _SignedMany).files
+        signed = self._ask(job, "presign/many", {"files": wanted}, _SignedMany).files
         facts: dict[int, Fact] = {}
         for each, content, sha256, place in zip(haul, contents, hashes, signed, strict=True):
             self._check(job)
@@ -392,7 +392,7 @@ class Uploader:
 
         passage = Passage(
             file,
-            ask=lambda: _decoded(self._ask(job, "presign", {**described, "parts": parts}), Parts),
+            ask=lambda: self._ask(job, "presign", {**described, "parts": parts}, Parts),
             put=put,
             patiently=partial(self._through_refusals, job),
         )
@@ -402,7 +402,7 @@ class Uploader:
             raise FileUnusable("FILE_CHANGED", "the file was written to after it was handed over")
         whole = {**described, "key": passage.key, "sha256": content.sha256}
         try:
-            self._patiently(job, partial(self._ask, job, "complete", whole))
+            self._patiently(job, partial(self._ask, job, "complete", whole, dict[str, Any]))
         except Rejected as error:
             raise UploadGone() from error
         return registered(made, passage.key, content)
@@ -470,7 +470,7 @@ class Uploader:
 
     def _put(self, job: _Job, presign: dict[str, Any], file: BinaryIO, content: Content) -> str:
         """Put the file to a URL signed for this try, as an older one may have expired; return its key."""
-        signed = _decoded(self._ask(job, "presign", presign), _Signed)
+        signed = self._ask(job, "presign", presign, _Signed)
         self._send(signed, same_content(file, content, partial(self._check, job)), content.size)
         return signed.key
 
@@ -485,23 +485,12 @@ class Uploader:
             raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=asked_s)
         raise Rejected("UPLOAD_REFUSED", message)
 
-    def _ask(self, job: _Job, action: str, body: dict[str, Any]) -> bytes:
-        claim = job.claim
-        headers = bearer(claim.run_token)
-        path = f"/api/runs/{claim.run_id}/artifacts/{action}"
-        try:
-            response = self.control_plane.post(path, json=body, headers=headers)
-        except httpx.HTTPError as error:
-            raise Transient("CONTROL_PLANE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
-        if response.status_code == httpx.codes.OK:
-            return response.content
-        if response.status_code == httpx.codes.CONFLICT:
-            raise LeaseLost(claim.run_id, claim.attempt)
-        message = f"the control plane answers {response.status_code}: {response.text[:300]}"
-        if response.status_code in REFUSED_STATUSES:
-            raise Rejected("UPLOAD_REFUSED", message)
-        asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
-        raise Transient("CONTROL_PLANE_UNAVAILABLE", message, retry_after_s=asked_s)
+    def _ask(self, job: _Job, action: str, body: dict[str, Any], what: type[T]) -> T:
+        path = f"/api/runs/{job.claim.run_id}/artifacts/{action}"
+        answer = self.control_plane.send("POST", path, json=body, headers=bearer(job.claim.run_token))
+        if answer.status in REFUSED_STATUSES:
+            raise Rejected("UPLOAD_REFUSED", f"the control plane answers {answer.status}: {answer.shown()}")
+        return answer.read(what, job.claim)
 
 
 def _size(job: _Job) -> int:
@@ -596,10 +585,3 @@ def _read(file: BinaryIO, size: int) -> bytes:
         return file.read(size)
     except OSError as error:
         raise FileUnusable("FILE_UNREADABLE", str(error)) from error
-
-
-def _decoded(answer: bytes, what: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer, type=what)
-    except msgspec.MsgspecError as error:
-        raise Transient("CONTROL_PLANE_ODD", f"the answer is no signed URL: {error}") from error

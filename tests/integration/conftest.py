@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from events.catalog import Fact
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.envelope import wire
 from events.queue.claims import Claim
 from events.queue.matching import WaitingClass

@@ -23,7 +23,7 @@ from events.catalog import (
     StageStarted,
     ValidationAutoCompleted,
 )
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.envelope import encode
 from events.queue.settlement import End
 from tests.integration.conftest import NDJSON, Fleet

@@ -18,7 +18,7 @@ from events.catalog import (
     StageProgress,
     StageStarted,
 )
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.queue.settlement import End
 from tests.integration.conftest import Fleet
 from tests.integration.files import keep
