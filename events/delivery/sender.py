@@ -17,6 +17,7 @@ from events.catalog import Fact
 from events.chain import REFUSED
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import Row, refusal_of, said, with_line
+from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Barred, Transient
 
@@ -180,27 +181,28 @@ class Sender:
         try:
             step.drain()
         except Transient as error:
-            back_off_s = self._back_off(error)
+            wait_s = self._back_off(error)
         else:
-            back_off_s = 0.0
-        return replace(step.done, left=self.outbox.pending(), back_off_s=back_off_s)
+            wait_s = 0.0
+        return replace(step.done, left=self.outbox.pending(), back_off_s=wait_s)
 
     def _back_off(self, error: Transient) -> float:
         """Full jitter below a ceiling that doubles, on top of what the server asked for."""
-        ceiling_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(self.pace.failures, 30))
-        back_off_s = (error.retry_after_s or 0.0) + ceiling_s * self.ids.fraction()
         self.pace.failures += 1
-        self.pace.not_before_s = self.clock.monotonic_s() + back_off_s
+        wait_s = (error.retry_after_s or 0.0) + back_off_s(
+            self.pace.failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=self.ids.fraction()
+        )
+        self.pace.not_before_s = self.clock.monotonic_s() + wait_s
         log.warning(
             "delivery.retried",
             extra={
                 "code": error.code,
                 "why": error.message,
-                "back_off_s": round(back_off_s, 3),
+                "back_off_s": round(wait_s, 3),
                 "left": self.outbox.pending(),
             },
         )
-        return back_off_s
+        return wait_s
 
 
 @dataclass(slots=True)

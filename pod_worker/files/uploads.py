@@ -32,6 +32,7 @@ from events.files.beneath import open_plain
 from events.files.paths import BadPath, RunPath
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
+from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
 from pod_worker.files.parts import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
@@ -456,7 +457,9 @@ class Uploader:
     def _back_off(self, job: _Job, failures: int, error: PodfleetError) -> None:
         """Wait with full jitter, on top of what the other side asked for."""
         asked_s = error.retry_after_s or 0.0 if isinstance(error, Transient) else 0.0
-        ceiling_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(failures - 1, 30))
+        wait_s = asked_s + back_off_s(
+            failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=self.ids.fraction()
+        )
         log.warning(
             "artifact.retried",
             extra={
@@ -466,7 +469,7 @@ class Uploader:
                 "why": error.message,
             },
         )
-        self.clock.wait(job.batch.dropped, asked_s + ceiling_s * self.ids.fraction())
+        self.clock.wait(job.batch.dropped, wait_s)
 
     def _put(self, job: _Job, presign: dict[str, Any], file: BinaryIO, content: Content) -> str:
         """Put the file to a URL signed for this try, as an older one may have expired; return its key."""
