@@ -48,10 +48,20 @@ Json = dict[str, Any]
 Db = Database[Json]
 BY_HAND: Final = "changed by hand"
 Happening = Callable[[], Awaitable[None]]
+
+
+def nested(depth: int) -> Json:
+    """Return a document in a document, and so on."""
+    document: Json = {}
+    for _ in range(depth):
+        document = {"in": document}
+    return document
+
+
 REMOVED: Final = object()
 POISONS: Final[list[Any]] = [
     None, -1, 2**63 - 1, math.nan, "../" * 5_000, Binary(b"\xff"), ObjectId(), [1, "x"], {"set": 1}, REMOVED,
-    DatetimeMS(2**62),
+    DatetimeMS(2**62), nested(150),
 ]  # fmt: skip
 OF_EVENTS: Final = ("stages", "artifacts", "validations", "ideas")
 
@@ -499,6 +509,8 @@ def test_what_has_no_name_or_another_runs_name_is_removed_or_replaced(emptied_ur
         (told,) = (await rebuilt(core, run_id)).left
         assert "cannot be written" in told
         await core.db.stages.delete_many({"_id": Code("x")})
+        await core.db.stages.update_many({}, {"$set": {"progress": Code("x")}})
+        assert "cannot be written" in (await rebuilt(core, run_id)).left[0]
 
     in_core(emptied_url, scenario)
 
