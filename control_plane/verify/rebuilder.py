@@ -22,6 +22,7 @@ write too:
 - An application that has read a wrong view of a run or of an attempt may write it once more after the
   rebuild. Where a log is open the rebuild waits a moment and looks again. What comes later still is found by
   the next one.
+- Of two rebuilds the second one to write a document fails, and finds it as the log tells.
 - A rebuild that is killed has written some documents. Each is as the log tells, and the next rebuild goes
   on.
 """
@@ -44,6 +45,7 @@ from control_plane.verify.verifier import (
     LOOK_AGAIN_S,
     REPLACED,
     TRIES_MAX,
+    clipped,
     is_young,
     odd,
 )
@@ -68,6 +70,10 @@ class Rebuilt:
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
+    def clipped(self) -> Rebuilt:
+        """Return it with messages of a bounded length."""
+        return Rebuilt([*map(clipped, self.done)], [*map(clipped, self.left)])
+
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
@@ -85,6 +91,9 @@ class Rebuilder:
 
     async def rebuild(self, collection: str, run_id: str) -> Rebuilt:
         """Make a run's documents equal to its log. Raises `Transient` while the store does not answer."""
+        return (await self._rebuild(collection, run_id)).clipped()
+
+    async def _rebuild(self, collection: str, run_id: str) -> Rebuilt:
         result, misses, waited_s = Rebuilt(), Counter[str](), 0.0
         wanted = Plan()
         for _ in range(TRIES_MAX):

@@ -8,15 +8,11 @@ decision would contradict the log, or one would never be made.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from control_plane.model.projection import AttemptView, fold_to
 from control_plane.store.verify.evidence import Evidence
 from control_plane.verify.replay import STATUSES, Replayed
 from events.lifecycle import HELD, Status, advance
-
-# In place of a status: where an end that nobody has decided yet is reached.
-ENDED: Final = "ended"
 
 
 def view_at(evidence: Evidence, position: int) -> AttemptView:
@@ -44,13 +40,16 @@ def resumption(evidence: Evidence, told: Replayed) -> int | None:
     return None
 
 
-def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int, str]]:
-    """Yield positions behind the last decision, and the status to which the log leads from there on."""
+def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int, str | None]]:
+    """Yield positions behind the last decision, and the status to which the log leads from there on.
+
+    None from an end on that nobody has decided yet.
+    """
     if not evidence.decisions:
         return
     decision = evidence.decisions[-1]
     position = int(decision.sets.get("lastEventSeq", decision.seq))
-    status = decision.to
+    status: str | None = decision.to
     yield position, status
     view = view_at(evidence, position)
     for event in evidence.events:
@@ -60,10 +59,10 @@ def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int
         folded = fold_to(view, [event], sequence)
         view = folded.view
         after = status
-        for cause in folded.phases if status in STATUSES else ():
-            after = advance(Status(after), cause).value
+        for cause in folded.phases:
+            after = advance(Status(after), cause).value if after in STATUSES else after
         if folded.end is not None and status in HELD:
-            after = ENDED
+            after = None
         if after != status:
             status = after
             yield sequence, status

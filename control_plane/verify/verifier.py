@@ -36,6 +36,11 @@ REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8
 HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
+def clipped(message: str) -> str:
+    """Return a message of a bounded length: it may quote any stored value."""
+    return message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that should not be; a note tells of a loss that was accepted and marked."""
@@ -49,10 +54,8 @@ class Finding:
         return self.invariant == NOTE
 
     def clipped(self) -> Finding:
-        """Return it with a message of a bounded length: it may quote any stored value."""
-        if len(self.message) <= MESSAGE_CHARS_MAX:
-            return self
-        return replace(self, message=f"{self.message[:MESSAGE_CHARS_MAX]}…")
+        """Return it with a message of a bounded length."""
+        return replace(self, message=clipped(self.message))
 
 
 class Objects(Protocol):

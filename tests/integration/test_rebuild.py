@@ -48,10 +48,20 @@ Json = dict[str, Any]
 Db = Database[Json]
 BY_HAND: Final = "changed by hand"
 Happening = Callable[[], Awaitable[None]]
+
+
+def nested(depth: int) -> Json:
+    """Return a document in a document, and so on."""
+    document: Json = {}
+    for _ in range(depth):
+        document = {"in": document}
+    return document
+
+
 REMOVED: Final = object()
 POISONS: Final[list[Any]] = [
     None, -1, 2**63 - 1, math.nan, "../" * 5_000, Binary(b"\xff"), ObjectId(), [1, "x"], {"set": 1}, REMOVED,
-    DatetimeMS(2**62),
+    DatetimeMS(2**62), nested(150),
 ]  # fmt: skip
 OF_EVENTS: Final = ("stages", "artifacts", "validations", "ideas")
 
@@ -499,6 +509,8 @@ def test_what_has_no_name_or_another_runs_name_is_removed_or_replaced(emptied_ur
         (told,) = (await rebuilt(core, run_id)).left
         assert "cannot be written" in told
         await core.db.stages.delete_many({"_id": Code("x")})
+        await core.db.stages.update_many({}, {"$set": {"progress": Code("x")}})
+        assert "cannot be written" in (await rebuilt(core, run_id)).left[0]
 
     in_core(emptied_url, scenario)
 
@@ -611,9 +623,11 @@ def test_the_command_says_what_it_does_to_which_runs(shop: Shop) -> None:
 
 def test_the_command_tells_what_is_not_rebuilt(shop: Shop) -> None:
     with MongoClient[Json](shop.url) as client:
-        client.get_default_database().runs.update_one({"_id": shop.runs[0]}, {"$set": {"status": "FAILED"}})
+        client.get_default_database().runs.update_one(
+            {"_id": shop.runs[0]}, {"$set": {"status": "FAILED", "error": "x" * 10_000}}
+        )
     done = shop.rebuild(shop.runs[0])
-    assert done.returncode == 1
+    assert (done.returncode, max(map(len, done.stdout.splitlines())) < 3_000) == (1, True)
     assert f"left  {shop.runs[0]}  the run: status is 'FAILED', the log says 'COMPLETED'" in done.stdout
 
 
