@@ -570,6 +570,26 @@ def test_what_happened_a_moment_ago_is_left_to_application_for_a_while(emptied_u
     in_core(emptied_url, scenario)
 
 
+@pytest.mark.parametrize("fault", [TypeError("spoiled"), Transient("contended", "it changes too fast")])
+def test_an_application_that_fails_is_asked_again(emptied_url: str, fault: Exception) -> None:
+    async def scenario(core: Core) -> None:
+        run_id = await core.submit()
+        await core.claim()
+        await core.events.append([storable(each, arrival(core)) for each in decoded(whole_log(run_id)[:4])])
+        faults = [fault]
+
+        class Failing:
+            async def apply(self, run_id: str, attempt: int) -> int:
+                if faults:
+                    raise faults.pop()
+                return await core.projector.apply(run_id, attempt)
+
+        assert (await replace(rebuilder(core), application=Failing()).rebuild("runs", run_id)).left == []
+        assert (await core.run(run_id))["lastEventSeq"] == 4
+
+    in_core(emptied_url, scenario)
+
+
 def test_a_log_that_has_lost_lines_keeps_its_documents(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await completed(core)
