@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Literal
 
+from events.runtime.backoff import back_off_s
+
 
 class Status(StrEnum):
     """Where a run stands."""
@@ -193,7 +195,7 @@ def end(run: Standing, outcome: Outcome, *, retryable: bool, jitter: float) -> E
         case "failed":
             failures = replace(run.failures, app=run.failures.app + 1)
             if retryable and failures.app < run.max_attempts:
-                return Ending(S.DELAYED, failures, back_off_s(failures.app, jitter))
+                return Ending(S.DELAYED, failures, retry_wait_s(failures.app, jitter))
             return Ending(S.FAILED, failures)
         case "preempted" | "canceled":
             failures = replace(run.failures, preempted=run.failures.preempted + 1)
@@ -210,10 +212,10 @@ def rescue(run: Standing, *, jitter: float) -> Ending | Illegal:
     failures = replace(run.failures, infra=run.failures.infra + 1)
     if failures.infra > INFRA_FAILURES_MAX:
         return Ending(S.FAILED, failures)
-    return Ending(S.DELAYED, failures, back_off_s(failures.infra, jitter))
+    return Ending(S.DELAYED, failures, retry_wait_s(failures.infra, jitter))
 
 
-def back_off_s(failure: int, jitter: float) -> float:
+def retry_wait_s(failure: int, jitter: float) -> float:
     """Return the wait after the `failure`th failure: it doubles, and its upper half is jitter."""
-    ceiling = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(failure - 1, 30))
-    return ceiling * (0.5 + jitter / 2)
+    share = 0.5 + jitter / 2
+    return back_off_s(failure, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=share)

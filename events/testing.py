@@ -14,11 +14,11 @@ import msgspec
 
 from events.catalog import RunLog
 from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox
-from events.delivery.sender import Barred, Declined, Rejection, Taken
+from events.delivery.sender import Declined, Rejection, Taken
 from events.envelope import wire
 from events.kinds.fact import Fact
 from events.runtime.clock import Clock, Ids, timestamp
-from events.runtime.errors import Transient
+from events.runtime.errors import Barred, Transient
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 RUN_ID: Final = "01K00000000000000000000001"
@@ -118,17 +118,17 @@ class FakeIngest:
     def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         self.requests += 1
         if token in self.barred:
-            raise Barred("INGEST_BARRED", "the control plane answers 401")
+            raise Barred("control_plane_barred", "the control plane answers 401")
         fault = next(self.faults, "none")
         if fault == "lost":
-            raise Transient("INGEST_UNREACHABLE", "the request was lost")
+            raise Transient("control_plane_unreachable", "the request was lost")
         if fault == "busy":
-            raise Transient("INGEST_UNAVAILABLE", "busy", retry_after_s=7.0)
+            raise Transient("control_plane_refuses", "busy", retry_after_s=7.0)
         if (declined := self.declines(lines)) is not None:
             return declined
         verdicts = self.take(lines)
         if fault == "eaten":
-            raise Transient("INGEST_UNREACHABLE", "the answer was lost")
+            raise Transient("control_plane_unreachable", "the answer was lost")
         return Taken(verdicts.rejected, self.fenced, self.canceling, self.steered)
 
     def declines(self, lines: Sequence[bytes]) -> Declined | None:

@@ -16,7 +16,8 @@ from typing import Final
 
 import httpx
 
-from events.delivery.ingest_client import HttpIngest, control_plane_client
+from events.delivery.control_plane_client import ControlPlane, control_plane_client
+from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import Sender, Telemetry
 from events.kinds.queues import Mode
@@ -71,7 +72,8 @@ def serve(settings: Settings, world: World, nursery: ForkServer) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    control_plane = control_plane_client(settings.control_plane_url, settings.api_key)
+    client = control_plane_client(settings.control_plane_url, settings.api_key)
+    control_plane = ControlPlane(client, world.clock)
     store = _store(settings, control_plane, world)
     if not _is_sound(store, settings.mode, world):
         return
@@ -90,7 +92,7 @@ def serve(settings: Settings, world: World, nursery: ForkServer) -> None:
     )
     with Outbox(settings.data / "outbox.db", clock=clock, ids=ids) as outbox:
         spool = Telemetry(clock=clock, ids=ids)
-        sender = Sender(outbox, spool, HttpIngest(control_plane, clock), clock, ids)
+        sender = Sender(outbox, spool, HttpIngest(control_plane), clock, ids)
         identity = {
             "id": pod.id,
             "pod": settings.pod,
@@ -136,15 +138,15 @@ def serve(settings: Settings, world: World, nursery: ForkServer) -> None:
             _say_goodbye(roster)
 
 
-def _store(settings: Settings, control_plane: httpx.Client, world: World) -> MongoQueue | HttpQueue:
+def _store(settings: Settings, control_plane: ControlPlane, world: World) -> MongoQueue | HttpQueue:
     """Return where runs wait: MongoDB for a pod that has a user there, else behind the control plane."""
     if settings.mongodb_url is None:
-        return HttpQueue(control_plane, world.clock)
+        return HttpQueue(control_plane)
     return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
 
 
 def _pauses(
-    store: MongoQueue | HttpQueue, control_plane: httpx.Client, quiet: threading.Event, world: World
+    store: MongoQueue | HttpQueue, control_plane: ControlPlane, quiet: threading.Event, world: World
 ) -> Pauses:
     """Let the control plane wake a worker that asks MongoDB; it answers the others when a run comes."""
     if isinstance(store, HttpQueue):

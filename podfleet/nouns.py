@@ -31,6 +31,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "config": ("podfleet.config", "Settings, and where they come from."),
     "doctor": ("podfleet.commands.doctor", "What is missing, and what to do about it."),
     "verify": ("podfleet.commands.verify", "Audit a database, which may be in use."),
+    "rebuild": ("podfleet.commands.rebuild", "Make documents anew from the event log."),
 }
 
 

@@ -36,7 +36,7 @@ import psutil
 import zstandard
 
 from events.catalog import RunLog, RunStarted, StageStarted
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.envelope import wire
 from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated
 from events.kinds.fact import Fact

@@ -48,6 +48,7 @@ TESTS = Path(__file__).parent
 
 END_OF_CERTIFICATE = "-----END CERTIFICATE-----\n"
 FORK_SERVER = pytest.StashKey[str]()
+GARBAGE_OBJECTS = 20_000  # of 700, looking for cycles takes a twentieth of the processor
 
 # Folders whose tests start no program of the product.
 WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
@@ -129,6 +130,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
     gc.collect()
     gc.freeze()  # half a million objects of imported modules, which no test's garbage is among
+    gc.set_threshold(GARBAGE_OBJECTS)
     if any(folder_of(item) not in WITHOUT_PROGRAMS for item in session.items):
         start_program(["-c", ""], env={}, cwd=Path.cwd()).wait()
 

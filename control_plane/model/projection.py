@@ -24,6 +24,7 @@ from events.lifecycle import Cause
 from events.queue.settlement import End
 
 MESSAGE_MAX: Final = 4_000
+PROJECTION_FAILED: Final = "projection_failed"
 ARTIFACTS: Final = "runs/"  # of object storage: everything that attempts have put there
 
 
@@ -282,7 +283,7 @@ def _of_kind(view: AttemptView, event: Event, fact: Fact) -> Effect:
         written = [_owned(kind, each) for each in projection(fact, position)]
     except Exception as error:  # noqa: BLE001 - a kind may come from any package
         reason = f"the projection of kind {kind.name}: {type(error).__name__}: {error}"
-        return SetAside("projection_failed", reason[:MESSAGE_MAX])
+        return SetAside(PROJECTION_FAILED, reason[:MESSAGE_MAX])
     writes = tuple(
         Write(
             each.collection,

@@ -1,1 +1,1 @@
-"""The database held against its own log and its invariants; reads only."""
+"""The database held against its own log and its invariants, and its documents made anew from the log."""

@@ -1,6 +1,7 @@
 """The stored documents of a run against a replay of its log, field by field, pure.
 
-Every field that a projection owns is compared; what a replay does not tell of may not exist.
+Every field that a projection owns is compared; no document and no field may exist of which a replay
+does not tell.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from control_plane.model.projection import attempt_id
-from control_plane.store.log.documents import attempt_fields, human_validations, stage_document
 from control_plane.store.verify.evidence import Document, Evidence
+from control_plane.verify.expected import attempts, beside, surplus, unlogged
 from control_plane.verify.replay import Replayed
 from events.lifecycle import Cause
 
@@ -66,31 +66,14 @@ def _fits(mark: Document | None, cursor: int, last: int) -> bool:
 
 def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:
     stored = {each["_id"]: each for each in evidence.attempts}
-    expected: dict[str, dict[str, Any]] = {}
-    for entry in evidence.logged:
-        attempt, fields = attempt_fields(evidence.run_id, entry)
-        if fields:
-            known = expected.setdefault(attempt_id(evidence.run_id, attempt), {})
-            known |= {**fields, "revision": entry.n}
-            known.pop("watchedUntil", None)  # the catch-up's own reminder, which it takes away
+    expected = attempts(evidence, told)
     pending = {entry.n for entry in evidence.decisions} & {each["n"] for each in evidence.run["journal"]}
-    for attempt, folded in told.attempts.items():
-        view = folded.view
-        expected.setdefault(attempt_id(evidence.run_id, attempt), {}).update(
-            runId=evidence.run_id,
-            attempt=attempt,
-            lastEventSeq=folded.seq,
-            currentStage=stage_document(view.current_stage),
-            startedAt=view.started_at,
-            validation=view.validation,
-            error=view.error,
-            endSeq=view.end_seq,
-        )
     for identity, fields in expected.items():
+        fields.pop("watchedUntil", None)  # the catch-up's own reminder, which it takes away
         if fields.get("revision") in pending:
             # On its way into the log: the documents follow in a moment.
             fields = {name: value for name, value in fields.items() if name not in ATTEMPT_DECIDED}
-        yield from _unlike(f"attempts {identity}", fields, stored.get(identity))
+        yield from _different("attempts", identity, fields, stored.get(identity))
     for identity in sorted(set(stored) - set(expected)):
         if not pending:
             yield f"attempts {identity} is stored, and the log tells of no such attempt"
@@ -98,25 +81,24 @@ def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:
 
 def _beside(evidence: Evidence, told: Replayed) -> Iterator[str]:
     """Stages, artifacts, validations, and the documents of the kinds."""
-    writes = list(told.writes.values())
-    writes += [write for entry in evidence.logged for write in human_validations(evidence.run_id, entry)]
-    # A person's verdict stands beside the run before the log has it.
-    known = {write.id for entry in evidence.waiting for write in human_validations(evidence.run_id, entry)}
-    groups = {
-        "stages": evidence.stages,
-        "artifacts": evidence.artifacts,
-        "validations": evidence.validations,
-        **evidence.of_kinds,
-    }
-    for collection, documents in groups.items():
+    every = beside(evidence, told)
+    known = unlogged(evidence)
+    for collection, documents in evidence.beside.items():
         stored = {each["_id"]: each for each in documents}
-        expected = {
-            each.id: {**each.fields, "seq": each.seq} for each in writes if each.collection == collection
-        }
+        expected = every[collection]
         for identity, fields in expected.items():
-            yield from _unlike(f"{collection} {identity}", fields, stored.get(identity))
+            yield from _different(collection, identity, fields, stored.get(identity))
         for identity in sorted(set(stored) - set(expected) - known):
             yield f"{collection} {identity} is stored, and no event tells of it"
+
+
+def _different(
+    collection: str, identity: str, expected: Mapping[str, Any], stored: Document | None
+) -> Iterator[str]:
+    what = f"{collection} {identity}"
+    yield from _unlike(what, expected, stored)
+    for name in surplus(collection, expected, stored or {}):
+        yield f"{what}: {name} is {(stored or {})[name]!r}, and no event tells of it"
 
 
 def _unlike(what: str, expected: Mapping[str, Any], stored: Document | None) -> Iterator[str]:

@@ -36,6 +36,11 @@ REPLACED: Final = "\ufffd"  # stands for bytes that are no UTF-8
 HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
+def clipped(message: str) -> str:
+    """Return a message of a bounded length: it may quote any stored value."""
+    return message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that should not be; a note tells of a loss that was accepted and marked."""
@@ -49,10 +54,8 @@ class Finding:
         return self.invariant == NOTE
 
     def clipped(self) -> Finding:
-        """Return it with a message of a bounded length: it may quote any stored value."""
-        if len(self.message) <= MESSAGE_CHARS_MAX:
-            return self
-        return replace(self, message=f"{self.message[:MESSAGE_CHARS_MAX]}…")
+        """Return it with a message of a bounded length."""
+        return replace(self, message=clipped(self.message))
 
 
 class Objects(Protocol):
@@ -109,7 +112,7 @@ class Verifier:
             except Unjudged as error:
                 return [Finding(run_id, error.message, error.invariant)]
             except HAND_MADE as error:
-                return [_odd(run_id, error)]
+                return [odd(run_id, error)]
             if evidence is None:
                 if REPLACED not in run_id:
                     return []  # gone meanwhile
@@ -205,11 +208,11 @@ def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
     try:
         findings = _judge(evidence, rebuilds=rebuilds)
     except HAND_MADE as error:
-        findings = [_odd(evidence.run_id, error)]
+        findings = [odd(evidence.run_id, error)]
     return [each.clipped() for each in (*broken, *findings)]
 
 
-def _odd(run_id: str, error: Exception) -> Finding:
+def odd(run_id: str, error: Exception) -> Finding:
     """Return the finding for a value that nobody foresaw."""
     return Finding(run_id, f"a stored field is missing or of another type: {error!r}", UNREADABLE).clipped()
 

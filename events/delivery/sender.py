@@ -17,8 +17,9 @@ from events.chain import REFUSED
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import Row, refusal_of, said, with_line
 from events.kinds.fact import Fact
+from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp
-from events.runtime.errors import Transient
+from events.runtime.errors import Barred, Transient
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,6 @@ class Taken:
     fenced: frozenset[AttemptName] = frozenset()
     canceling: frozenset[AttemptName] = frozenset()
     steered: frozenset[AttemptName] = frozenset()
-
-
-class Barred(Transient):
-    """The token of an attempt opens nothing there: its events wait, others may go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,27 +181,28 @@ class Sender:
         try:
             step.drain()
         except Transient as error:
-            back_off_s = self._back_off(error)
+            wait_s = self._back_off(error)
         else:
-            back_off_s = 0.0
-        return replace(step.done, left=self.outbox.pending(), back_off_s=back_off_s)
+            wait_s = 0.0
+        return replace(step.done, left=self.outbox.pending(), back_off_s=wait_s)
 
     def _back_off(self, error: Transient) -> float:
         """Full jitter below a ceiling that doubles, on top of what the server asked for."""
-        ceiling_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(self.pace.failures, 30))
-        back_off_s = (error.retry_after_s or 0.0) + ceiling_s * self.ids.fraction()
         self.pace.failures += 1
-        self.pace.not_before_s = self.clock.monotonic_s() + back_off_s
+        wait_s = (error.retry_after_s or 0.0) + back_off_s(
+            self.pace.failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=self.ids.fraction()
+        )
+        self.pace.not_before_s = self.clock.monotonic_s() + wait_s
         log.warning(
             "delivery.retried",
             extra={
                 "code": error.code,
                 "why": error.message,
-                "back_off_s": round(back_off_s, 3),
+                "back_off_s": round(wait_s, 3),
                 "left": self.outbox.pending(),
             },
         )
-        return back_off_s
+        return wait_s
 
 
 @dataclass(slots=True)
@@ -261,7 +259,7 @@ class _Step:
         rejections = {rejection.line: rejection for rejection in answer.rejected}
         for line, rejection in rejections.items():
             if not 1 <= line <= len(rows) or rejection.id not in (None, rows[line - 1].id):
-                raise Transient("INGEST_ANSWER_ODD", f"a verdict names line {line}, which was not sent")
+                raise Transient("control_plane_odd", f"a verdict names line {line}, which was not sent")
         outbox = self.sender.outbox
         outbox.confirm([row for line, row in enumerate(rows, 1) if line not in rejections])
         for line, rejection in rejections.items():
@@ -288,7 +286,7 @@ class _Step:
             else self._post([refusal_of(row, declined.code, declined.message)])
         )
         if isinstance(answer, Declined):
-            raise Transient("INGEST_DECLINES_ALL", f"not even a refusal is taken: {answer.message}")
+            raise Transient("ingest_declines_all", f"not even a refusal is taken: {answer.message}")
         _log_refusal(row, declined.code, declined.message)
         self.sender.outbox.confirm([row])
         self._note(answer, stored=0, refused=1)

@@ -25,6 +25,10 @@ class Transient(PodfleetError):
         self.retry_after_s = retry_after_s
 
 
+class Barred(Transient):
+    """The key or token that was shown opens nothing there: what needs it waits, until people change that."""
+
+
 class Rejected(PodfleetError):
     """The request is wrong: report it to the caller, and do not repeat it."""
 

@@ -26,11 +26,11 @@ from events.checkpoints import (
     Contents,
     decode_contents,
 )
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import ControlPlane, bearer
 from events.files.beneath import read_beneath, write_beneath
 from events.files.paths import BadPath, RunPath, SafeName
 from events.queue.claims import Claim
-from events.runtime.errors import LeaseLost, Transient
+from events.runtime.errors import Transient
 from pod_worker.files.fetched import Fetched
 
 PIECE_BYTES: Final = 256 * 1024
@@ -81,7 +81,7 @@ class _BrokenError(Exception):
 class HttpCheckpoints:
     """Asks the control plane where checkpoints lie, and reads them from the storage."""
 
-    control_plane: httpx.Client
+    control_plane: ControlPlane
     storage: httpx.Client
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
@@ -105,19 +105,9 @@ class HttpCheckpoints:
         return fetched
 
     def _candidates(self, claim: Claim) -> Sequence[_Candidate]:
-        headers = bearer(claim.run_token)
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
-        try:
-            response = self.control_plane.post(path, headers=headers, timeout=CALL_S)
-        except httpx.HTTPError as error:
-            raise Transient("CONTROL_PLANE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
-        match response.status_code:
-            case httpx.codes.OK:
-                return msgspec.json.decode(response.content, type=_Candidates).checkpoints
-            case httpx.codes.CONFLICT:
-                raise LeaseLost(claim.run_id, claim.attempt)
-            case status:
-                raise Transient("CONTROL_PLANE_UNAVAILABLE", f"the control plane answers {status}")
+        answer = self.control_plane.send("POST", path, headers=bearer(claim.run_token), timeout_s=CALL_S)
+        return answer.read(_Candidates, claim).checkpoints
 
     def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> None:
         """Fill the folder of one checkpoint, or leave none."""

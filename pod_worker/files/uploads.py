@@ -26,13 +26,14 @@ import httpx
 import msgspec
 
 from events.catalog import ArtifactFailed, ArtifactRegistered
-from events.delivery.ingest_client import bearer, retry_after_s
+from events.delivery.control_plane_client import ControlPlane, bearer, retry_after_s
 from events.delivery.outgoing import cut
 from events.files.beneath import open_plain
 from events.files.paths import BadPath, RunPath
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
+from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
 from pod_worker.files.parts import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
@@ -146,7 +147,7 @@ class _Job:
 class Uploader:
     """Uploads a few files at once; the outcome goes into the attempt's log."""
 
-    control_plane: httpx.Client
+    control_plane: ControlPlane
     storage: Storage
     registry: Registry
     clock: Clock
@@ -285,7 +286,7 @@ class Uploader:
             for each, content, sha256 in zip(haul, contents, hashes, strict=True)
         ]
         self._check(job)
-        signed = _decoded(self._ask(job, "presign/many", {"files": wanted}), _SignedMany).files
+        signed = self._ask(job, "presign/many", {"files": wanted}, _SignedMany).files
         facts: dict[int, Fact] = {}
         for each, content, sha256, place in zip(haul, contents, hashes, signed, strict=True):
             self._check(job)
@@ -393,7 +394,7 @@ class Uploader:
 
         passage = Passage(
             file,
-            ask=lambda: _decoded(self._ask(job, "presign", {**described, "parts": parts}), Parts),
+            ask=lambda: self._ask(job, "presign", {**described, "parts": parts}, Parts),
             put=put,
             patiently=partial(self._through_refusals, job),
         )
@@ -403,7 +404,7 @@ class Uploader:
             raise FileUnusable("FILE_CHANGED", "the file was written to after it was handed over")
         whole = {**described, "key": passage.key, "sha256": content.sha256}
         try:
-            self._patiently(job, partial(self._ask, job, "complete", whole))
+            self._patiently(job, partial(self._ask, job, "complete", whole, dict[str, Any]))
         except Rejected as error:
             raise UploadGone() from error
         return registered(made, passage.key, content)
@@ -457,7 +458,9 @@ class Uploader:
     def _back_off(self, job: _Job, failures: int, error: PodfleetError) -> None:
         """Wait with full jitter, on top of what the other side asked for."""
         asked_s = error.retry_after_s or 0.0 if isinstance(error, Transient) else 0.0
-        ceiling_s = min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2.0 ** min(failures - 1, 30))
+        wait_s = asked_s + back_off_s(
+            failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=self.ids.fraction()
+        )
         log.warning(
             "artifact.retried",
             extra={
@@ -467,11 +470,11 @@ class Uploader:
                 "why": error.message,
             },
         )
-        self.clock.wait(job.batch.dropped, asked_s + ceiling_s * self.ids.fraction())
+        self.clock.wait(job.batch.dropped, wait_s)
 
     def _put(self, job: _Job, presign: dict[str, Any], file: BinaryIO, content: Content) -> str:
         """Put the file to a URL signed for this try, as an older one may have expired; return its key."""
-        signed = _decoded(self._ask(job, "presign", presign), _Signed)
+        signed = self._ask(job, "presign", presign, _Signed)
         self._send(signed, same_content(file, content, partial(self._check, job)), content.size)
         return signed.key
 
@@ -486,23 +489,12 @@ class Uploader:
             raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=asked_s)
         raise Rejected("UPLOAD_REFUSED", message)
 
-    def _ask(self, job: _Job, action: str, body: dict[str, Any]) -> bytes:
-        claim = job.claim
-        headers = bearer(claim.run_token)
-        path = f"/api/runs/{claim.run_id}/artifacts/{action}"
-        try:
-            response = self.control_plane.post(path, json=body, headers=headers)
-        except httpx.HTTPError as error:
-            raise Transient("CONTROL_PLANE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
-        if response.status_code == httpx.codes.OK:
-            return response.content
-        if response.status_code == httpx.codes.CONFLICT:
-            raise LeaseLost(claim.run_id, claim.attempt)
-        message = f"the control plane answers {response.status_code}: {response.text[:300]}"
-        if response.status_code in REFUSED_STATUSES:
-            raise Rejected("UPLOAD_REFUSED", message)
-        asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
-        raise Transient("CONTROL_PLANE_UNAVAILABLE", message, retry_after_s=asked_s)
+    def _ask(self, job: _Job, action: str, body: dict[str, Any], what: type[T]) -> T:
+        path = f"/api/runs/{job.claim.run_id}/artifacts/{action}"
+        answer = self.control_plane.send("POST", path, json=body, headers=bearer(job.claim.run_token))
+        if answer.status in REFUSED_STATUSES:
+            raise Rejected("UPLOAD_REFUSED", f"the control plane answers {answer.status}: {answer.shown()}")
+        return answer.read(what, job.claim)
 
 
 def _size(job: _Job) -> int:
@@ -597,10 +589,3 @@ def _read(file: BinaryIO, size: int) -> bytes:
         return file.read(size)
     except OSError as error:
         raise FileUnusable("FILE_UNREADABLE", str(error)) from error
-
-
-def _decoded(answer: bytes, what: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer, type=what)
-    except msgspec.MsgspecError as error:
-        raise Transient("CONTROL_PLANE_ODD", f"the answer is no signed URL: {error}") from error

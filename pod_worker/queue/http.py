@@ -10,24 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
-import httpx
 import msgspec
 
-from events.delivery.ingest_client import retry_after_s
+from events.delivery.control_plane_client import ControlPlane
 from events.kinds.queues import Mode
 from events.pipe import Note
 from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
-from events.runtime.clock import Clock
-from events.runtime.errors import ConfigError, LeaseLost, Transient
+from events.runtime.errors import Barred, ConfigError
 from events.text.key_text import SECRET_CHARS
 from pod_worker.queue.roster import PodOrders, PodReport, report_fields
 
 CALL_S: Final = 20.0
 WAIT_S: Final = 3.0  # for a run; less than a worker may take to leave
 NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
-BARRED: Final = frozenset({401, 403})
 
 T = TypeVar("T")
 
@@ -68,10 +65,6 @@ class _Settled(msgspec.Struct, frozen=True):
     settled: bool
 
 
-class _Problem(msgspec.Struct, frozen=True):
-    detail: str
-
-
 class _PodOrders(msgspec.Struct, frozen=True):
     drain: bool
 
@@ -80,19 +73,15 @@ class _PodOrders(msgspec.Struct, frozen=True):
 class HttpQueue:
     """The queue behind a control plane, which is asked with the pod's key."""
 
-    control_plane: httpx.Client
-    clock: Clock
+    control_plane: ControlPlane
     wait_s: float = WAIT_S
 
     def check(self, mode: Mode) -> None:
         """Ask for nothing. Raises `ConfigError` where this key may not claim, or `Transient`."""
-        body = {"token": NOBODYS, "mode": mode}
-        response = self._post("/api/claims/recover", body, {})
-        if response.status_code in BARRED:
-            raise ConfigError(
-                [f"PODFLEET_API_KEY may not claim: the control plane answers {_said(response)}"]
-            )
-        self._read(response, _Answer)
+        try:
+            self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, _Answer)
+        except Barred as error:
+            raise ConfigError([f"PODFLEET_API_KEY may not claim: {error.message}"]) from error
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Let the control plane take a run for us, or wait a little for one; it knows itself what waits."""
@@ -129,40 +118,14 @@ class HttpQueue:
         orders = self._ask("/api/pods", body, _PodOrders)
         return PodOrders(drain=orders.drain)
 
-    def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], answer: type[T]) -> T:
+    def _of_run(self, claim: Claim, action: str, body: Mapping[str, Any], what: type[T]) -> T:
         headers = {"Podfleet-Run-Token": claim.run_token}
-        response = self._post(f"/api/claims/{claim.run_id}/{action}", body, headers)
-        if response.status_code == httpx.codes.CONFLICT:
-            raise LeaseLost(claim.run_id, claim.attempt)
-        return self._read(response, answer)
+        path = f"/api/claims/{claim.run_id}/{action}"
+        answer = self.control_plane.send("POST", path, json=body, headers=headers, timeout_s=CALL_S)
+        return answer.read(what, claim)
 
-    def _ask(self, path: str, body: Mapping[str, Any], answer: type[T]) -> T:
-        return self._read(self._post(path, body, {}), answer)
-
-    def _post(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
-        try:
-            return self.control_plane.post(path, json=body, headers=headers, timeout=CALL_S)
-        except httpx.HTTPError as error:
-            why = f"no answer: {type(error).__name__}: {error}"
-            raise Transient("control_plane_unreachable", why) from error
-
-    def _read(self, response: httpx.Response, answer: type[T]) -> T:
-        if not response.is_success:
-            asked_s = retry_after_s(response.headers.get("Retry-After"), self.clock.now())
-            message = f"the control plane answers {_said(response)}"
-            raise Transient("control_plane_refuses", message, retry_after_s=asked_s)
-        try:
-            return msgspec.json.decode(response.content, type=answer)
-        except msgspec.MsgspecError as error:
-            raise Transient("control_plane_odd", f"the answer makes no sense: {error}") from error
-
-
-def _said(response: httpx.Response) -> str:
-    try:
-        detail = msgspec.json.decode(response.content, type=_Problem).detail
-    except msgspec.MsgspecError:  # a proxy's word
-        detail = response.text
-    return f"{response.status_code}: {detail[:300]}"
+    def _ask(self, path: str, body: Mapping[str, Any], what: type[T]) -> T:
+        return self.control_plane.send("POST", path, json=body, timeout_s=CALL_S).read(what)
 
 
 def _claim(answer: _Answer, token: str) -> Claim | None:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import httpx
 import msgspec
 
+from events.delivery.control_plane_client import ControlPlane
 from events.queue.matching import WaitingClass
 from events.runtime.clock import Clock
+from events.runtime.errors import Transient
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Polls:
 class Wakeups:
     """Asks the control plane in a thread of its own, and only while its worker is idle."""
 
-    control_plane: httpx.Client
+    control_plane: ControlPlane
     clock: Clock
     _classes: Sequence[str] = ()
     _known: Sequence[WaitingClass] = ()
@@ -81,10 +82,10 @@ class Wakeups:
     def _ask(self, quiet: threading.Event) -> None:
         wanted: dict[str, list[str] | float] = {"class": list(self._classes), "wait_s": ASK_S}
         try:
-            answer = self.control_plane.get("/api/wakeups", params=wanted, timeout=ASK_S + ANSWER_S)
-            heard = msgspec.json.decode(answer.raise_for_status().content, type=_Answer)
-        except (httpx.HTTPError, msgspec.MsgspecError) as error:
-            log.info("wakeups.missing", extra={"why": f"{type(error).__name__}: {error}"})
+            answer = self.control_plane.send("GET", "/api/wakeups", params=wanted, timeout_s=ASK_S + ANSWER_S)
+            heard = answer.read(_Answer)
+        except Transient as error:
+            log.info("wakeups.missing", extra={"why": error.message})
             self.clock.wait(quiet, RETRY_S)
             return
         if heard.waiting:

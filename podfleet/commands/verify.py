@@ -6,11 +6,11 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from podfleet import stores
 from podfleet.client import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
 from podfleet.nouns import noun
 from podfleet.output import clean
@@ -33,7 +33,7 @@ def verify(
     from events.runtime.errors import ConfigError, Transient
 
     try:
-        found = asyncio.run(_verify(_variables(), rebuild=rebuild, as_json=as_json, run=run))
+        found = asyncio.run(_verify(stores.variables(), rebuild=rebuild, as_json=as_json, run=run))
     except ConfigError as error:
         fail(error.message, EXIT_WRONG_USE)
     except Transient as error:
@@ -41,39 +41,18 @@ def verify(
     raise typer.Exit(EXIT_FAILED if found else 0)
 
 
-def _variables() -> Mapping[str, str]:
-    """Return the settings; those of the fleet that runs in this folder where none names a database."""
-    from events.runtime.access import running
-    from podfleet.embedded.config import data_folder, environment
-
-    found = environment(Path.cwd())
-    near = None if found.get("MONGODB_URL") else running(data_folder(Path.cwd()))
-    return found if near is None else near.stores
-
-
 async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool, run: str | None) -> int:
     from control_plane.config import read_storage
     from control_plane.files.blobs import open_blobs
-    from control_plane.store import database
     from control_plane.store.verify.queries import VerifyReads
     from control_plane.verify.verifier import Verifier
-    from events.runtime.errors import ConfigError
 
-    url = variables.get("MONGODB_URL")
-    if not url:
-        raise ConfigError(
-            [
-                "MONGODB_URL is not set; it names the database to verify; in the folder of `podfleet up` "
-                "it need not be set while that runs"
-            ]
-        )
     has_storage = all(variables.get(name) for name in STORAGE)
-    client = database.connect(url)
     counts: Counter[str] = Counter()
     looked_at: Counter[str] = Counter()
     runs, latest = 0, None  # the findings of a run come together
-    try:
-        reads = VerifyReads(database.database(client, url))
+    async with stores.opened(variables, to="verify") as db:
+        reads = VerifyReads(db)
         objects = open_blobs(read_storage(variables)) if has_storage else None
         auditor = Verifier(reads, objects, PATIENCE_S, lambda _: looked_at.update(["runs"]))
         if run is not None and await reads.collection_of(run) is None:
@@ -84,8 +63,6 @@ async def _verify(variables: Mapping[str, str], *, rebuild: bool, as_json: bool,
                 counts[finding.invariant] += 1
                 runs += finding.run_id != latest
                 latest = finding.run_id
-    finally:
-        await client.close()
     if not has_storage:
         missing = ", ".join(name for name in STORAGE if not variables.get(name))
         print(f"artifacts in storage were not checked: {missing} not set", file=sys.stderr)

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
 from events.runtime.errors import PodfleetError
 from podfleet.embedded.part import Part
 from podfleet.embedded.process import Process, tail
 
 LOOK_S: Final = 0.05
-FIRST_PAUSE_S: Final = 0.5
-PAUSE_S_MAX: Final = 30.0
+BACK_OFF_FIRST_S: Final = 0.5
+BACK_OFF_MAX_S: Final = 30.0
 STEADY_S: Final = 60.0
 START_TRIES_MAX: Final = 3
 
@@ -33,11 +34,6 @@ class StartFailed(PodfleetError):
     def __init__(self, part: str, why: str, last_words: str) -> None:
         quoted = "".join(f"\n  | {line}" for line in last_words.splitlines())
         super().__init__("START_FAILED", f"{part} {why}{quoted}")
-
-
-def pause_s(failures: int) -> float:
-    """Return how long to wait before the next start after so many failures in a row."""
-    return min(PAUSE_S_MAX, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 16))
 
 
 @dataclass(slots=True)
@@ -192,7 +188,7 @@ class Supervisor:
         watched.is_up = False
         if not watched.was_up and watched.failures >= START_TRIES_MAX:
             raise StartFailed(watched.part.name, why, tail(watched.log))
-        wait_s = pause_s(watched.failures)
+        wait_s = back_off_s(watched.failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S)
         watched.due_s = now_s + wait_s
         self._say(f"{watched.part.name} {why}; starting it again in {wait_s:.1f} s (log: {watched.log})")
 

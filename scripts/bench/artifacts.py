@@ -18,7 +18,7 @@ import httpx
 from minio import Minio
 from urllib3 import PoolManager
 
-from events.delivery.ingest_client import control_plane_client
+from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.delivery.outbox import Outbox
 from events.pipe import Made
 from events.queue.abilities import Abilities
@@ -99,11 +99,11 @@ class Worker:
         claim = self._claim()
         with (
             Outbox(self.scratch / f"{where}.db", clock=CLOCK, ids=IDS) as outbox,
-            control_plane_client(self.url, None) as control_plane,
+            control_plane_client(self.url, None) as client,
             HttpStorage(httpx.create_ssl_context(trust_env=False)) as storage,
         ):
             outbox.open_attempt(claim.run_id, 1, token=claim.token, source="//bench", collection="runs")
-            uploader = Uploader(control_plane, storage, OutboxRegistry(outbox), CLOCK, IDS)
+            uploader = Uploader(ControlPlane(client, CLOCK), storage, OutboxRegistry(outbox), CLOCK, IDS)
             for file in files:
                 uploader.add(claim, Made(str(file), file.name, "application/octet-stream"))
             problem = uploader.drain(claim, deadline_s=CLOCK.monotonic_s() + LIMIT_S)

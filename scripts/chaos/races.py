@@ -149,7 +149,7 @@ class FailingOnce:
     def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
         if not self.is_over:
             self.is_over = True
-            raise Transient("INGEST_UNAVAILABLE", "the control plane answers 503")
+            raise Transient("control_plane_refuses", "the control plane answers 503")
         return self.ingest.post(lines, token=token, timeout_s=timeout_s)
 
 

@@ -19,7 +19,7 @@ from typing import Final
 
 import httpx
 
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.runtime.clock import SystemIds
 
 HERE: Final = Path(__file__).parent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,11 +40,11 @@ def judges(root: Path, module: str) -> Judges:
     return Judges(())
 
 
-def imports(root: Path) -> dict[str, set[str]]:
-    """Return what each file of the packages below `root` imports, as paths of files."""
+def imports(root: Path, folders: Sequence[str] = FOLDERS) -> dict[str, set[str]]:
+    """Return what each file in some folders below `root` imports of the others, as paths of files."""
     paths = {
         path.relative_to(root).as_posix(): path
-        for folder in FOLDERS
+        for folder in folders
         for path in (root / folder).rglob("*.py")
     }
     return {

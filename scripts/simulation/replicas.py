@@ -30,9 +30,9 @@ from control_plane.store.reads import RunReads
 from control_plane.upkeep.rescuer import Rescuer
 from control_plane.upkeep.sweeper import Sweeper
 from events.codec import Decoded, decode_ndjson
-from events.delivery.sender import Barred, Declined, Rejection, Taken
+from events.delivery.sender import Declined, Rejection, Taken
 from events.runtime.clock import Ids
-from events.runtime.errors import PodfleetError, Transient
+from events.runtime.errors import Barred, PodfleetError, Transient
 from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.product import Product
@@ -103,7 +103,7 @@ class Replica:
         self.hub.kill(self.node)
         self.parts = None
         for reply in self.pending:
-            reply.error = Transient("INGEST_UNREACHABLE", "the connection broke")
+            reply.error = Transient("control_plane_unreachable", "the connection broke")
             reply.arrived.set()
         self.pending.clear()
 
@@ -195,18 +195,18 @@ class Balancer:
         self.hub.wait(None, 0.02 * self.hub.chance.random())
         up = [each for each in self.replicas if each.node.is_up]
         if self.is_away or not up:
-            raise Transient("INGEST_UNREACHABLE", "nobody answers")
+            raise Transient("control_plane_unreachable", "nobody answers")
         if self._strikes(self.odds.lost, "http: request lost"):
-            raise Transient("INGEST_UNREACHABLE", "the request was lost")
+            raise Transient("control_plane_unreachable", "the request was lost")
         if self._strikes(self.odds.busy, "http: 503"):
-            raise Transient("INGEST_UNAVAILABLE", "busy", retry_after_s=1.0)
+            raise Transient("control_plane_refuses", "busy", retry_after_s=1.0)
         reply = self.hub.chance.choice(up).ask(step)
         if self._strikes(self.odds.twice, "http: delivered twice"):
             self.hub.chance.choice(up).ask(step)
         if not self.hub.wait(reply.arrived, timeout_s):
-            raise Transient("INGEST_UNREACHABLE", "no answer in time")
+            raise Transient("control_plane_unreachable", "no answer in time")
         if self._strikes(self.odds.eaten, "http: answer lost"):
-            raise Transient("INGEST_UNREACHABLE", "the answer was lost")
+            raise Transient("control_plane_unreachable", "the answer was lost")
         if reply.error is not None:
             raise reply.error
         value: T = reply.value

@@ -154,5 +154,5 @@ class SimulatedCheckpoints:
         self.hub.note(f"checkpoints of {claim.run_id}")
         self.hub.wait(None, 0.5 * self.hub.chance.random())
         if self.balancer.is_away:
-            raise Transient("CONTROL_PLANE_UNREACHABLE", "nobody answers")
+            raise Transient("control_plane_unreachable", "nobody answers")
         return Fetched()

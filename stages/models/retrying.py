@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from events.runtime.backoff import back_off_s
 from stages.models.model import Trouble
 
 TOTAL_MAX_S: Final = 900.0  # of one question, every try and every wait
@@ -70,7 +71,7 @@ def decide(
     if tries >= allowed:
         return GiveUp(f"{tries} tries" if tries > 1 else "trying again would not help")
     if retry_after_s is None:
-        seconds = jitter * min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (tries - 1))
+        seconds = back_off_s(tries, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=jitter)
     elif retry_after_s > RETRY_AFTER_MAX_S:
         return GiveUp(
             f"the server asks to wait {retry_after_s:.0f} s, and {RETRY_AFTER_MAX_S:.0f} s is the limit"

@@ -1,4 +1,4 @@
-"""A replica set of three behind links that can be cut, one for the races of a test process."""
+"""A replica set of three behind links that can be cut, one for the races of a module."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from scripts.chaos.failover import running_cluster
 NO_SEARCH_PATH = ""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # and no longer: its heartbeats take a fiftieth of a processor
 def cluster(memory_folder: Path) -> Iterator[Cluster]:
+    """The replica set."""
     home = memory_folder / "cluster"
     home.mkdir()
     with running_cluster(home, NO_SEARCH_PATH, SystemClock(), SystemIds()) as running:

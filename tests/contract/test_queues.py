@@ -14,8 +14,9 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from events.catalog import RunCompleted, RunStarted
-from events.delivery.ingest_client import HttpIngest, control_plane_client
-from events.delivery.sender import Barred, Taken
+from events.delivery.control_plane_client import ControlPlane, control_plane_client
+from events.delivery.ingest_client import HttpIngest
+from events.delivery.sender import Taken
 from events.envelope import wire
 from events.kinds.queues import Mode
 from events.queue.abilities import Abilities
@@ -23,7 +24,7 @@ from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
-from events.runtime.errors import LeaseLost, Transient
+from events.runtime.errors import Barred, LeaseLost, Transient
 from events.text.key_text import digest, letters
 from pod_worker.gpu import Capabilities, Gpu, Telemetry
 from pod_worker.queue.http import HttpQueue
@@ -81,7 +82,7 @@ def mongo(fleet: Any) -> tuple[Adapter, Callable[[], None]]:
 
 def http(fleet: Any) -> tuple[Adapter, Callable[[], None]]:
     client = control_plane_client(fleet.url, None)
-    return HttpQueue(client, SystemClock(), wait_s=0.0), client.close
+    return HttpQueue(ControlPlane(client, SystemClock()), wait_s=0.0), client.close
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +258,7 @@ def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None
     house.fleet.submit()
     house.fleet.submit()
     mine, other = house.claimed(), house.claimed()
-    ingest = HttpIngest(house.client, SystemClock())
+    ingest = HttpIngest(ControlPlane(house.client, SystemClock()))
 
     def say(claim: Claim, with_token: Claim, number: int = 1) -> Any:
         fact = RunStarted() if number == 1 else RunCompleted()

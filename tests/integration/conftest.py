@@ -16,7 +16,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.envelope import wire
 from events.kinds.fact import Fact
 from events.queue.claims import Claim

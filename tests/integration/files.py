@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from events.catalog import ArtifactRegistered
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 
 
 def keep(

@@ -18,7 +18,7 @@ from events.catalog import (
     StageStarted,
     ValidationAutoCompleted,
 )
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.envelope import encode
 from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.fact import Fact

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.text.key_text import run_token
 from tests.fork_server import run_program
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from events.catalog import RunCompleted, RunStarted
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.queue.settlement import End
 from tests.integration.command_line import podfleet, within
 

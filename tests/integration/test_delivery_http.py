@@ -17,18 +17,16 @@ from typing import Any, Final
 
 import pytest
 
-from events.delivery.ingest_client import HttpIngest, control_plane_client
+from events.delivery.control_plane_client import ControlPlane, control_plane_client
+from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import BARRED_S, Delivery, Sender, Telemetry
-from events.runtime.clock import SystemClock
-from events.runtime.errors import Transient
 from events.testing import (
     RUN_ID,
     FakeIngest,
     ManualClock,
     SeededIds,
     make_attempt,
-    make_line,
     make_logs,
     make_outbox,
 )
@@ -185,7 +183,9 @@ def bench_at(url: str, folder: Path) -> Iterator[Bench]:
     clock, ids = ManualClock(), SeededIds()
     with make_outbox(folder, clock=clock, ids=ids) as outbox, control_plane_client(url, KEY) as client:
         make_attempt(outbox)
-        sender = Sender(outbox, Telemetry(clock=clock, ids=ids), HttpIngest(client, clock), clock, ids)
+        sender = Sender(
+            outbox, Telemetry(clock=clock, ids=ids), HttpIngest(ControlPlane(client, clock)), clock, ids
+        )
         yield Bench(outbox, sender, clock)
 
 
@@ -292,31 +292,3 @@ def test_left_over_events_are_delivered_by_the_next_worker(tmp_path: Path) -> No
         with bench_at(server.url, tmp_path) as second:
             second.drain()
     assert sequences(ingest) == list(range(1, 11))
-
-
-def test_an_answer_that_drips_ends_at_the_time_limit() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        enough = threading.Event()
-
-        def drip() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 1000000\r\n\r\n")
-                while not enough.wait(0.02):
-                    try:
-                        connection.sendall(b" ")
-                    except OSError:
-                        return
-
-        thread = threading.Thread(target=drip)
-        thread.start()
-        try:
-            with control_plane_client(f"http://127.0.0.1:{listener.getsockname()[1]}", None) as client:
-                ingest = HttpIngest(client, SystemClock())
-                line = make_line(make_logs(1)[0])
-                with pytest.raises(Transient, match="endless"):
-                    ingest.post([line], token="t", timeout_s=0.3)
-        finally:
-            enough.set()
-            thread.join()

@@ -13,7 +13,7 @@ import pytest
 
 from events.catalog import ArtifactRegistered, RunStarted
 from events.checkpoints import file_artifact, manifest_artifact
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.queue.settlement import End
 from tests.integration.conftest import Fleet, HandDriven
 

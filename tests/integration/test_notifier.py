@@ -11,6 +11,7 @@ import pytest
 from control_plane.live.notifier import Bell
 from control_plane.runs import claiming
 from control_plane.store.changes import Change
+from events.delivery.control_plane_client import ControlPlane
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
 from events.queue.matching import Seeker, WaitingClass
@@ -99,7 +100,7 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
 
 def test_a_worker_that_pauses_goes_on_as_soon_as_a_run_waits(fleet: Fleet) -> None:
     clock, stop, quiet = SystemClock(), threading.Event(), threading.Event()
-    wakeups = Wakeups(fleet.client, clock)
+    wakeups = Wakeups(ControlPlane(fleet.client, clock), clock)
     thread = threading.Thread(target=wakeups.run, args=(quiet,))
     thread.start()
     submission = threading.Timer(0.5, fleet.submit)

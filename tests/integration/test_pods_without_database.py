@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from events.catalog import RunLog
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.runtime.clock import SystemIds
 from events.testing import make_line
 from events.text.key_text import letters, run_token

@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted
 from events.checkpoints import manifest_artifact
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.settlement import End

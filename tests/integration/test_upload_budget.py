@@ -12,7 +12,7 @@ from control_plane.files.upload_budget import UploadBudget
 from control_plane.store import database as store
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.schema import migrate
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Rejected
 

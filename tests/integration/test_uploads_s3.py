@@ -24,7 +24,7 @@ from control_plane.files.multipart import Cutting, Multipart
 from control_plane.files.signing import PutSigner
 from control_plane.files.upload_sweeper import UploadSweeper
 from events.catalog import ArtifactFailed, ArtifactRegistered
-from events.delivery.ingest_client import control_plane_client
+from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.kinds.fact import Fact
 from events.pipe import Made
 from events.queue.claims import Claim
@@ -200,7 +200,8 @@ class CuttingStorage:
 @pytest.fixture
 def uploader(signer: Signer, facts: list[Fact], until: Until) -> Iterator[Uploader]:
     tls = httpx.create_ssl_context(trust_env=False)
-    with control_plane_client(signer.url, KEY) as control_plane, HttpStorage(tls) as storage:
+    with control_plane_client(signer.url, KEY) as client, HttpStorage(tls) as storage:
+        control_plane = ControlPlane(client, SystemClock())
         uploader = Uploader(control_plane, storage, Facts(facts), SystemClock(), SystemIds())
         yield uploader
         uploader.close()

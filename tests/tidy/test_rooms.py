@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -50,8 +51,9 @@ def _names(file: str) -> Iterator[tuple[str, str]]:
         yield "/".join(parts[:depth]), parts[depth]
 
 
+@functools.cache
 def _product() -> dict[str, set[str]]:
-    return {file: imported for file, imported in imports(ROOT).items() if file.split("/")[0] in PACKAGES}
+    return imports(ROOT, PACKAGES)
 
 
 def test_no_floor_has_more_names_than_a_reader_keeps_in_mind() -> None:

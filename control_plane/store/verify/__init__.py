@@ -1,1 +1,1 @@
-"""Queries of the verifier, and the evidence that it collects of whole runs."""
+"""Queries of the verifier and the rebuild, and the evidence that they collect of whole runs."""

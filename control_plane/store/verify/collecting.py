@@ -19,6 +19,7 @@ from events.envelope import content_hash
 HELD_BYTES_MAX: Final = 16 * 1024 * 1024  # of BSON; objects take several times that
 STRETCH_BYTES: Final = 500  # what a stretch takes, in the same measure
 BROKEN_MAX: Final = 1_000
+LETTERS: Final = "dead_letters"
 PROGRESS: Final = type_of(StageProgress)
 
 
@@ -40,6 +41,8 @@ class Collected:
     log: list[Document] = field(default_factory=list)
     quiet: list[Quiet] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    misshapen: dict[str, list[Document]] = field(default_factory=dict)
+    is_log_read: bool = True
     kept_ids: set[str] = field(default_factory=set)
     sealed: Roots = NO_LINES  # of the lines that a person's verdict rests on
     settled: Roots = NO_LINES  # of those that the attempt settled with
@@ -48,20 +51,22 @@ class Collected:
     _progress: tuple[Document, int, int] | None = None
 
     def add(self, collection: str, document: Document, size: int) -> None:
-        """Hold a document beside the run, or name it as broken."""
-        if self._is_sound(collection, document):
+        """Hold a document beside the run; one that is broken is named, and held where events make it."""
+        is_sound = self._is_sound(collection, document)
+        if is_sound or collection != LETTERS:
             self._hold(size)
-            self.beside.setdefault(collection, []).append(document)
+            kept = self.beside if is_sound else self.misshapen
+            kept.setdefault(collection, []).append(document)
 
     def add_decision(self, document: Document, size: int) -> None:
         """Hold a decision of the log."""
-        if self._is_sound("events", document):
+        if self._is_sound_line(document):
             self._hold(size)
             self.log.append(document)
 
     def add_event(self, document: Document, size: int) -> None:
         """Take the next event in the order of attempts and positions."""
-        if not self._is_sound("events", document):
+        if not self._is_sound_line(document):
             return
         self._chain(document)
         is_plain = self._is_plain(document)
@@ -97,6 +102,11 @@ class Collected:
             self._progress = None
             self._hold(size)
             self.log.append(document)
+
+    def _is_sound_line(self, document: Document) -> bool:
+        is_sound = self._is_sound("events", document)
+        self.is_log_read = self.is_log_read and is_sound
+        return is_sound
 
     def _is_sound(self, collection: str, document: Document) -> bool:
         wrong = problem(collection, document)

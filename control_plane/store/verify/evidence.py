@@ -38,7 +38,8 @@ class Quiet:
 class Evidence:
     """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
 
-    `quiet` are the other events, `broken` says in words which documents could not be read. Of the
+    `quiet` are the other events, `broken` says in words which documents could not be read. Of these
+    `misshapen` are the ones that events make; `is_log_read` is False where one is a line of the log. Of the
     log as it is now `sealed_root` is that of the lines which a person's verdict rests on, and `settled_root`
     that of the lines which the last attempt settled with, as they were said. `unnumbered` are digests of
     events without a number by which a refusal is judged.
@@ -56,6 +57,8 @@ class Evidence:
     of_kinds: Mapping[str, Sequence[Document]] = field(default_factory=dict)
     quiet: Sequence[Quiet] = ()
     broken: Sequence[str] = ()
+    misshapen: Mapping[str, Sequence[Document]] = field(default_factory=dict)
+    is_log_read: bool = True
     sealed_root: str = NOTHING
     settled_root: str = NOTHING
     unnumbered: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +66,16 @@ class Evidence:
     @property
     def run_id(self) -> str:
         return str(self.run["_id"])
+
+    @property
+    def beside(self) -> Mapping[str, Sequence[Document]]:
+        """The documents that events, and verdicts of people, write beside the run."""
+        return {
+            "stages": self.stages,
+            "artifacts": self.artifacts,
+            "validations": self.validations,
+            **self.of_kinds,
+        }
 
     @cached_property
     def logged(self) -> list[Entry]:

@@ -31,6 +31,7 @@ VALUE_CHARS_MAX: Final = 100
 OF_KINDS: Final = tuple(each.name for each in DOCUMENTS)
 WITH_RUN: Final = ("attempts", "stages", "artifacts", "validations", *OF_KINDS)
 BESIDE: Final = (*WITH_RUN, "dead_letters")
+EVERY: Final[Mapping[str, Any]] = {}
 UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
 
 
@@ -88,12 +89,24 @@ class VerifyReads:
             async for run_id in self._ids(collection):
                 yield collection, run_id
 
-    async def _ids(self, collection: str) -> AsyncIterator[str]:
-        beyond: Document = {"$gt": ""}
+    async def in_order(self, kind: str | None = None, after: str = "") -> AsyncIterator[tuple[str, str]]:
+        """Yield the collection and id of every run beyond `after`, or of those of a kind, in id order."""
+        query = {} if kind is None else {"kind": kind}
+        walks = {name: self._ids(name, query, after) for name in QUEUES}
+        heads = {name: await anext(walk, None) for name, walk in walks.items()}
+        while left := [(run_id, name) for name, run_id in heads.items() if run_id is not None]:
+            run_id, name = min(left)
+            yield name, run_id
+            heads[name] = await anext(walks[name], None)
+
+    async def _ids(
+        self, collection: str, query: Mapping[str, Any] = EVERY, after: str = ""
+    ) -> AsyncIterator[str]:
+        beyond: Document = {"$gt": after}
         while True:
             async with answers():
                 unread = self.db.get_collection(collection, codec_options=UNREAD)
-                cursor = unread.find({"_id": beyond}, {"_id": 1}).sort("_id").limit(PAGE)
+                cursor = unread.find({**query, "_id": beyond}, {"_id": 1}).sort("_id").limit(PAGE)
                 page = await cursor.to_list()
             for raw in page:
                 yield _id_of(raw)
@@ -147,6 +160,8 @@ class VerifyReads:
             now=now,
             quiet=held.quiet,
             broken=held.broken,
+            misshapen={name: held.misshapen.get(name, ()) for name in WITH_RUN},
+            is_log_read=held.is_log_read,
             sealed_root=held.sealed.stored,
             settled_root=held.settled.said,
             unnumbered=unnumbered,

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from pymongo import MongoClient
 
 from events.catalog import RunStarted, StageProgress, StageStarted
-from events.delivery.ingest_client import bearer
+from events.delivery.control_plane_client import bearer
 from events.kinds.experiment import NodeCompleted, NodeCreated, NodeSelectedBest
 from events.queue.settlement import End
 from tests.integration.conftest import Fleet

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from control_plane.server.api.contract.bodies import NewHypothesisBody, NewRun
+from control_plane.kinds.ideation.api import NewHypothesisBody
+from control_plane.server.api.contract.bodies import NewRun
 
 
 def read(**fields: Any) -> NewRun:

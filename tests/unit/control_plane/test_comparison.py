@@ -322,6 +322,14 @@ def test_documents_of_which_nothing_tells_may_not_exist(collection: str, why: st
     assert found(make_evidence(**{collection: [*planted, *DOCUMENTS[collection]]})) == expected
 
 
+@pytest.mark.parametrize("collection", ["stages", "artifacts", "validations", "ideas"])
+def test_a_field_of_which_no_event_tells_may_hold_nothing(collection: str) -> None:
+    assert found(make_evidence(**{collection: with_field(collection, 0, "error", None)})) == []
+    what = f"{collection} {DOCUMENTS[collection][0]['_id']}"
+    expected = [f"{what}: error is '{BY_HAND}', and no event tells of it"]
+    assert found(make_evidence(**{collection: with_field(collection, 0, "error", BY_HAND)})) == expected
+
+
 def test_every_difference_is_told() -> None:
     evidence = make_evidence(
         run={**RUN, "priority": 6, "logOpen": True},

@@ -31,10 +31,10 @@ from events.lifecycle import (
     Standing,
     Status,
     advance,
-    back_off_s,
     end,
     next_status,
     rescue,
+    retry_wait_s,
 )
 from events.queue.journal import Expression
 from events.queue.settlement import End, end_decision, rescue_decision, settle_decision
@@ -297,10 +297,10 @@ def test_what_a_rescue_takes_nobody_can_settle_any_more(run: Standing, jitter: f
 def test_a_back_off_grows_to_its_ceiling_and_jitters_in_its_upper_half(
     failure: int, one: float, other: float
 ) -> None:
-    waits = [back_off_s(failure, jitter) for jitter in (one, other)]
+    waits = [retry_wait_s(failure, jitter) for jitter in (one, other)]
     assert all(0 < wait <= BACK_OFF_MAX_S for wait in waits)
     assert max(waits) <= 2 * min(waits)
-    assert back_off_s(failure + 1, one) >= back_off_s(failure, one)
+    assert retry_wait_s(failure + 1, one) >= retry_wait_s(failure, one)
 
 
 @pytest.mark.parametrize("status", LIVE)
@@ -391,7 +391,7 @@ def test_a_rescue_of_a_live_run_waits_longer_each_time_until_it_is_the_last(
 def test_a_back_off_doubles_from_two_seconds_to_five_minutes(
     failure: int, jitter: float, wait_s: float
 ) -> None:
-    assert back_off_s(failure, jitter) == wait_s
+    assert retry_wait_s(failure, jitter) == wait_s
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from events.checkpoints import CheckpointFile, Manifest, decode_manifest, encode_manifest
+from events.delivery.control_plane_client import ControlPlane
 from events.queue.claims import Claim
 from events.runtime.errors import LeaseLost, Transient
-from events.testing import RUN_ID
+from events.testing import RUN_ID, ManualClock
 from pod_worker.files import restoring
 from pod_worker.files.restoring import HttpCheckpoints
 
@@ -107,7 +108,7 @@ def checkpoints(house: House) -> Iterator[HttpCheckpoints]:
         transport=httpx.MockTransport(house.control_plane), base_url="http://control"
     )
     with control_plane, httpx.Client(transport=httpx.MockTransport(house.storage)) as storage:
-        yield HttpCheckpoints(control_plane, storage)
+        yield HttpCheckpoints(ControlPlane(control_plane, ManualClock()), storage)
 
 
 def found(folder: Path) -> dict[str, tuple[int, dict[str, Any]]]:
@@ -166,7 +167,10 @@ def test_a_checkpoint_of_another_run_is_named_as_that(
         house.candidates.clear()
 
 
-@pytest.mark.parametrize("answer", [httpx.Response(503), httpx.Response(500), httpx.ConnectError("gone")])
+@pytest.mark.parametrize(
+    "answer",
+    [httpx.Response(503), httpx.Response(500), httpx.Response(200, text="[]"), httpx.ConnectError("gone")],
+)
 def test_an_outage_is_not_the_absence_of_checkpoints(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, answer: httpx.Response | Exception
 ) -> None:

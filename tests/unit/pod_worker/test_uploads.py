@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import ArtifactFailed, ArtifactRegistered
+from events.delivery.control_plane_client import ControlPlane
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
@@ -194,7 +195,9 @@ def uploader(house: Storehouse, registry: Registry) -> Iterator[Uploader]:
         transport=answering(house.control_plane), base_url="http://control", headers={"Authorization": "x"}
     )
     with control_plane:
-        uploader = Uploader(control_plane, house, registry, house.clock, SeededIds())
+        uploader = Uploader(
+            ControlPlane(control_plane, house.clock), house, registry, house.clock, SeededIds()
+        )
         yield uploader
         uploader.close()
 
@@ -563,20 +566,21 @@ def test_a_file_that_changed_since_it_was_hashed_is_never_registered(
     after: bytes, uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
 ) -> None:
     handed_over = made(tmp_path, b"a" * 600_000)
-    signing = uploader.control_plane._transport.handle_request
+    signing = uploader.control_plane.client._transport.handle_request
 
     def change(request: httpx.Request) -> httpx.Response:
         Path(handed_over.path).write_bytes(after)
         return signing(request)
 
-    uploader.control_plane = httpx.Client(transport=LazyTransport(change), base_url="http://control")
+    client = httpx.Client(transport=LazyTransport(change), base_url="http://control")
+    uploader.control_plane = ControlPlane(client, house.clock)
     uploader.add(CLAIM, handed_over)
     assert "written to" in str(drained())
     (fact,) = registry.facts
     assert isinstance(fact, ArtifactFailed)
     assert fact.code == "FILE_CHANGED"
     assert house.objects == {}
-    uploader.control_plane.close()
+    client.close()
 
 
 def test_only_regular_files_are_read(

@@ -8,19 +8,11 @@ import socket
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from events.runtime.errors import ConfigError
 from podfleet.embedded.data_lock import held
 from podfleet.embedded.interrupts import interrupts
 from podfleet.embedded.stack import Options
-from podfleet.embedded.supervisor import FIRST_PAUSE_S, PAUSE_S_MAX, pause_s
-
-
-@given(st.integers(min_value=1, max_value=100_000))
-def test_pauses_between_starts_grow_to_a_limit(failures: int) -> None:
-    assert FIRST_PAUSE_S <= pause_s(failures) <= pause_s(failures + 1) <= PAUSE_S_MAX
 
 
 def test_all_wrong_options_are_named_together() -> None:

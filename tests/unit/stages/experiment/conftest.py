@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from stages.experiment import pipeline
+from stages.experiment.paper.renderer import Rendered
 from stages.ports import Tools
 from stages.testing import ForkingSandbox, make_tools
 from tests.fork_server import Program, start_program
@@ -60,8 +61,9 @@ def painting(*forms: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def small_pictures() -> Iterator[None]:
-    """Let no figure be painted, which is half of a small experiment; plots/ has its tests."""
-    with painting():
+    """Let no figure be laid out or painted, which is most of a small experiment; plots/ has its tests."""
+    with painting(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "get_layout_engine", lambda _: None)
         yield
 
 
@@ -70,6 +72,27 @@ def sketches(tmp_path: Path) -> Iterator[Path]:
     """A folder for figures of which the rows, the marks and the words count: only their SVG is painted."""
     with painting("svg"):
         yield tmp_path
+
+
+@dataclass(frozen=True, slots=True)
+class SmallPress:
+    """A renderer that sets nothing: its paper is one empty page."""
+
+    name: str = "nobody"
+
+    def render(self, source: Path) -> Rendered:
+        """Return the page."""
+        pdf = source.with_suffix(".pdf")
+        pdf.write_bytes(small_picture("pdf"))
+        return Rendered(pdf, 1)
+
+
+@pytest.fixture(scope="module")
+def small_papers() -> Iterator[None]:
+    """Let no paper be set, which starts four programs an attempt; paper/ and test_pipeline.py set them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "find_renderer", lambda _: SmallPress())
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from stages.experiment.trials.trial import Bench, Trial, Trials
 from stages.pipeline import run_pipeline
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
-pytestmark = pytest.mark.usefixtures("small_pictures")
+pytestmark = pytest.mark.usefixtures("small_pictures", "small_papers")
 SPEC = {
     "idea": "Dropout improves accuracy on iris",
     "preset": "quick",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from events.kinds.experiment import STAGES, NodeCompleted, NodeExecuting, NodeRe
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.consistency import OTHER_ROWS
+from stages.experiment.paper.renderer import find_renderer
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
@@ -23,7 +25,7 @@ from stages.testing import MemoryCheckpoints, RecordingReporter, make_context
 pytestmark = [
     pytest.mark.slow("whoever is first makes a whole experiment for all"),
     pytest.mark.timeout(240),
-    pytest.mark.usefixtures("small_pictures", "short_trainings"),
+    pytest.mark.usefixtures("small_pictures", "short_trainings", "small_papers"),
 ]
 SPEC = {
     "idea": "Dropout improves accuracy on iris",
@@ -68,13 +70,26 @@ def attempt(folder: Path, tools: Tools, checkpoints: MemoryCheckpoints, reporter
 
 @pytest.fixture(scope="module")
 def whole(
-    tmp_path_factory: pytest.TempPathFactory, tools: Tools, small_pictures: None, short_trainings: None
+    tmp_path_factory: pytest.TempPathFactory,
+    tools: Tools,
+    small_pictures: None,
+    short_trainings: None,
+    small_papers: None,
 ) -> Diary:
     """An experiment that nobody disturbed, with its diary."""
     diary = Diary()
     attempt(tmp_path_factory.mktemp("whole"), tools, diary, diary.reporter)
     assert isinstance(diary.reporter.facts[-1], c.RunCompleted), diary.reporter.facts[-1]
     return diary
+
+
+@contextmanager
+def setting_papers(is_wanted: bool) -> Iterator[None]:
+    """Let papers be set where figures of an earlier attempt go into them; elsewhere they are small."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_wanted:
+            patch.setattr(pipeline, "find_renderer", find_renderer)
+        yield
 
 
 def results(*reporters: RecordingReporter) -> dict[str, Any]:
@@ -122,7 +137,8 @@ def test_a_resumed_experiment_does_nothing_twice_and_ends_the_same(
     _, kept, said = whole.pages[numbers[0 if where == "first" else -1]]
     second = MemoryCheckpoints(attempt=2, found=kept)
     reporter = RecordingReporter()
-    attempt(tmp_path, tools, second, reporter)
+    with setting_papers(is_wanted=stage == "plots"):
+        attempt(tmp_path, tools, second, reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
 
     before = RecordingReporter(whole.reporter.facts[:said])
@@ -278,7 +294,8 @@ def test_a_checkpoint_that_lies_is_told_and_begun_anew_and_nothing_is_written_ou
     tell(kept, left)
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     reporter = RecordingReporter()
-    attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    with setting_papers(is_wanted=tell is _broken_figures):
+        attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
     assert {each.stage for each in reporter.of(c.StageStarted)} == anew
     assert any(words in each.message for each in reporter.of(c.RunLog))

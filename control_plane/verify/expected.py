@@ -1,0 +1,62 @@
+"""The documents that a log makes, as they must be stored, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from control_plane.model.ownership import OWNERS
+from control_plane.model.projection import attempt_id
+from control_plane.store.log.documents import attempt_fields, human_validations, stage_document
+from control_plane.store.verify.evidence import Document, Evidence
+from control_plane.verify.replay import Replayed
+
+Fields = dict[str, Any]
+# What the application of events writes of an attempt; decisions write the rest of its document.
+OF_EVENTS: Final = frozenset(name for name, writer in OWNERS["attempts"].items() if "application" in writer)
+_NAMES: Final = frozenset({"_id", "runId", "attempt"})
+
+
+def attempts(evidence: Evidence, told: Replayed) -> dict[str, Fields]:
+    """Return the attempts of the logged decisions and of the events, by id."""
+    found: dict[str, Fields] = {}
+    for entry in evidence.logged:
+        attempt, fields = attempt_fields(evidence.run_id, entry)
+        if fields:
+            known = found.setdefault(attempt_id(evidence.run_id, attempt), {})
+            known |= {**fields, "revision": entry.n}
+    for attempt, folded in told.attempts.items():
+        view = folded.view
+        found.setdefault(attempt_id(evidence.run_id, attempt), {}).update(
+            runId=evidence.run_id,
+            attempt=attempt,
+            lastEventSeq=folded.seq,
+            currentStage=stage_document(view.current_stage),
+            startedAt=view.started_at,
+            validation=view.validation,
+            error=view.error,
+            endSeq=view.end_seq,
+        )
+    return found
+
+
+def beside(evidence: Evidence, told: Replayed) -> dict[str, dict[str, Fields]]:
+    """Return the other documents beside the run, by collection and id."""
+    found: dict[str, dict[str, Fields]] = {collection: {} for collection in evidence.beside}
+    writes = list(told.writes.values())
+    writes += [write for entry in evidence.logged for write in human_validations(evidence.run_id, entry)]
+    for write in writes:
+        found.setdefault(write.collection, {})[write.id] = {**write.fields, "seq": write.seq}
+    return found
+
+
+def unlogged(evidence: Evidence) -> set[str]:
+    """Return the ids of verdicts that stand beside the run before the log has them."""
+    return {write.id for entry in evidence.waiting for write in human_validations(evidence.run_id, entry)}
+
+
+def surplus(collection: str, expected: Mapping[str, Any], stored: Document) -> list[str]:
+    """Return the fields of a stored document that hold what neither event nor decision tells."""
+    owned = OF_EVENTS if collection == "attempts" else set(stored)
+    untold = sorted((set(stored) & owned) - set(expected) - _NAMES)
+    return [name for name in untold if stored[name] is not None]
