@@ -131,7 +131,7 @@ def _field(path: tuple[str, ...], node: Json, definitions: Json, is_required: bo
     only = others[0] if len(others) == 1 else {}
     types = {_type(each) for each in others}
     default = node.get("default", NOTHING)
-    is_nullable = len(others) < len(variants) or None in _list(only.get("enum"))
+    is_nullable = len(others) < len(variants)
     takes_null = is_nullable and default is not None
     choices = _choices(only, takes_null=takes_null)
     takes = frozenset(types - {"string"} | ({"null"} if takes_null else set()))

@@ -39,7 +39,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a kind does, and the fields of its specification."""
-    from podfleet.describing import description, fields
+    from podfleet.commands.describing import description, fields
 
     found = description(kind)
     if as_json:

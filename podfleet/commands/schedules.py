@@ -11,9 +11,9 @@ import typer
 
 from podfleet import parameters
 from podfleet.client import EXIT_WRONG_USE, Client, client, fail
+from podfleet.commands.describing import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submitting import ExitStatus, Labels, Watch, conclude
-from podfleet.describing import KindHelp, check
 from podfleet.nouns import noun
 from podfleet.output import (
     AsJson,

@@ -8,7 +8,7 @@ import typer
 
 from podfleet import parameters, watching
 from podfleet.client import Client, client
-from podfleet.describing import KindHelp, check
+from podfleet.commands.describing import KindHelp, check
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_fields, print_json, say, tell
 from podfleet.parameters import Parameters, SpecFile

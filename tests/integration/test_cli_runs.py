@@ -10,7 +10,7 @@ import pytest
 
 from events.catalog import RunCompleted, RunLog, RunStarted
 from events.queue.settlement import End
-from podfleet import describing
+from podfleet.commands import describing
 from tests.integration.command_line import on_terminal, podfleet, started, within
 
 TOLD = (("kinds", "show", "probe"), ("submit", "--kind", "experiment", "--help"))

@@ -66,6 +66,26 @@ def test_a_value_that_may_be_null_is_a_choice_where_that_is_not_its_default() ->
     assert not FIELDS["maybe_text"].takes
 
 
+def test_one_that_has_to_be_told_can_be_told_to_be_null() -> None:
+    null = [{"type": "string"}, {"type": "null"}]
+    schema = {"properties": {"name": {"anyOf": null}}, "required": ["name"]}
+    (field,) = fields_of(schema)
+    assert (field.shape, field.takes, field.is_required) == ("either", {"null"}, True)
+
+
+def test_limits_of_one_are_said_in_the_singular_and_a_long_text_is_longer_than_a_line() -> None:
+    schema = {
+        "properties": {
+            "list": {"type": "array", "minItems": 1, "maxItems": 11},
+            "line": {"type": "string", "maxLength": 200},
+            "lines": {"type": "string", "maxLength": 201},
+        }
+    }
+    fields = fields_of(schema)
+    assert fields[0].limits == "at least 1 entry, at most 11 entries"
+    assert [each.is_long for each in fields] == [True, False, True]
+
+
 def test_choices_that_are_typed_alike_are_json() -> None:
     schema = {"properties": {"one": {"enum": ["1", 1]}, "empty": {"enum": ["", "a"]}}}
     assert [each.shape for each in fields_of(schema)] == ["json", "json"]

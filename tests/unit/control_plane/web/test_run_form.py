@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from control_plane.server.web.forms.complaints import complaints, placed
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
+from control_plane.server.web.forms.typed import value_of
 from control_plane.server.web.site import Pages
 from events.kinds import KINDS
 from events.kinds.fields import Field, fields_of, flat, schema_of, shown
@@ -71,6 +72,25 @@ def problems_of(typed: Mapping[str, str]) -> Mapping[str, str]:
 )
 def test_a_field_means_what_was_typed(name: str, text: str, value: Any) -> None:
     found = spec_of(**{name: text})[name]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "takes", "value"),
+    [
+        ("true", "boolean", True),
+        ("1.5", "number", 1.5),
+        ("2", "number", 2),
+        ("1.5", "integer", "1.5"),
+        ("[1]", "array", [1]),
+        ("[1]", "object", "[1]"),
+        ("[1", "object", "[1"),
+        ('"a"', "object", '"a"'),
+    ],
+)
+def test_text_is_json_where_the_field_takes_its_type(text: str, takes: str, value: Any) -> None:
+    field = Field(path=("x",), shape="either", type="any", takes=frozenset({takes}))
+    found = value_of(field, text)
     assert (found, type(found)) == (value, type(value))
 
 
@@ -267,7 +287,7 @@ def test_no_field_hides_the_next_and_a_missing_one_is_told_once() -> None:
     assert set(found) == paths
     assert limits == {"first": 0, "ratio": "x"}, "what was given is left as it is"
     whole = {"text": "a", "who": "b", "count": 1, "choice": "a"}
-    assert set(complaints(ALL.spec, {**whole, "strange": 1})) == {()}
+    assert complaints(ALL.spec, {**whole, "strange": 1}) == {(): "Object contains unknown field `strange`"}
     assert complaints(ALL.spec, whole) == {}
     assert set(complaints(ALL.spec, {"text": "a", "who": "b", "count": 1})) == {("choice",)}
 
