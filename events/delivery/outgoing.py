@@ -18,10 +18,11 @@ from events.catalog import (
 )
 from events.chain import REFUSED, said_digest
 from events.codec import LINE_BYTES_MAX
-from events.envelope import encode, hash_of, line_hash
+from events.envelope import Head, encode, hash_of, line_hash
 from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.errors import Rejected
+from events.text.attempt_id import AttemptId
 from events.text.key_text import digest as secret_digest
 from events.text.key_text import run_token
 
@@ -44,6 +45,11 @@ class Row(NamedTuple):
     traceparent: str | None = None
     token: str = ""  # with which the attempt was claimed
     digest: str = ""  # with which a line that is new counts in the root of its attempt
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        """Which attempt of which run it belongs to."""
+        return AttemptId(self.run_id, self.attempt)
 
     @property
     def run_token(self) -> str:
@@ -103,18 +109,16 @@ def with_line(row: Row, data: dict[str, Any], time: str) -> Row:
 
 
 def _written(row: Row, data: dict[str, Any], time: str) -> Row:
-    line = encode(
-        row.type,
-        data,
-        event_id=row.id,
+    head = Head(
+        id=row.id,
         source=row.source,
-        run_id=row.run_id,
-        attempt=row.attempt,
+        attempt_id=row.attempt_id,
         sequence=row.sequence,
         time=time,
         traceparent=row.traceparent,
     )
-    digest = hash_of(row.type, row.run_id, row.attempt, row.sequence, time, data)
+    line = encode(row.type, data, head)
+    digest = hash_of(row.type, row.attempt_id, row.sequence, time, data)
     return row._replace(line=line, digest=said_digest(row.type, data, digest))
 
 
