@@ -159,7 +159,7 @@ class Outbox:
             )
             _, state, known = _find(db, attempt_id)
             if known.token != token or state != "open":
-                raise Conflict("ATTEMPT_CLOSED", f"{attempt_id.words} was opened and ended before")
+                raise Conflict("attempt_closed", f"{attempt_id.words} was opened and ended before")
             return known
 
         return self._write(step)
@@ -172,7 +172,7 @@ class Outbox:
         """
         sayings = [said(fact) for fact in facts]
         if any(one.type in ENDS for one in sayings):
-            raise Rejected("END_WITHOUT_SETTLEMENT", "an end event is kept by append_end")
+            raise Rejected("end_without_settlement", "an end event is kept by append_end")
         with self._lock:
             if self.is_full():
                 raise self._limit_reached()
@@ -184,7 +184,7 @@ class Outbox:
         """Keep the attempt's last event together with the intention to settle; no limit refuses it."""
         end = bounded(said(fact))
         if end.type not in ENDS:
-            raise Rejected("NOT_AN_END", f"{end.type} does not end an attempt")
+            raise Rejected("not_an_end", f"{end.type} does not end an attempt")
         how = how if how.message is None else replace(how, message=cut(how.message, MESSAGE_MAX))
 
         def step(db: sqlite3.Connection) -> Intention:
@@ -324,7 +324,7 @@ class Outbox:
     def _insert(self, db: sqlite3.Connection, attempt_id: AttemptId, sayings: Sequence[Said]) -> int:
         key, state, known = _find(db, attempt_id)
         if state != "open":
-            raise Conflict("ATTEMPT_CLOSED", f"{attempt_id.words} has ended")
+            raise Conflict("attempt_closed", f"{attempt_id.words} has ended")
         time = timestamp(self._clock.now())
         rows = [
             with_line(
@@ -395,7 +395,7 @@ class Outbox:
 def _find(db: sqlite3.Connection, attempt_id: AttemptId) -> tuple[int, str, Attempt]:
     found = db.execute(f"{ATTEMPTS} WHERE run_id = ? AND attempt = ?", attempt_id).fetchone()
     if found is None:
-        raise Conflict("ATTEMPT_CLOSED", f"{attempt_id.words} is not open here")
+        raise Conflict("attempt_closed", f"{attempt_id.words} is not open here")
     key, state, _, *row = found
     return key, state, Attempt(*row)
 

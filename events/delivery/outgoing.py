@@ -69,7 +69,7 @@ def end_of(fact: Fact) -> End:
         case RunPreempted():
             return End("preempted", message=fact.reason)
         case _:
-            raise Rejected("NOT_AN_END", f"{type_of(type(fact))} does not end an attempt")
+            raise Rejected("not_an_end", f"{type_of(type(fact))} does not end an attempt")
 
 
 def refusal_of(row: Row, code: str, message: str) -> Row:

@@ -48,7 +48,7 @@ class LeaseLost(PodfleetError):
     """Another owner may hold the run: stop, write nothing."""
 
     def __init__(self, attempt_id: AttemptId) -> None:
-        super().__init__("LEASE_LOST", f"{attempt_id.words} is no longer ours")
+        super().__init__("lease_lost", f"{attempt_id.words} is no longer ours")
 
 
 class ConfigError(PodfleetError):

@@ -486,7 +486,7 @@ class Uploader:
         message = f"object storage answers {response.status}: {response.text}"
         if response.status >= 500 or response.status in (408, 429):
             asked_s = retry_after_s(response.retry_after, self.clock.now())
-            raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=asked_s)
+            raise Transient("storage_unavailable", message, retry_after_s=asked_s)
         raise Rejected("UPLOAD_REFUSED", message)
 
     def _ask(self, job: _Job, action: str, body: dict[str, Any], what: type[T]) -> T:

@@ -230,10 +230,10 @@ def test_nothing_is_kept_after_the_end(outbox: Outbox) -> None:
 def test_an_end_without_its_settlement_and_a_settlement_without_an_end_are_refused(outbox: Outbox) -> None:
     with pytest.raises(Rejected, match="append_end") as raised:
         outbox.append(FIRST, [*make_logs(1), RunCompleted()])
-    assert raised.value.code == "END_WITHOUT_SETTLEMENT"
+    assert raised.value.code == "end_without_settlement"
     with pytest.raises(Rejected, match="does not end") as raised:
         outbox.append_end(FIRST, make_logs(1)[0], End("completed"))
-    assert raised.value.code == "NOT_AN_END"
+    assert raised.value.code == "not_an_end"
     assert outbox.pending() == 0
 
 
@@ -298,7 +298,7 @@ def test_a_claim_found_again_goes_on_where_it_was_and_a_foreign_token_does_not(o
     assert outbox.append(FIRST, make_logs(1)) == 3
     with pytest.raises(Conflict, match="was opened and ended before") as raised:
         make_attempt(outbox, token="token-2")
-    assert raised.value.code == "ATTEMPT_CLOSED"
+    assert raised.value.code == "attempt_closed"
 
 
 def test_an_attempt_that_was_never_opened_takes_nothing(outbox: Outbox) -> None:
