@@ -13,6 +13,7 @@ import msgspec
 
 from events.catalog import data_of, type_of
 from events.kinds.fact import Fact
+from events.text.attempt_id import AttemptId
 
 SPEC_VERSION: Final = "1.0"
 SUBJECT_PREFIX: Final = "run/"
@@ -31,6 +32,22 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     time: str | None
     data: dict[str, Any]
     fact: Fact
+    traceparent: str | None = None
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        """Which attempt of which run it belongs to."""
+        return AttemptId(self.run_id, self.attempt)
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of an event besides its type and data."""
+
+    id: str
+    source: str
+    attempt_id: AttemptId
+    sequence: int | None
+    time: str
     traceparent: str | None = None
 
 
@@ -55,75 +72,44 @@ def storage_id(run_id: str, source: str, event_id: str) -> str:
 
 def content_hash(event: Event) -> str:
     """Return a digest of everything that two deliveries of one event must share."""
-    return hash_of(event.type, event.run_id, event.attempt, event.sequence, event.time, event.data)
+    return hash_of(event.type, event.attempt_id, event.sequence, event.time, event.data)
 
 
 def line_hash(line: bytes) -> str:
     """Return the `content_hash` of an event that `encode` wrote."""
     read = _WRITTEN.decode(line)
-    run_id = read.subject.removeprefix(SUBJECT_PREFIX)
+    attempt_id = AttemptId(read.subject.removeprefix(SUBJECT_PREFIX), read.attempt)
     sequence = None if read.sequence is None else int(read.sequence)
-    return hash_of(read.type, run_id, read.attempt, sequence, read.time, read.data)
+    return hash_of(read.type, attempt_id, sequence, read.time, read.data)
 
 
 def hash_of(
-    event_type: str, run_id: str, attempt: int, sequence: int | None, time: str | None, data: dict[str, Any]
+    event_type: str, attempt_id: AttemptId, sequence: int | None, time: str | None, data: dict[str, Any]
 ) -> str:
-    """Return the `content_hash` of an event's content; the names in `data` are texts, as JSON has them."""
-    content = (event_type, run_id, attempt, sequence, time, data)
+    """Return the `content_hash` of what an event says; the names in `data` are texts, as JSON has them."""
+    content = (event_type, *attempt_id, sequence, time, data)
     return hashlib.sha256(_SORTED.encode(content)).hexdigest()
 
 
-def wire(
-    fact: Fact,
-    *,
-    event_id: str,
-    source: str,
-    run_id: str,
-    attempt: int,
-    sequence: int | None,
-    time: str,
-    traceparent: str | None = None,
-) -> bytes:
+def wire(fact: Fact, head: Head) -> bytes:
     """Return one structured-mode JSON event, without a line end."""
-    return encode(
-        type_of(type(fact)),
-        data_of(fact),
-        event_id=event_id,
-        source=source,
-        run_id=run_id,
-        attempt=attempt,
-        sequence=sequence,
-        time=time,
-        traceparent=traceparent,
-    )
+    return encode(type_of(type(fact)), data_of(fact), head)
 
 
-def encode(
-    event_type: str,
-    data: dict[str, Any],
-    *,
-    event_id: str,
-    source: str,
-    run_id: str,
-    attempt: int,
-    sequence: int | None,
-    time: str,
-    traceparent: str | None = None,
-) -> bytes:
+def encode(event_type: str, data: dict[str, Any], head: Head) -> bytes:
     """Return one structured-mode JSON event of a type that is known by name only."""
     attributes: dict[str, Any] = {
         "specversion": SPEC_VERSION,
-        "id": event_id,
-        "source": source,
+        "id": head.id,
+        "source": head.source,
         "type": event_type,
-        "subject": f"{SUBJECT_PREFIX}{run_id}",
-        "time": time,
+        "subject": f"{SUBJECT_PREFIX}{head.attempt_id.run_id}",
+        "time": head.time,
         "datacontenttype": "application/json",
-        "attempt": attempt,
+        "attempt": head.attempt_id.attempt,
     }
-    if sequence is not None:
-        attributes["sequence"] = f"{sequence:0{SEQUENCE_DIGITS}d}"
-    if traceparent is not None:
-        attributes["traceparent"] = traceparent
+    if head.sequence is not None:
+        attributes["sequence"] = f"{head.sequence:0{SEQUENCE_DIGITS}d}"
+    if head.traceparent is not None:
+        attributes["traceparent"] = head.traceparent
     return msgspec.json.encode({**attributes, "data": data})

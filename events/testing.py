@@ -15,13 +15,15 @@ import msgspec
 from events.catalog import RunLog
 from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox
 from events.delivery.sender import Declined, Rejection, Taken
-from events.envelope import wire
+from events.envelope import Head, wire
 from events.kinds.fact import Fact
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Barred, Transient
+from events.text.attempt_id import AttemptId
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 RUN_ID: Final = "01K00000000000000000000001"
+FIRST: Final = AttemptId(RUN_ID, 1)
 SOURCE: Final = "//podfleet/pod-1/boot-1"
 CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 URL_SAFE: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -109,9 +111,9 @@ class FakeIngest:
         self.lines_max = lines_max
         self.requests = 0
         self.barred: frozenset[str] = frozenset()  # run tokens
-        self.fenced: frozenset[tuple[str, int]] = frozenset()
-        self.canceling: frozenset[tuple[str, int]] = frozenset()
-        self.steered: frozenset[tuple[str, int]] = frozenset()
+        self.fenced: frozenset[AttemptId] = frozenset()
+        self.canceling: frozenset[AttemptId] = frozenset()
+        self.steered: frozenset[AttemptId] = frozenset()
         self.stored: dict[tuple[str, str], dict[str, Any]] = {}
         self._positions: dict[tuple[str, int, str], str] = {}
 
@@ -189,7 +191,7 @@ def make_outbox(
 
 def make_attempt(outbox: Outbox, run_id: str = RUN_ID, attempt: int = 1, *, token: str = "token-1") -> None:  # noqa: S107
     """Open an attempt as a claim would."""
-    outbox.open_attempt(run_id, attempt, token=token, source=SOURCE, collection="runs")
+    outbox.open_attempt(AttemptId(run_id, attempt), token=token, source=SOURCE, collection="runs")
 
 
 def make_logs(count: int, *, first: int = 1) -> list[RunLog]:
@@ -206,12 +208,11 @@ def make_line(
     attempt: int = 1,
 ) -> bytes:
     """Return an event as it travels."""
-    return wire(
-        fact,
-        event_id=event_id or f"event-{attempt}-{sequence}",
+    head = Head(
+        id=event_id or f"event-{attempt}-{sequence}",
         source=SOURCE,
-        run_id=run_id,
-        attempt=attempt,
+        attempt_id=AttemptId(run_id, attempt),
         sequence=sequence,
         time=timestamp(EPOCH),
     )
+    return wire(fact, head)

@@ -18,6 +18,7 @@ from events.queue.matching import Seeker, WaitingClass, classes
 from events.queue.settlement import End
 from events.runtime.clock import Instant, instant
 from events.runtime.errors import LeaseLost, Transient
+from events.text.attempt_id import AttemptId
 from events.text.key_text import letters
 from pod_worker.attempt.attempt import Attempt, Ports, Process
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
@@ -95,7 +96,7 @@ class Worker:
     roster: Roster
     spawn: Callable[[], WarmProcess]
     pauses: Pauses
-    heard_from: dict[tuple[str, int], Heartbeat] = field(default_factory=dict)
+    heard_from: dict[AttemptId, Heartbeat] = field(default_factory=dict)
     shift: Shift = field(default_factory=Shift)
 
     def run(self) -> None:
@@ -138,7 +139,7 @@ class Worker:
         """Settle what had ended; leave what was cut off to the rescue; what was said is delivered."""
         for cut_off in self.ports.outbox.unended():
             log.warning("run.cut_off", extra={"run": cut_off.run_id, "attempt": cut_off.attempt})
-            self.ports.outbox.abandon(cut_off.run_id, cut_off.attempt)
+            self.ports.outbox.abandon(cut_off.attempt_id)
             self.intent.close()
         for left in self.ports.outbox.unsettled():
             attempt = left.attempt
@@ -153,7 +154,7 @@ class Worker:
                 # The end event, which ingest applies, says the same; this worker may go on.
                 log.warning("settle.later", extra={"run": claim.run_id, "why": error.message})
                 continue
-            self.ports.outbox.mark_settled(attempt.run_id, attempt.attempt)
+            self.ports.outbox.mark_settled(attempt.attempt_id)
 
     def _wait_ready(self, child: WarmProcess) -> Ready | None:
         self.roster.standing.state = "starting"
@@ -245,8 +246,7 @@ class Worker:
         source = source_of(self.pod.id, claim)
         try:
             self.ports.outbox.open_attempt(
-                claim.run_id,
-                claim.attempt,
+                claim.attempt_id,
                 token=claim.token,
                 source=source,
                 collection=claim.collection,
@@ -268,12 +268,12 @@ class Worker:
             pulse=Pulse(grant(asked=asked, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes),
             every_s=self.pod.renew_every_s,
         )
-        self.heard_from[claim.run_id, claim.attempt] = heartbeat
+        self.heard_from[claim.attempt_id] = heartbeat
         attempt = Attempt(self.ports, claim, child, heartbeat, self._show)
         try:
             attempt.run()
         finally:
-            del self.heard_from[claim.run_id, claim.attempt]
+            del self.heard_from[claim.attempt_id]
             self.roster.standing.claim = None
         if attempt.gave_back:
             self.shift.makes_way_until_s = self.ports.clock.monotonic_s() + MAKE_WAY_S

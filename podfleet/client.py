@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -79,7 +79,7 @@ class Client:
     key: str | None = field(default=None, repr=False)
     _open: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def get(self, path: str, **parameters: str | int | None) -> dict[str, Any]:
+    def get(self, path: str, **parameters: str | int | Sequence[str] | None) -> dict[str, Any]:
         """Return the answer to a question; parameters that are None are not asked."""
         return self._answer("GET", path, parameters=parameters)
 
@@ -196,7 +196,7 @@ class Client:
         method: str,
         path: str,
         *,
-        parameters: Mapping[str, str | int | None] | None = None,
+        parameters: Mapping[str, str | int | Sequence[str] | None] | None = None,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:

@@ -37,10 +37,11 @@ import zstandard
 
 from events.catalog import RunLog, RunStarted, StageStarted
 from events.delivery.control_plane_client import bearer
-from events.envelope import wire
+from events.envelope import Head, wire
 from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated
 from events.kinds.fact import Fact
 from events.runtime.clock import SystemClock, SystemIds
+from events.text.attempt_id import AttemptId
 from events.text.key_text import letters
 from podfleet.embedded.stack import Options, Stack, World
 
@@ -253,11 +254,17 @@ def events_of(size: int, run_id: str = "01FLOOD") -> bytes:
     message = "x" * (size // 1_000 - 400) if size > MIB else "hello"
     lines = [
         wire(
-            RunLog(message=message), event_id=IDS.ulid(), source="//flood", run_id=run_id, attempt=1,
-            sequence=None, time="2026-11-21T10:00:00.000Z",
+            RunLog(message=message),
+            Head(
+                id=IDS.ulid(),
+                source="//flood",
+                attempt_id=AttemptId(run_id, 1),
+                sequence=None,
+                time="2026-11-21T10:00:00.000Z",
+            ),
         )
         for _ in range(1_000 if size > MIB else 10)
-    ]  # fmt: skip
+    ]
     return b"\n".join(lines)
 
 
@@ -275,11 +282,17 @@ def fill(client: httpx.Client) -> str:
     facts += [RunLog(message="\x1b[31m" + "x" * 4_000) for _ in range(LOG_LINES)]
     lines = [
         wire(
-            fact, event_id=IDS.ulid(), source="//flood", run_id=run_id, attempt=1, sequence=number,
-            time="2026-11-21T10:00:00.000Z",
+            fact,
+            Head(
+                id=IDS.ulid(),
+                source="//flood",
+                attempt_id=AttemptId(run_id, 1),
+                sequence=number,
+                time="2026-11-21T10:00:00.000Z",
+            ),
         )
         for number, fact in enumerate(facts, 1)
-    ]  # fmt: skip
+    ]
     headers = {**bearer(claim["runToken"]), "Content-Type": NDJSON}
     while lines:
         at_once = [lines.pop(0) for _ in range(min(len(lines), LINES_AT_ONCE))]

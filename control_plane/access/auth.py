@@ -26,6 +26,7 @@ from control_plane.access.sessions import Session, SignIn, is_brought_back
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.config import LOOPBACK
 from events.runtime.errors import Rejected, Transient
+from events.text.attempt_id import AttemptId
 from events.text.key_text import digest
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Principal:
     scopes: frozenset[Scope]
     key_id: str | None = None
     is_shared: bool = False
-    attempt: tuple[str, int] | None = None
+    attempt: AttemptId | None = None
     pod: str | None = None
     form_token: str | None = field(default=None, repr=False)
 
@@ -185,7 +186,7 @@ class Keyed:
             if offered.startswith(run_tokens.PREFIX):
                 said = await self.run_tokens.read(offered)
                 name = f"{said.run_id}/a{said.attempt}"
-                return Principal(name, RUN_TOKEN_SCOPES, attempt=(said.run_id, said.attempt))
+                return Principal(name, RUN_TOKEN_SCOPES, attempt=AttemptId(said.run_id, said.attempt))
             key = await self.ring.whose(offered)
         except Unauthorized:
             # A right key is never slowed down by the wrong ones of a neighbour at the same address.

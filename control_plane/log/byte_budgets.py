@@ -20,6 +20,7 @@ from control_plane.model.projection import attempt_id
 from events.catalog import ENDS, EventRefused, type_of
 from events.envelope import Event
 from events.runtime.clock import Clock
+from events.text.attempt_id import AttemptId
 
 TICK_S: Final = 5.0
 KNOWN_S: Final = 5.0
@@ -30,9 +31,9 @@ OTHERS: Final = "/others"
 RESERVED: Final = ENDS | {type_of(EventRefused)}
 
 
-def account(run_id: str, attempt: int, *, by_holder: bool) -> str:
+def account(holder: AttemptId, *, by_holder: bool) -> str:
     """Return which account pays for what is said of an attempt."""
-    return attempt_id(run_id, attempt) + ("" if by_holder else OTHERS)
+    return attempt_id(*holder) + ("" if by_holder else OTHERS)
 
 
 class ByteCounts(Protocol):

@@ -16,6 +16,7 @@ from control_plane.model.projection import attempt_id
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import BATCH_MAX, Runs
 from events.kinds.queues import QUEUES
+from events.text.attempt_id import AttemptId
 
 TICK_S: Final = 5.0
 LOG_GRACE_S: Final = 600.0
@@ -48,8 +49,8 @@ class CatchUp:
             stands |= {run.id: (run.attempt, run.last_event_seq) for run in page}
             still = [run for run in page if self._stood.get(run.id) == stands[run.id]]
             for run in still:
-                if await self.events.holds(run.id, run.attempt, run.last_event_seq + 1):
-                    await self.projector.apply(run.id, run.attempt)
+                if await self.events.holds(run.attempt_id, run.last_event_seq + 1):
+                    await self.projector.apply(run.attempt_id)
                     moved += 1
             if settled := [run.id for run in still if run.settled is not None]:
                 await self.runs.close_stale_logs(collection, settled, self.log_grace_s)
@@ -63,23 +64,23 @@ class CatchUp:
         moved, after = 0, ""
         documents = self.projector.documents
         while page := await documents.watched(after):
-            for run_id, attempt in page:
-                moved += await self._apply_left(run_id, attempt)
+            for left in page:
+                moved += await self._apply_left(left)
             after = attempt_id(*page[-1])
             if len(page) < BATCH_MAX:
                 break
         await documents.forget_watched()
         return moved
 
-    async def _apply_left(self, run_id: str, attempt: int) -> bool:
-        found = await self.runs.find(run_id)
+    async def _apply_left(self, left: AttemptId) -> bool:
+        found = await self.runs.find(left.run_id)
         if found is None:
             return False
-        record = await self.projector.documents.attempt(run_id, attempt)
-        cursor = found.run.last_event_seq if attempt == found.run.attempt else record.seq
-        if not await self.events.holds(run_id, attempt, cursor + 1):
+        record = await self.projector.documents.attempt(left)
+        cursor = found.run.last_event_seq if left.attempt == found.run.attempt else record.seq
+        if not await self.events.holds(left, cursor + 1):
             return False
-        await self.projector.apply(run_id, attempt)
+        await self.projector.apply(left)
         return True
 
     async def _adopt(self) -> int:

@@ -32,6 +32,7 @@ from events.envelope import Event, content_hash, storage_id
 from events.lifecycle import Status
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Rejected
+from events.text.attempt_id import AttemptId
 
 ORPHANS_MAX: Final = 10_000
 ORPHAN_LIFE: Final = timedelta(days=7)
@@ -54,19 +55,19 @@ class Sender:
 
     name: str
     may_decide: bool
-    attempt: tuple[str, int] | None = None
+    attempt: AttemptId | None = None
     key_id: str | None = None
 
-    def holds(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+    def holds(self, attempt_id: AttemptId, run: Run | None, now: datetime) -> bool:
         """Say whether the attempt was claimed by the sender, who alone gives it numbers."""
         if self.attempt is not None:
-            return self.attempt == (run_id, attempt)
-        token = None if run is None else run.token_of(attempt)
+            return self.attempt == attempt_id
+        token = None if run is None else run.token_of(attempt_id.attempt)
         return token is not None and token.key_id == self.key_id is not None and token.is_open(now)
 
-    def may_write(self, run_id: str, attempt: int, run: Run | None, now: datetime) -> bool:
+    def may_write(self, attempt_id: AttemptId, run: Run | None, now: datetime) -> bool:
         """Say whether what it says of an attempt is to be believed."""
-        return self.may_decide or self.holds(run_id, attempt, run, now)
+        return self.may_decide or self.holds(attempt_id, run, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,40 +125,39 @@ class Request:
         self.position = position
         self.answer = Answer()
         self.letters: list[Document] = []
-        self.heads: Mapping[tuple[str, int], int] = {}
-        self._rights: dict[tuple[str, int], tuple[bool, bool]] = {}
+        self.heads: Mapping[AttemptId, int] = {}
+        self._rights: dict[AttemptId, tuple[bool, bool]] = {}
 
     def run(self, run_id: str | None) -> Run | None:
         """Return the run of this id, as it was when the request came."""
         found = None if run_id is None else self.runs.get(run_id)
         return None if found is None else found.run
 
-    def holds(self, run_id: str, attempt: int) -> bool:
+    def holds(self, attempt_id: AttemptId) -> bool:
         """Say whether the sender holds an attempt, or held it."""
-        return self._right(run_id, attempt)[0]
+        return self._right(attempt_id)[0]
 
-    def may_write(self, run_id: str, attempt: int) -> bool:
+    def may_write(self, attempt_id: AttemptId) -> bool:
         """Say whether the sender is to be believed about an attempt."""
-        return self._right(run_id, attempt)[1]
+        return self._right(attempt_id)[1]
 
-    def _right(self, run_id: str, attempt: int) -> tuple[bool, bool]:
+    def _right(self, attempt_id: AttemptId) -> tuple[bool, bool]:
         """Return whether the sender holds an attempt, and may write of it; asked once for each."""
-        name = (run_id, attempt)
-        if name not in self._rights:
-            asked = (run_id, attempt, self.run(run_id), self.now)
-            self._rights[name] = (self.sender.holds(*asked), self.sender.may_write(*asked))
-        return self._rights[name]
+        if attempt_id not in self._rights:
+            asked = (attempt_id, self.run(attempt_id.run_id), self.now)
+            self._rights[attempt_id] = (self.sender.holds(*asked), self.sender.may_write(*asked))
+        return self._rights[attempt_id]
 
-    def account(self, run_id: str, attempt: int) -> str:
+    def account(self, attempt_id: AttemptId) -> str:
         """Return the account of bytes that pays for what the sender says of an attempt."""
-        return account(run_id, attempt, by_holder=self.holds(run_id, attempt))
+        return account(attempt_id, by_holder=self.holds(attempt_id))
 
-    def key_of(self, run_id: str, attempt: int) -> str | None:
+    def key_of(self, attempt_id: AttemptId) -> str | None:
         """Return the key that pays for what is said of an attempt: the sender's, or that of its run token."""
         if self.sender.key_id is not None:
             return self.sender.key_id
-        run = self.run(run_id)
-        token = None if run is None else run.token_of(attempt)
+        run = self.run(attempt_id.run_id)
+        token = None if run is None else run.token_of(attempt_id.attempt)
         return None if token is None else token.key_id
 
     def is_claimed(self, event: Event) -> bool:
@@ -165,10 +165,10 @@ class Request:
         run = self.run(event.run_id)
         return run is not None and event.attempt <= run.attempt
 
-    def cursor(self, run_id: str, attempt: int) -> int:
+    def cursor(self, attempt_id: AttemptId) -> int:
         """Return up to where an attempt was applied, as far as its run says so."""
-        run = self.run(run_id)
-        return run.last_event_seq if run is not None and run.attempt == attempt else 0
+        run = self.run(attempt_id.run_id)
+        return run.last_event_seq if run is not None and run.attempt == attempt_id.attempt else 0
 
     def arrival(self, event: Event, line: int) -> Arrival:
         """Return how an event came in; the positions of one request sort as its lines do."""
@@ -190,7 +190,7 @@ class Request:
 
     def _letter(self, line: Decoded, refused: Refused, letter_id: str, expires_at: datetime) -> Document:
         outcome: Any = line.outcome
-        is_own = self.may_write(outcome.run_id, outcome.attempt)
+        is_own = self.may_write(AttemptId(outcome.run_id, outcome.attempt))
         most = LETTER_BYTES_MAX if is_own else STRANGERS_LETTER_BYTES_MAX
         return {
             "_id": letter_id,
@@ -248,7 +248,7 @@ class Ingestor:
 
     async def _runs(self, lines: Iterable[Decoded], sender: Sender) -> Mapping[str, Found]:
         names = frozenset(line.outcome.run_id for line in lines if isinstance(line.outcome, Event))
-        own = names if sender.attempt is None else names & {sender.attempt[0]}
+        own = names if sender.attempt is None else names & {sender.attempt.run_id}
         if not own:
             return {}
         found = await self.steps.find(own)
@@ -266,27 +266,27 @@ class Ingestor:
             early=not early or await self.early.room() >= early,
         )
 
-    async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[tuple[str, int], int]:
+    async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[AttemptId, int]:
         """Return the highest stored position of attempts of which a line stands far from what was applied."""
-        heads: dict[tuple[str, int], int] = {}
+        heads: dict[AttemptId, int] = {}
         for line in lines:
             if not isinstance(line.outcome, Event) or line.outcome.sequence is None:
                 continue
-            name = (line.outcome.run_id, line.outcome.attempt)
-            is_far = line.outcome.sequence > request.cursor(*name) + AHEAD_MAX
-            if is_far and name not in heads and request.holds(*name):
-                heads[name] = await self.events.head(*name)
+            name = line.outcome.attempt_id
+            is_far = line.outcome.sequence > request.cursor(name) + AHEAD_MAX
+            if is_far and name not in heads and request.holds(name):
+                heads[name] = await self.events.head(name)
         return heads
 
     def _check(self, line: Decoded, request: Request, room: Room) -> Candidate | Refused:
         event = line.outcome
         if isinstance(event, Refusal):
             return Refused(line.line, event.id, event.code, event.message)
-        if not request.may_write(event.run_id, event.attempt):
-            message = f"attempt {event.attempt} of run {event.run_id} is not held by this key"
+        if not request.may_write(event.attempt_id):
+            message = f"{event.attempt_id.words} is not held by this key"
             return _refuse(line, event, "forbidden", message)
         is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
-        if event.sequence is not None and not request.holds(event.run_id, event.attempt):
+        if event.sequence is not None and not request.holds(event.attempt_id):
             return self._early(line, event, request, room)
         if not is_known and not (may_decide and room.orphans):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
@@ -296,8 +296,8 @@ class Ingestor:
                 return _refuse(line, event, "forbidden", message)
             if not is_known:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id} to decide about")
-        name = (event.run_id, event.attempt)
-        known = max(request.cursor(*name), request.heads.get(name, 0))
+        name = event.attempt_id
+        known = max(request.cursor(name), request.heads.get(name, 0))
         if event.sequence is not None and event.sequence > known + AHEAD_MAX:
             message = (
                 f"sequence {event.sequence} is more than {AHEAD_MAX:,} beyond {known}, the highest known"
@@ -319,15 +319,15 @@ class Ingestor:
 
     async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
         """Return those whose record is open, and whose attempt has bytes left. Raises `RateLimited`."""
-        attempts = {(each.event.run_id, each.event.attempt) for each in candidates}
-        keys = {key for each in attempts if (key := request.key_of(*each)) is not None}
-        await self.budgets.look({request.account(*each) for each in attempts}, keys)
+        attempts = {each.event.attempt_id for each in candidates}
+        keys = {key for each in attempts if (key := request.key_of(each)) is not None}
+        await self.budgets.look({request.account(each) for each in attempts}, keys)
         refused: dict[str, Refused] = {}
         for each in candidates:
             run, event = request.run(each.event.run_id), each.event
             if run and (why := run.closes(event.attempt, event.sequence)):
                 refused[each.id] = _refuse(each.line, event, SEALED, why)
-            elif why := self.budgets.refusal(event, request.account(event.run_id, event.attempt)):
+            elif why := self.budgets.refusal(event, request.account(event.attempt_id)):
                 refused[each.id] = _refuse(each.line, event, OVER_BUDGET, why)
         if not refused:
             return list(candidates)
@@ -389,12 +389,12 @@ class Ingestor:
         collided = await self.steps.append(documents) if documents else set()
         stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
         request.answer.duplicates = len(taken)
-        stored_bytes: Counter[tuple[str, int]] = Counter()
+        stored_bytes: Counter[AttemptId] = Counter()
         for index, each in enumerate(fresh):
             known = stored.get(each.id)
             if index not in collided:
                 request.answer.accepted += 1
-                stored_bytes[each.event.run_id, each.event.attempt] += len(documents[index].raw)
+                stored_bytes[each.event.attempt_id] += len(documents[index].raw)
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
             elif known is not None and known.hash == each.hash:
                 request.answer.duplicates += 1
@@ -406,7 +406,7 @@ class Ingestor:
                 continue
             taken.append(each)
         for attempt, size in stored_bytes.items():
-            self.budgets.charge(request.account(*attempt), request.key_of(*attempt), size)
+            self.budgets.charge(request.account(attempt), request.key_of(attempt), size)
         return taken
 
     async def _keep(self, early: Sequence[Candidate], request: Request) -> None:
@@ -426,22 +426,22 @@ class Ingestor:
                 letter_id = f"{LETTER_PREFIX}{self.ids.ulid()}"
                 request.refuse(each.line, _conflict(each, same_id=True), letter_id)
                 continue
-            request.answer.acked_through.setdefault(f"{each.event.run_id}/{each.event.attempt}", 0)
+            request.answer.acked_through.setdefault(str(each.event.attempt_id), 0)
 
     async def _apply(self, taken: Sequence[Candidate], request: Request) -> None:
-        numbered: dict[tuple[str, int], list[Event]] = {}
+        numbered: dict[AttemptId, list[Event]] = {}
         for each in taken:
             event = each.event
             if event.sequence is not None:
-                numbered.setdefault((event.run_id, event.attempt), []).append(event)
+                numbered.setdefault(event.attempt_id, []).append(event)
             elif event.run_id in request.runs:
                 await self.direct.apply(event, each.id)
-        for (run_id, attempt), events in sorted(numbered.items()):
+        for attempt_id, events in sorted(numbered.items()):
             events.sort(key=_sequence)
-            cursor = await self._follow(request.runs.get(run_id), attempt, events)
+            cursor = await self._follow(request.runs.get(attempt_id.run_id), attempt_id.attempt, events)
             if cursor is None:
-                cursor = await self.steps.apply(run_id, attempt)
-            request.answer.acked_through[f"{run_id}/{attempt}"] = cursor
+                cursor = await self.steps.apply(attempt_id)
+            request.answer.acked_through[str(attempt_id)] = cursor
 
     async def _follow(self, found: Found | None, attempt: int, events: Sequence[Event]) -> int | None:
         """Apply events that continue what was applied; None where the log has to be read."""
@@ -453,16 +453,16 @@ class Ingestor:
 
     def _hint(self, taken: Sequence[Candidate], request: Request) -> None:
         answer = request.answer
-        for run_id, attempt in sorted({(each.event.run_id, each.event.attempt) for each in taken}):
-            run = request.run(run_id)
+        for attempt_id in sorted({each.event.attempt_id for each in taken}):
+            run = request.run(attempt_id.run_id)
             if run is None:
                 continue
-            if run.has_lost(attempt):
-                answer.fenced.append(f"{run_id}/{attempt}")
+            if run.has_lost(attempt_id.attempt):
+                answer.fenced.append(str(attempt_id))
             elif run.status is Status.CANCELING:
-                answer.canceling.append(f"{run_id}/{attempt}")
+                answer.canceling.append(str(attempt_id))
             elif run.has_news:
-                answer.steered.append(f"{run_id}/{attempt}")
+                answer.steered.append(str(attempt_id))
 
     def _refuse(self, request: Request, line: Decoded, refused: Refused) -> None:
         request.refuse(line, refused, self.ids.ulid())

@@ -11,6 +11,7 @@ from control_plane.concurrency.batching import Batcher
 from control_plane.log.projector import Projector, Stretch
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Found, Runs
+from events.text.attempt_id import AttemptId
 
 Names = frozenset[str]
 Documents = Sequence[RawBSONDocument]
@@ -26,7 +27,7 @@ class IngestStore:
     find: Callable[[Names], Awaitable[Mapping[str, Found]]]
     append: Callable[[Documents], Awaitable[set[int]]]
     follow: Callable[[Stretch], Awaitable[int | None]]
-    apply: Callable[[str, int], Awaitable[int]]
+    apply: Callable[[AttemptId], Awaitable[int]]
 
 
 def alone(runs: Runs, events: Events, projector: Projector) -> IngestStore:

@@ -24,6 +24,7 @@ from events.queue.journal import Decision, Expression
 from events.queue.settlement import end_decision
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
 
 TRIES_MAX: Final = 100
 
@@ -74,23 +75,23 @@ class Projector:
     clock: Clock
     ids: Ids
 
-    async def apply(self, run_id: str, attempt: int) -> int:
+    async def apply(self, attempt_id: AttemptId) -> int:
         """Apply every stored event of the attempt that has no gap before it; return its cursor.
 
         Raises `Transient` when others keep moving the run so fast that no turn was ours.
         """
         for _ in range(TRIES_MAX):
-            found = await self.runs.find(run_id)
-            if found is None or attempt > found.run.attempt:
+            found = await self.runs.find(attempt_id.run_id)
+            if found is None or attempt_id.attempt > found.run.attempt:
                 return 0
-            record = await self.documents.attempt(run_id, attempt)
-            turn = Turn(found, attempt, record)
-            stretch = [] if turn.is_sealed else await self.events.stretch(run_id, attempt, turn.cursor)
+            record = await self.documents.attempt(attempt_id)
+            turn = Turn(found, attempt_id.attempt, record)
+            stretch = [] if turn.is_sealed else await self.events.stretch(attempt_id, turn.cursor)
             if not stretch:
                 await self._flush(found)
                 return turn.cursor
             await self._write([(turn, fold(turn.view, stretch, turn.cursor))])
-        raise Transient("contended", f"run {run_id} changes too fast; send again")
+        raise Transient("contended", f"run {attempt_id.run_id} changes too fast; send again")
 
     async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
         """Apply events that are known to be stored, of several attempts at once; return the cursors.
@@ -104,7 +105,7 @@ class Projector:
             return [None] * len(stretches)
 
     async def _follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
-        names = [(each.found.run.id, each.attempt) for each in stretches]
+        names = [AttemptId(each.found.run.id, each.attempt) for each in stretches]
         records = await self.documents.attempt_records(names)
         cursors: list[int | None] = [None] * len(stretches)
         turns: dict[str, tuple[int, Turn, Fold]] = {}  # of a run, one turn at a time

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from events.lifecycle import HELD, LEASE_TTL_S, Failures, Standing, Status
+from events.text.attempt_id import AttemptId
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,11 @@ class Run:
     notes_count: int
     tokens: tuple[AttemptToken, ...] = ()
     sealed: Seal | None = None
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        """Its current attempt."""
+        return AttemptId(self.id, self.attempt)
 
     @property
     def standing(self) -> Standing:

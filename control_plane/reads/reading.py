@@ -14,6 +14,7 @@ from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
 from control_plane.reads import paging
+from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.lineage import Lineage
 from control_plane.reads.parts import KindPart, Parts, parts_of_kinds
@@ -152,6 +153,14 @@ class Reading:
         """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
         found = {run["_id"]: _told(run) for run in await self.run_reads.of_ids(run_ids)}
         return [await self._compared(found[each]) for each in run_ids if each in found]
+
+    async def comparison(self, run_ids: Sequence[str]) -> Json:
+        """Return in what runs differ and agree. Raises `Rejected` for too few or too many, `NotFound`."""
+        runs = [await self.run(each) for each in chosen(run_ids)]
+        fields = [
+            {"field": row.field, "differs": row.differs, "values": row.values} for row in compared(runs)
+        ]
+        return {"runs": [run["id"] for run in runs], "fields": fields}
 
     async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
         """Return at most the latest `most` numbers that a run measured, in the order of the log."""

@@ -110,7 +110,7 @@ class Decider:
                     unfit = await self._unfit(run_id, review)
                 last = run.last_event_seq
                 # From where the last try came to: whoever sends line after line keeps no verdict waiting.
-                roots = await self.events.roots(run.id, run.attempt, last, after=known, roots=roots)
+                roots = await self.events.roots(run.attempt_id, last, after=known, roots=roots)
                 known = last
             decision = review_decision(run, review, unfit or [], roots)
             if isinstance(decision, Illegal):

@@ -50,6 +50,7 @@ from control_plane.verify.verifier import (
     odd,
 )
 from events.runtime.errors import Rejected, Transient
+from events.text.attempt_id import AttemptId
 
 MISSES_MAX: Final = 5
 CONTENDED: Final = "contended"
@@ -58,7 +59,7 @@ CONTENDED: Final = "contended"
 class Application(Protocol):
     """Applies events to a run, with the decisions that follow from them."""
 
-    async def apply(self, run_id: str, attempt: int) -> int:
+    async def apply(self, attempt_id: AttemptId) -> int:
         """Apply every stored event of the attempt that has no gap before it; return its cursor."""
         ...
 
@@ -145,7 +146,7 @@ class Rebuilder:
         if wanted.late is None:
             return
         try:
-            cursor = await self.application.apply(evidence.run_id, wanted.late.attempt)
+            cursor = await self.application.apply(AttemptId(evidence.run_id, wanted.late.attempt))
         except HAND_MADE:
             return  # a document was spoiled since the look: the next one sees it
         except Transient as error:

@@ -55,7 +55,7 @@ class Answer:
         Raises `LeaseLost` where it is a conflict about this claim, `Barred`, or `Transient`.
         """
         if self.status == httpx.codes.CONFLICT and claim is not None:
-            raise LeaseLost(claim.run_id, claim.attempt)
+            raise LeaseLost(claim.attempt_id)
         if not 200 <= self.status < 300:
             raise self.error()
         try:

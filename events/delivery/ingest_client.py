@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from events.delivery.control_plane_client import Answer, ControlPlane, bearer, odd
-from events.delivery.sender import AttemptName, Declined, Rejection, Taken
+from events.delivery.sender import Declined, Rejection, Taken
+from events.text.attempt_id import AttemptId
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -68,9 +69,9 @@ def _verdicts(answer: Answer, lines: int) -> Taken:
         raise odd(f"{total} verdicts for {lines} lines")
     return Taken(
         rejected,
-        frozenset(_names(verdicts.fenced)),
-        frozenset(_names(verdicts.canceling)),
-        frozenset(_names(verdicts.steered)),
+        _names(verdicts.fenced),
+        _names(verdicts.canceling),
+        _names(verdicts.steered),
     )
 
 
@@ -88,6 +89,5 @@ def _rejections(problem: _Problem) -> tuple[Rejection, ...]:
     return tuple(Rejection(line.line, line.code, line.message, line.id) for line in problem.rejected)
 
 
-def _names(fenced: Sequence[str]) -> list[AttemptName]:
-    pairs = (name.rpartition("/") for name in fenced)
-    return [(run_id, int(attempt)) for run_id, _, attempt in pairs if run_id and attempt.isdigit()]
+def _names(texts: Sequence[str]) -> frozenset[AttemptId]:
+    return frozenset(name for text in texts if (name := AttemptId.read(text)) is not None)

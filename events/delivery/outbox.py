@@ -28,6 +28,7 @@ from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
+from events.text.attempt_id import AttemptId
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,11 @@ class Attempt:
     traceparent: str | None = None
     root: str | None = None
 
+    @property
+    def attempt_id(self) -> AttemptId:
+        """Which attempt of which run it belongs to."""
+        return AttemptId(self.run_id, self.attempt)
+
 
 @dataclass(frozen=True, slots=True)
 class Intention:
@@ -136,8 +142,7 @@ class Outbox:
 
     def open_attempt(
         self,
-        run_id: str,
-        attempt: int,
+        attempt_id: AttemptId,
         *,
         token: str,
         source: str,
@@ -150,18 +155,16 @@ class Outbox:
             db.execute(
                 "INSERT INTO attempts (run_id, attempt, token, source, collection, traceparent, root)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (run_id, attempt, token, source, collection, traceparent, NOTHING),
+                (*attempt_id, token, source, collection, traceparent, NOTHING),
             )
-            _, state, known = _find(db, run_id, attempt)
+            _, state, known = _find(db, attempt_id)
             if known.token != token or state != "open":
-                raise Conflict(
-                    "ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} was opened and ended before"
-                )
+                raise Conflict("attempt_closed", f"{attempt_id.words} was opened and ended before")
             return known
 
         return self._write(step)
 
-    def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:
+    def append(self, attempt_id: AttemptId, facts: Sequence[Fact | Said]) -> int:
         """Keep all of `facts`, in this order, or none; return the last sequence given.
 
         Raises `Conflict` after the attempt's end, `Transient` with OUTBOX_FULL at the stated limit, with
@@ -169,28 +172,28 @@ class Outbox:
         """
         sayings = [said(fact) for fact in facts]
         if any(one.type in ENDS for one in sayings):
-            raise Rejected("END_WITHOUT_SETTLEMENT", "an end event is kept by append_end")
+            raise Rejected("end_without_settlement", "an end event is kept by append_end")
         with self._lock:
             if self.is_full():
                 raise self._limit_reached()
-            last = self._write(lambda db: self._insert(db, run_id, attempt, sayings))
+            last = self._write(lambda db: self._insert(db, attempt_id, sayings))
             self._count(len(sayings))
         return last
 
-    def append_end(self, run_id: str, attempt: int, fact: Fact | Said, how: End) -> Intention:
+    def append_end(self, attempt_id: AttemptId, fact: Fact | Said, how: End) -> Intention:
         """Keep the attempt's last event together with the intention to settle; no limit refuses it."""
         end = bounded(said(fact))
         if end.type not in ENDS:
-            raise Rejected("NOT_AN_END", f"{end.type} does not end an attempt")
+            raise Rejected("not_an_end", f"{end.type} does not end an attempt")
         how = how if how.message is None else replace(how, message=cut(how.message, MESSAGE_MAX))
 
         def step(db: sqlite3.Connection) -> Intention:
-            self._insert(db, run_id, attempt, [end])
+            self._insert(db, attempt_id, [end])
             db.execute(
                 "UPDATE attempts SET state = 'ended', how = ? WHERE run_id = ? AND attempt = ?",
-                (msgspec.json.encode(how).decode(), run_id, attempt),
+                (msgspec.json.encode(how).decode(), *attempt_id),
             )
-            return Intention(_find(db, run_id, attempt)[2], how)
+            return Intention(_find(db, attempt_id)[2], how)
 
         with self._lock:
             intention = self._write(step, urgent=True)
@@ -198,10 +201,10 @@ class Outbox:
             self.due.set()
         return intention
 
-    def find(self, run_id: str, attempt: int) -> Attempt:
+    def find(self, attempt_id: AttemptId) -> Attempt:
         """Return an attempt whose events are kept here. Raises `Conflict`."""
         with self._lock:
-            return _find(self._db, run_id, attempt)[2]
+            return _find(self._db, attempt_id)[2]
 
     def unsettled(self) -> list[Intention]:
         """Return the ends whose settlement was not confirmed yet, oldest first."""
@@ -213,15 +216,15 @@ class Outbox:
         rows = self._read(f"{ATTEMPTS} WHERE state = 'open' ORDER BY key")
         return [Attempt(*row) for _, _, _, *row in rows]
 
-    def mark_settled(self, run_id: str, attempt: int) -> None:
-        """Note that the store needs no settle any more; recorded events are still delivered."""
-        self._end(run_id, attempt, "ended")
+    def mark_settled(self, attempt_id: AttemptId) -> None:
+        """Note that nothing is left to tell the store; what was said is still delivered."""
+        self._end(attempt_id, "ended")
 
-    def abandon(self, run_id: str, attempt: int) -> None:
-        """Close an attempt without an end, as after a lost lease; recorded events are still delivered."""
-        self._end(run_id, attempt, "open")
+    def abandon(self, attempt_id: AttemptId) -> None:
+        """Close an attempt without an end, as after a lost lease; what was said is still delivered."""
+        self._end(attempt_id, "open")
 
-    def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
+    def batch(self, events_max: int, bytes_max: int, without: Collection[AttemptId] = ()) -> list[Row]:
         """Return the oldest events of one attempt within both limits, and at least one when there is any.
 
         It is the attempt that was opened first, but for those of `without`.
@@ -287,12 +290,12 @@ class Outbox:
         )
         return int(count)
 
-    def has_left(self, run_id: str, attempt: int, sequence: int) -> bool:
-        """Return whether every event of the attempt up to `sequence` has left."""
+    def has_left(self, attempt_id: AttemptId, sequence: int) -> bool:
+        """Tell whether every event of the attempt up to `sequence` has left."""
         waiting = self._read(
             "SELECT 1 FROM events WHERE sequence <= ? AND attempt_key ="
             " (SELECT key FROM attempts WHERE run_id = ? AND attempt = ?) LIMIT 1",
-            (sequence, run_id, attempt),
+            (sequence, *attempt_id),
         )
         return not waiting
 
@@ -318,15 +321,15 @@ class Outbox:
     def _limit_reached(self) -> Transient:
         return Transient("OUTBOX_FULL", f"{self._path} holds its limit of {self._bytes_max} bytes")
 
-    def _insert(self, db: sqlite3.Connection, run_id: str, attempt: int, sayings: Sequence[Said]) -> int:
-        key, state, known = _find(db, run_id, attempt)
+    def _insert(self, db: sqlite3.Connection, attempt_id: AttemptId, sayings: Sequence[Said]) -> int:
+        key, state, known = _find(db, attempt_id)
         if state != "open":
-            raise Conflict("ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} has ended")
+            raise Conflict("attempt_closed", f"{attempt_id.words} has ended")
         time = timestamp(self._clock.now())
         rows = [
             with_line(
                 Row(
-                    None, self._ids.ulid(), one.type, run_id, attempt, n, known.source,
+                    None, self._ids.ulid(), one.type, *attempt_id, n, known.source,
                     traceparent=known.traceparent,
                 ),
                 one.data,
@@ -345,11 +348,11 @@ class Outbox:
         db.execute("UPDATE attempts SET last = ?, root = ? WHERE key = ?", (last, root, key))
         return last
 
-    def _end(self, run_id: str, attempt: int, state: str) -> None:
+    def _end(self, attempt_id: AttemptId, state: str) -> None:
         def step(db: sqlite3.Connection) -> None:
             db.execute(
                 "UPDATE attempts SET state = 'over' WHERE run_id = ? AND attempt = ? AND state = ?",
-                (run_id, attempt, state),
+                (*attempt_id, state),
             )
             _drop_finished(db)
 
@@ -389,10 +392,10 @@ class Outbox:
             self.due.set()
 
 
-def _find(db: sqlite3.Connection, run_id: str, attempt: int) -> tuple[int, str, Attempt]:
-    found = db.execute(f"{ATTEMPTS} WHERE run_id = ? AND attempt = ?", (run_id, attempt)).fetchone()
+def _find(db: sqlite3.Connection, attempt_id: AttemptId) -> tuple[int, str, Attempt]:
+    found = db.execute(f"{ATTEMPTS} WHERE run_id = ? AND attempt = ?", attempt_id).fetchone()
     if found is None:
-        raise Conflict("ATTEMPT_CLOSED", f"attempt {attempt} of run {run_id} is not open here")
+        raise Conflict("attempt_closed", f"{attempt_id.words} is not open here")
     key, state, _, *row = found
     return key, state, Attempt(*row)
 

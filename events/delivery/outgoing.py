@@ -9,11 +9,12 @@ import msgspec
 from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, data_of, type_of
 from events.chain import REFUSED, said_digest
 from events.codec import LINE_BYTES_MAX
-from events.envelope import encode, hash_of, line_hash
+from events.envelope import Head, encode, hash_of, line_hash
 from events.kinds.fact import Fact
 from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.errors import Rejected
+from events.text.attempt_id import AttemptId
 from events.text.key_text import digest as secret_digest
 from events.text.key_text import run_token
 
@@ -38,6 +39,11 @@ class Row(NamedTuple):
     digest: str = ""  # with which a line that is new counts in the root of its attempt
 
     @property
+    def attempt_id(self) -> AttemptId:
+        """Which attempt of which run it belongs to."""
+        return AttemptId(self.run_id, self.attempt)
+
+    @property
     def run_token(self) -> str:
         """The run token of the attempt: it proves that the sender holds it."""
         return run_token(self.run_id, self.attempt, self.token)
@@ -55,7 +61,7 @@ def end_of(fact: Fact) -> End:
         case RunPreempted():
             return End("preempted", message=fact.reason)
         case _:
-            raise Rejected("NOT_AN_END", f"{type_of(type(fact))} does not end an attempt")
+            raise Rejected("not_an_end", f"{type_of(type(fact))} does not end an attempt")
 
 
 def refusal_of(row: Row, code: str, message: str) -> Row:
@@ -95,18 +101,16 @@ def with_line(row: Row, data: dict[str, Any], time: str) -> Row:
 
 
 def _written(row: Row, data: dict[str, Any], time: str) -> Row:
-    line = encode(
-        row.type,
-        data,
-        event_id=row.id,
+    head = Head(
+        id=row.id,
         source=row.source,
-        run_id=row.run_id,
-        attempt=row.attempt,
+        attempt_id=row.attempt_id,
         sequence=row.sequence,
         time=time,
         traceparent=row.traceparent,
     )
-    digest = hash_of(row.type, row.run_id, row.attempt, row.sequence, time, data)
+    line = encode(row.type, data, head)
+    digest = hash_of(row.type, row.attempt_id, row.sequence, time, data)
     return row._replace(line=line, digest=said_digest(row.type, data, digest))
 
 

@@ -20,6 +20,7 @@ from events.kinds.fact import Fact
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import Barred, Transient
+from events.text.attempt_id import AttemptId
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,6 @@ BARRED_S: Final = 60.0  # what a token opens is changed by people
 FLUSH_TURN_S: Final = 0.02
 TELEMETRY_MAX: Final = 100
 TELEMETRY_AGE_MAX_S: Final = 60.0
-
-AttemptName = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,9 @@ class Taken:
     """Each line of the request has its verdict: it is safe, unless it is among the rejected."""
 
     rejected: tuple[Rejection, ...] = ()
-    fenced: frozenset[AttemptName] = frozenset()
-    canceling: frozenset[AttemptName] = frozenset()
-    steered: frozenset[AttemptName] = frozenset()
+    fenced: frozenset[AttemptId] = frozenset()
+    canceling: frozenset[AttemptId] = frozenset()
+    steered: frozenset[AttemptId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +83,9 @@ class Delivery:
 
     stored: int = 0
     refused: int = 0
-    fenced: frozenset[AttemptName] = frozenset()  # attempts that no longer own their run
-    canceling: frozenset[AttemptName] = frozenset()  # attempts that somebody wants to end
-    steered: frozenset[AttemptName] = frozenset()  # attempts for which there is news to ask for
+    fenced: frozenset[AttemptId] = frozenset()  # attempts that no longer own their run
+    canceling: frozenset[AttemptId] = frozenset()  # attempts that somebody wants to end
+    steered: frozenset[AttemptId] = frozenset()  # attempts for which there is news to ask for
     left: int = 0
     back_off_s: float = 0.0
 
@@ -99,10 +98,10 @@ class Telemetry:
         self._ids = ids
         self._waiting: deque[tuple[float, Row]] = deque(maxlen=TELEMETRY_MAX)
 
-    def put(self, run_id: str, attempt: int, source: str, fact: Fact, *, token: str) -> None:
+    def put(self, attempt_id: AttemptId, source: str, fact: Fact, *, token: str) -> None:
         """Offer a fact whose loss does no harm, such as a heartbeat; the oldest gives way."""
         saying = said(fact)
-        row = Row(None, self._ids.ulid(), saying.type, run_id, attempt, None, source, token=token)
+        row = Row(None, self._ids.ulid(), saying.type, *attempt_id, None, source, token=token)
         line = with_line(row, saying.data, timestamp(self._clock.now()))
         self._waiting.append((self._clock.monotonic_s(), line))
 
@@ -121,9 +120,9 @@ class Pace:
     failures: int = 0
     not_before_s: float = float("-inf")
     lines_max: int = BATCH_EVENTS_MAX
-    barred: dict[AttemptName, float] = field(default_factory=dict)  # until when
+    barred: dict[AttemptId, float] = field(default_factory=dict)  # until when
 
-    def waits(self, now_s: float) -> frozenset[AttemptName]:
+    def waits(self, now_s: float) -> frozenset[AttemptId]:
         """Return the attempts whose events are not tried now."""
         self.barred = {name: until_s for name, until_s in self.barred.items() if until_s > now_s}
         return frozenset(self.barred)
@@ -223,13 +222,16 @@ class _Step:
             first = next(iter([*rows, *beats]), None)
             if first is None or now_s >= self.deadline_s:
                 return
-            name = (first.run_id, first.attempt)
-            own = [beat for beat in beats if (beat.run_id, beat.attempt) == name]
-            beats = [beat for beat in beats if (beat.run_id, beat.attempt) != name]
+            name = first.attempt_id
+            own = [beat for beat in beats if beat.attempt_id == name]
+            beats = [beat for beat in beats if beat.attempt_id != name]
             try:
                 self._send([*own, *rows])
             except Barred as error:
-                log.error("delivery.barred", extra={"run": name[0], "attempt": name[1], "why": error.message})
+                log.error(
+                    "delivery.barred",
+                    extra={"run": name.run_id, "attempt": name.attempt, "why": error.message},
+                )
                 pace.barred[name] = now_s + BARRED_S
                 continue
             pace.failures = 0

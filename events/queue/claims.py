@@ -17,6 +17,7 @@ from events.queue import journal
 from events.queue.journal import Decision, Expression, ServerTime
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
+from events.text.attempt_id import AttemptId
 from events.text.key_text import digest, run_token
 from events.text.trace import traceparent_of
 
@@ -50,6 +51,11 @@ class Claim:
     notes: tuple[Note, ...] = ()
     traceparent: str | None = None
     lease_s: float = LEASE_TTL_S
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        """Which attempt of which run it belongs to."""
+        return AttemptId(self.run_id, self.attempt)
 
     @property
     def run_token(self) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from events.text.attempt_id import AttemptId
+
 
 class PodfleetError(Exception):
     """Root of the errors that this project raises on purpose."""
@@ -44,10 +46,8 @@ class Conflict(Rejected):
 class LeaseLost(PodfleetError):
     """Another owner may hold the run: stop, write nothing."""
 
-    def __init__(self, run_id: str, attempt: int) -> None:
-        super().__init__("LEASE_LOST", f"attempt {attempt} of run {run_id} is no longer ours")
-        self.run_id = run_id
-        self.attempt = attempt
+    def __init__(self, attempt_id: AttemptId) -> None:
+        super().__init__("lease_lost", f"{attempt_id.words} is no longer ours")
 
 
 class ConfigError(PodfleetError):

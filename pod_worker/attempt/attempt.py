@@ -38,6 +38,7 @@ from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import Threads
+from events.text.attempt_id import AttemptId
 from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
@@ -296,7 +297,7 @@ class Attempt:
             self._record()
             if self.unsaved and self.ports.stop.is_set():
                 # A log with a hole must not end as if it were whole: the rescue takes the run.
-                raise LeaseLost(self.claim.run_id, self.claim.attempt)
+                raise LeaseLost(self.claim.attempt_id)
 
     def _record(self) -> None:
         """Take what was said since the last turn into the outbox, in one transaction.
@@ -312,7 +313,7 @@ class Attempt:
         if not self.unsaved or self.obstacle is not None:
             return
         try:
-            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+            self.ports.outbox.append(self.claim.attempt_id, self.unsaved)
         except Transient as error:
             self._no_room(error)
             return
@@ -369,7 +370,7 @@ class Attempt:
     def _stand(self) -> None:
         match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):
             case "lost" | "given up":
-                raise LeaseLost(self.claim.run_id, self.claim.attempt)
+                raise LeaseLost(self.claim.attempt_id)
             case "suspended":
                 self._halt("lease")
             case "trusted":
@@ -465,11 +466,11 @@ class Attempt:
         how = end_of(fact)
         self._charge_the_rest()
         try:
-            kept = self.ports.outbox.append_end(self.claim.run_id, self.claim.attempt, fact, how).attempt
+            kept = self.ports.outbox.append_end(self.claim.attempt_id, fact, how).attempt
         except Transient as error:
             # Not even the reserve is left: the store at least learns how it ended.
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
-            kept = self.ports.outbox.find(self.claim.run_id, self.claim.attempt)
+            kept = self.ports.outbox.find(self.claim.attempt_id)
         self._settle(how, kept.last, kept.root)
 
     def _charge_the_rest(self) -> None:
@@ -480,7 +481,7 @@ class Attempt:
             self.unsaved.clear()  # the log has a hole by now: nothing fills it, and a cost needs no order
         self._charge(self.ports.clock.monotonic_s() - self.metered_s)
         try:
-            self.ports.outbox.append(self.claim.run_id, self.claim.attempt, self.unsaved)
+            self.ports.outbox.append(self.claim.attempt_id, self.unsaved)
         except Transient as error:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
 
@@ -515,9 +516,9 @@ class Attempt:
             self._close(self.ports.outbox.mark_settled)
             return
 
-    def _close(self, close: Callable[[str, int], None]) -> None:
+    def _close(self, close: Callable[[AttemptId], None]) -> None:
         """Note in the outbox that the attempt is over; a disk without room learns it at the next start."""
         try:
-            close(self.claim.run_id, self.claim.attempt)
+            close(self.claim.attempt_id)
         except Transient as error:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})

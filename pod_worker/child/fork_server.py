@@ -110,7 +110,7 @@ class ForkServer:
             if room is not None:
                 room.clear()
                 room.close()
-            raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
+            raise Transient("child_not_spawned", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
         return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ), room)
 
@@ -151,7 +151,7 @@ class Warm:
                 )
             except OSError as error:
                 here.close()
-                raise Transient("CHILD_NOT_SPAWNED", f"the nursery cannot start: {error}") from error
+                raise Transient("child_not_spawned", f"the nursery cannot start: {error}") from error
         return cls(process, here)
 
     def is_over(self) -> bool:

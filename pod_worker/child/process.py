@@ -241,7 +241,7 @@ class Child:
             if room is not None:
                 room.clear()
                 room.close()
-            raise Transient("CHILD_NOT_SPAWNED", f"the pipeline's process cannot start: {error}") from error
+            raise Transient("child_not_spawned", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
         return cls(process, guard, pipes, clock, secrets_of(options.environ), room)
 

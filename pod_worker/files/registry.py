@@ -18,11 +18,11 @@ class OutboxRegistry:
 
     def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
         """Keep facts and return the last sequence. Raises `Transient`, or `Conflict` after the end."""
-        return self.outbox.append(claim.run_id, claim.attempt, facts)
+        return self.outbox.append(claim.attempt_id, facts)
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
         """Say whether ingest has everything up to `sequence`; asking makes the sender hurry."""
-        if self.outbox.has_left(claim.run_id, claim.attempt, sequence):
+        if self.outbox.has_left(claim.attempt_id, sequence):
             return True
         self.outbox.due.set()
         return False

@@ -157,7 +157,7 @@ class HttpCheckpoints:
                     digest.update(piece)
                     file.write(piece)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
+            raise Transient("storage_unreachable", f"{type(error).__name__}: {error}") from error
         if size != stored.size or digest.hexdigest() != stored.sha256:
             raise _BrokenError(f"{stored.name} holds other bytes than were registered")
 
@@ -187,7 +187,7 @@ def _check(response: httpx.Response, stored: _Stored) -> None:
     if response.status_code == httpx.codes.NOT_FOUND:
         raise _BrokenError(f"{stored.name} is not in the storage")
     if not response.is_success:
-        raise Transient("STORAGE_UNAVAILABLE", f"object storage answers {response.status_code}")
+        raise Transient("storage_unavailable", f"object storage answers {response.status_code}")
 
 
 def _wanted(file: CheckpointFile, stored: Mapping[str, _Stored]) -> _Stored:

@@ -52,7 +52,7 @@ class HttpStorage:
             line = self._line((parts.scheme, parts.netloc))
             reply = _exchange(line, f"{parts.path}?{parts.query}", content, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Transient("STORAGE_UNREACHABLE", f"{type(error).__name__}: {error}") from error
+            raise Transient("storage_unreachable", f"{type(error).__name__}: {error}") from error
         if line.sock is not None:
             with self._lock:
                 self._idle.setdefault((parts.scheme, parts.netloc), []).append(line)

@@ -36,6 +36,7 @@ from events.queue.claims import Claim
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
+from events.text.attempt_id import AttemptId
 from pod_worker.files.parts import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
 from pod_worker.files.storage import Reply
 
@@ -152,7 +153,7 @@ class Uploader:
     registry: Registry
     clock: Clock
     ids: Ids
-    _batches: dict[tuple[str, int], _Batch] = field(default_factory=dict)
+    _batches: dict[AttemptId, _Batch] = field(default_factory=dict)
     _jobs: deque[_Job] = field(default_factory=deque)
     _threads: int = 0
     _large: threading.Lock = field(default_factory=threading.Lock)
@@ -175,7 +176,7 @@ class Uploader:
 
     def _add(self, claim: Claim, files: Sequence[Made], word: Callable[[str | None], None] | None) -> None:
         with self._lock:
-            batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
+            batch = self._batches.setdefault(claim.attempt_id, _Batch())
             batch.handed_over += 1
             batch.open.add(batch.handed_over)
             batch.idle.clear()
@@ -190,7 +191,7 @@ class Uploader:
 
         Raises `LeaseLost` when the control plane said so.
         """
-        name = (claim.run_id, claim.attempt)
+        name = claim.attempt_id
         batch = self._batches.get(name)
         if batch is None:
             return None
@@ -208,7 +209,7 @@ class Uploader:
 
         A file that arrives right after `drain` gave up counts, so that its caller asks again.
         """
-        return (claim.run_id, claim.attempt) in self._batches
+        return claim.attempt_id in self._batches
 
     def suspend(self) -> None:
         """Send nothing more, and break off what is half sent."""
@@ -221,7 +222,7 @@ class Uploader:
     def forget(self, claim: Claim) -> None:
         """Give an attempt's files up: its lease is lost, or its end does not wait for them."""
         with self._lock:
-            batch = self._batches.pop((claim.run_id, claim.attempt), None)
+            batch = self._batches.pop(claim.attempt_id, None)
         if batch is not None:
             batch.dropped.set()
 
@@ -486,7 +487,7 @@ class Uploader:
         message = f"object storage answers {response.status}: {response.text}"
         if response.status >= 500 or response.status in (408, 429):
             asked_s = retry_after_s(response.retry_after, self.clock.now())
-            raise Transient("STORAGE_UNAVAILABLE", message, retry_after_s=asked_s)
+            raise Transient("storage_unavailable", message, retry_after_s=asked_s)
         raise Rejected("UPLOAD_REFUSED", message)
 
     def _ask(self, job: _Job, action: str, body: dict[str, Any], what: type[T]) -> T:

@@ -168,7 +168,7 @@ class MongoQueue:
                 return_document=ReturnDocument.AFTER,
             )
         if document is None:
-            raise LeaseLost(claim.run_id, claim.attempt)
+            raise LeaseLost(claim.attempt_id)
         return claims.orders_of(document)
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
@@ -178,7 +178,7 @@ class MongoQueue:
             with _calls():
                 run = self._runs(claim).find_one(own)
                 if run is None:
-                    raise LeaseLost(claim.run_id, claim.attempt)
+                    raise LeaseLost(claim.attempt_id)
                 if run["settled"] is not None:
                     return
                 decided = claims.settling(run, how, last, jitter=jitter, root=root)

@@ -92,7 +92,7 @@ class Roster:
                 gpu_temperature_c=telemetry.gpu_temperature_c,
             )
             claim, source = now.claim, source_of(self.identity["id"], now.claim)
-            self.spool.put(claim.run_id, claim.attempt, source, beat, token=claim.token)
+            self.spool.put(claim.attempt_id, source, beat, token=claim.token)
         report = PodReport(
             **self.identity,
             kinds=now.kinds,

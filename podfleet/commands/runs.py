@@ -192,14 +192,10 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Show side by side in what runs differ: parameters, ends, scores, cost."""
-    if len(runs) < comparing.RUNS_MIN or len(runs) > comparing.RUNS_MAX:
-        wanted = f"{comparing.RUNS_MIN} to {comparing.RUNS_MAX}"
-        raise typer.BadParameter(f"{len(runs)} given; {wanted} runs can be compared", param_hint="RUN...")
     control_plane = client()
     ids = [find(control_plane, RUN, run) for run in runs]
-    comparing.show(
-        [control_plane.get(f"/api/runs/{each}") for each in ids], everything=everything, as_json=as_json
-    )
+    comparison = control_plane.get("/api/runs/compare", run=ids)
+    comparing.show(comparison, everything=everything, as_json=as_json)
 
 
 @app.command("open")

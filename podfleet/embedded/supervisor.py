@@ -33,7 +33,7 @@ class StartFailed(PodfleetError):
 
     def __init__(self, part: str, why: str, last_words: str) -> None:
         quoted = "".join(f"\n  | {line}" for line in last_words.splitlines())
-        super().__init__("START_FAILED", f"{part} {why}{quoted}")
+        super().__init__("start_failed", f"{part} {why}{quoted}")
 
 
 @dataclass(slots=True)

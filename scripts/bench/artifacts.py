@@ -102,7 +102,7 @@ class Worker:
             control_plane_client(self.url, None) as client,
             HttpStorage(httpx.create_ssl_context(trust_env=False)) as storage,
         ):
-            outbox.open_attempt(claim.run_id, 1, token=claim.token, source="//bench", collection="runs")
+            outbox.open_attempt(claim.attempt_id, token=claim.token, source="//bench", collection="runs")
             uploader = Uploader(ControlPlane(client, CLOCK), storage, OutboxRegistry(outbox), CLOCK, IDS)
             for file in files:
                 uploader.add(claim, Made(str(file), file.name, "application/octet-stream"))

@@ -130,7 +130,7 @@ def serve(drill: str, home: Path) -> Figures:
         quiet = threading.Event()
         sender = Sender(outbox, Telemetry(clock=CLOCK, ids=IDS), fleet, CLOCK, IDS)
         start_thread("sender", lambda: sender.run(quiet, lambda _: None))
-        outbox.open_attempt(claim.run_id, 1, token=claim.token, source="//bench", collection="runs")
+        outbox.open_attempt(claim.attempt_id, token=claim.token, source="//bench", collection="runs")
         ports = Ports(
             queue=fleet,
             outbox=outbox,

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from events.catalog import RunLog, RunStarted, StageMetric, StageProgress, StageStarted
-from events.envelope import wire
+from events.envelope import Head, wire
 from events.kinds.fact import Fact
 from events.queue.matching import WaitingClass
 from events.runtime.clock import SystemClock, SystemIds, timestamp
+from events.text.attempt_id import AttemptId
 from events.text.key_text import letters
 from pod_worker.queue.mongo import MongoQueue, connect
 
@@ -106,11 +107,11 @@ def lines(run_id: str, first: int, count: int) -> list[bytes]:
     source = f"//podfleet/pod/bench-1/{run_id}"
     return [
         wire(
-            _fact(number), event_id=IDS.ulid(), source=source, run_id=run_id, attempt=1, sequence=number,
-            time=time,
+            _fact(number),
+            Head(id=IDS.ulid(), source=source, attempt_id=AttemptId(run_id, 1), sequence=number, time=time),
         )
         for number in range(first, first + count)
-    ]  # fmt: skip
+    ]
 
 
 def _fact(number: int) -> Fact:

@@ -24,6 +24,7 @@ from events.queue import journal
 from events.queue.claims import Claim
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import LeaseLost, Transient
+from events.text.attempt_id import AttemptId
 from pod_worker.queue.mongo import MongoQueue
 
 
@@ -35,7 +36,7 @@ class UnfencedQueue(MongoQueue):
         while True:
             run = runs.find_one({"_id": claim.run_id})
             if run is None:
-                raise LeaseLost(claim.run_id, claim.attempt)
+                raise LeaseLost(claim.attempt_id)
             if run["settled"] is not None:
                 return
             standing = Standing(
@@ -77,8 +78,8 @@ class BlindApplyRuns(Runs):
 class LeapingEvents(Events):
     """Returns what is stored after a position, whether or not something is missing before it."""
 
-    async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
-        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
+    async def stretch(self, attempt_id: AttemptId, after: int) -> list[Event]:
+        query = {"runId": attempt_id.run_id, "attempt": attempt_id.attempt, "sequence": {"$gt": after}}
         cursor = self.db.events.find(query).sort("sequence").limit(STRETCH_MAX)
         events = [decode(document) async for document in cursor]
         first = next((event.sequence or 0 for event in events), 0)
@@ -91,8 +92,8 @@ class LeapingProjector(Projector):
     async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
         return [None] * len(stretches)
 
-    async def apply(self, run_id: str, attempt: int) -> int:
-        return await apply(self, run_id, attempt, marks_first=False)
+    async def apply(self, attempt_id: AttemptId) -> int:
+        return await apply(self, attempt_id, marks_first=False)
 
 
 class MarkingProjector(Projector):
@@ -101,18 +102,19 @@ class MarkingProjector(Projector):
     async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
         return [None] * len(stretches)
 
-    async def apply(self, run_id: str, attempt: int) -> int:
-        return await apply(self, run_id, attempt, marks_first=True)
+    async def apply(self, attempt_id: AttemptId) -> int:
+        return await apply(self, attempt_id, marks_first=True)
 
 
-async def apply(projector: Projector, run_id: str, attempt: int, *, marks_first: bool) -> int:
+async def apply(projector: Projector, attempt_id: AttemptId, *, marks_first: bool) -> int:
     """Apply as the product does, but believe the stretch about where it begins."""
     for _ in range(TRIES_MAX):
-        found = await projector.runs.find(run_id)
-        if found is None or attempt > found.run.attempt:
+        found = await projector.runs.find(attempt_id.run_id)
+        if found is None or attempt_id.attempt > found.run.attempt:
             return 0
-        turn = Turn(found, attempt, await projector.documents.attempt(run_id, attempt))
-        stretch = await projector.events.stretch(run_id, attempt, turn.cursor)
+        record = await projector.documents.attempt(attempt_id)
+        turn = Turn(found, attempt_id.attempt, record)
+        stretch = await projector.events.stretch(attempt_id, turn.cursor)
         if not stretch:
             await projector._flush(found)
             return turn.cursor
@@ -123,7 +125,7 @@ async def apply(projector: Projector, run_id: str, attempt: int, *, marks_first:
         await projector._write_beside([folded])
         if not marks_first and turn.is_current:
             await projector.runs.advance([projector._advance(found, folded, flushed)])
-    raise Transient("contended", f"run {run_id} changes too fast; send again")
+    raise Transient("contended", f"run {attempt_id.run_id} changes too fast; send again")
 
 
 class ForgetfulRuns(Runs):

@@ -31,6 +31,7 @@ from events.queue.matching import Seeker
 from events.runtime.clock import Clock, Ids, SystemClock, SystemIds
 from events.runtime.errors import LeaseLost, Transient
 from events.testing import ManualClock
+from events.text.attempt_id import AttemptId
 from events.text.key_text import letters, read_run_token
 from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.roster import source_of
@@ -131,7 +132,7 @@ async def hand_over(plane: Plane, lines: Sequence[bytes], token: str) -> Taken:
     """Hand lines to a replica, which believes the token."""
     said = read_run_token(token)
     assert said is not None
-    sender = Principal("worker", may_decide=False, attempt=(said.run_id, said.attempt))
+    sender = Principal("worker", may_decide=False, attempt=AttemptId(said.run_id, said.attempt))
     answer = await plane.ingestor.take(decode_ndjson(b"\n".join(lines)), sender)
     return Taken(tuple(Rejection(each.line, each.code, each.message, each.id) for each in answer.rejected))
 
@@ -169,7 +170,7 @@ class Hand:
     def say(self, *facts: Fact) -> None:
         """Take into the outbox what the pipeline says."""
         claim = self._claimed()
-        self.outbox.append(claim.run_id, claim.attempt, list(facts))
+        self.outbox.append(claim.attempt_id, list(facts))
 
     async def renew(self) -> None:
         """Renew the lease. Raises `LeaseLost`."""
@@ -189,7 +190,7 @@ class Hand:
         """Take the end into the outbox: the child is gone."""
         claim = self._claimed()
         self.journal.note("child ended", run=claim.run_id, attempt=claim.attempt)
-        self.outbox.append_end(claim.run_id, claim.attempt, fact, end_of(fact))
+        self.outbox.append_end(claim.attempt_id, fact, end_of(fact))
 
     async def settle(self, fact: Fact) -> None:
         """Settle what has ended. Raises `LeaseLost`."""
@@ -199,7 +200,7 @@ class Hand:
         )
         settling = self.queue.settle
         await asyncio.to_thread(lambda: settling(claim, end_of(fact), last, jitter=0.0))
-        self.outbox.mark_settled(claim.run_id, claim.attempt)
+        self.outbox.mark_settled(claim.attempt_id)
 
     def rows(self) -> list[Row]:
         """Return what waits to be sent, in order."""
@@ -220,8 +221,7 @@ class Hand:
         if claim is None:
             return
         self.outbox.open_attempt(
-            claim.run_id,
-            claim.attempt,
+            claim.attempt_id,
             token=claim.token,
             source=source_of(seeker.pod, claim),
             collection=claim.collection,

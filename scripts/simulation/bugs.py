@@ -28,6 +28,7 @@ from events.queue import journal
 from events.queue.claims import Claim
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
 from pod_worker.queue.intent import Intent
 from pod_worker.queue.mongo import MongoQueue
 from scripts.simulation.faults import STRIKES
@@ -70,14 +71,16 @@ class UnfencedQueue(MongoQueue):
 class RunwideOutbox(WitnessedOutbox):
     """Goes on with the sequence of the run's last attempt on this disk."""
 
-    def open_attempt(self, run_id: str, attempt: int, **held: Any) -> Attempt:
-        opened = super().open_attempt(run_id, attempt, **held)
-        earlier = [max(told) for name, told in self.ledger.told.items() if name[0] == run_id and told]
+    def open_attempt(self, attempt_id: AttemptId, **held: Any) -> Attempt:
+        opened = super().open_attempt(attempt_id, **held)
+        earlier = [
+            max(told) for name, told in self.ledger.told.items() if name.run_id == attempt_id.run_id and told
+        ]
         if opened.last == 0 and earlier:
             self._write(
                 lambda db: db.execute(
                     "UPDATE attempts SET last = ? WHERE run_id = ? AND attempt = ?",
-                    (max(earlier), run_id, attempt),
+                    (max(earlier), *attempt_id),
                 )
             )
         return opened
@@ -125,8 +128,8 @@ class HoleyEvents(Events):
     """Takes what follows a gap for what follows the cursor."""
 
     @answers()
-    async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
-        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
+    async def stretch(self, attempt_id: AttemptId, after: int) -> list[Event]:
+        query = {"runId": attempt_id.run_id, "attempt": attempt_id.attempt, "sequence": {"$gt": after}}
         found = [decode_event(each) async for each in self.db.events.find(query).sort("sequence")]
         return [each for index, each in enumerate(found) if each.sequence == (found[0].sequence or 0) + index]
 
@@ -137,18 +140,15 @@ class LeapingProjector(Projector):
     async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
         return [None] * len(stretches)
 
-    async def apply(self, run_id: str, attempt: int) -> int:
-        found = await self.runs.find(run_id)
+    async def apply(self, attempt_id: AttemptId) -> int:
+        attempt = attempt_id.attempt
+        found = await self.runs.find(attempt_id.run_id)
         if found is None or attempt != found.run.attempt:
-            return (
-                await super().apply(run_id, attempt)
-                if found is not None and attempt < found.run.attempt
-                else 0
-            )
-        stretch = await self.events.stretch(run_id, attempt, found.run.last_event_seq)
+            return await super().apply(attempt_id) if found is not None and attempt < found.run.attempt else 0
+        stretch = await self.events.stretch(attempt_id, found.run.last_event_seq)
         if not stretch:
             return found.run.last_event_seq
-        record = await self.documents.attempt(run_id, attempt)
+        record = await self.documents.attempt(attempt_id)
         turn = Turn(found, attempt, record)
         folded = fold(turn.view, stretch, (stretch[0].sequence or 1) - 1)
         await self._write([(turn, folded)])
@@ -158,7 +158,7 @@ class LeapingProjector(Projector):
 class ForgettingOutbox(WitnessedOutbox):
     """Lets go of what it hands to the sender, before there is a verdict."""
 
-    def batch(self, events_max: int, bytes_max: int, without: Collection[tuple[str, int]] = ()) -> list[Row]:
+    def batch(self, events_max: int, bytes_max: int, without: Collection[AttemptId] = ()) -> list[Row]:
         rows = super().batch(events_max, bytes_max, without)
         self.confirm(rows)
         return rows

@@ -25,6 +25,7 @@ from events.catalog import (
 from events.delivery.outgoing import said
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
+from events.text.attempt_id import AttemptId
 from pod_worker.child.ending import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener
 from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
@@ -223,7 +224,7 @@ class SimulatedChild:
                 yield RunFailed(code="BROKEN", message="it broke", retryable=finish == "retryable")
 
     def _note_failure(self, order: Start) -> None:
-        self.ledger.failed.add((order.run_id, order.attempt))
+        self.ledger.failed.add(AttemptId(order.run_id, order.attempt))
 
     def _say(self, step: Fact | Made | Checkpoint, listener: Listener) -> None:
         if isinstance(step, Made | Checkpoint):

@@ -12,7 +12,8 @@ from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier
 from events.catalog import EventRefused, type_of
 from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
-from scripts.simulation.ledger import AttemptName, Ledger
+from events.text.attempt_id import AttemptId
+from scripts.simulation.ledger import Ledger
 from scripts.simulation.store.driver import async_database
 from scripts.simulation.store.replica_set import Document, ReplicaSet
 from scripts.simulation.turns import driven
@@ -65,7 +66,7 @@ class Judge:
         for entry in fresh:
             if entry["cause"] != Cause.RESCUE:
                 continue
-            owner = self.ledger.live((after["_id"], entry["attempt"]))
+            owner = self.ledger.live(AttemptId(after["_id"], entry["attempt"]))
             if owner is not None:
                 yield f"attempt {entry['attempt']} is taken from {owner.pod}, who lives and trusts it"
 
@@ -184,7 +185,7 @@ class Judge:
         if run["_id"] in self.ledger.canceled and run["status"] != Status.CANCELED:
             yield f"its cancel was acknowledged, and it is {run['status']}"
 
-    def _log(self, name: AttemptName, run: Document | None) -> Iterator[str]:
+    def _log(self, name: AttemptId, run: Document | None) -> Iterator[str]:
         """Compare what an outbox numbered with what the log holds and what was applied."""
         told = self.ledger.told[name]
         log = {
@@ -239,8 +240,8 @@ def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[st
         yield f"it is {after['status']}, and nobody's"
 
 
-def _attempt(document: Document) -> AttemptName:
-    return document["runId"], document["attempt"]
+def _attempt(document: Document) -> AttemptId:
+    return AttemptId(document["runId"], document["attempt"])
 
 
 def _ranges(log: Mapping[int, Any]) -> str:

@@ -12,8 +12,7 @@ from events.delivery.outgoing import said
 from events.kinds.fact import Fact
 from events.pipe import Said
 from events.queue.settlement import End
-
-AttemptName = tuple[str, int]
+from events.text.attempt_id import AttemptId
 
 
 class Owner(Protocol):
@@ -42,14 +41,14 @@ class Ledger:
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    told: dict[AttemptName, dict[int, Said]] = field(default_factory=dict)
-    cut_short: set[AttemptName] = field(default_factory=set)  # their log's end was lost with a disk
-    failed: set[AttemptName] = field(default_factory=set)  # their child failed by itself
+    told: dict[AttemptId, dict[int, Said]] = field(default_factory=dict)
+    cut_short: set[AttemptId] = field(default_factory=set)  # their log's end was lost with a disk
+    failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
     submitted: list[str] = field(default_factory=list)
     canceled: set[str] = field(default_factory=set)  # acknowledged to the user
     owners: dict[str, list[Owner]] = field(default_factory=dict)
     doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
-    tokens: dict[AttemptName, str] = field(default_factory=dict)  # with which attempts were claimed
+    tokens: dict[AttemptId, str] = field(default_factory=dict)  # with which attempts were claimed
     early: set[tuple[str, str, int]] = field(
         default_factory=set
     )  # id, run, attempt: a stranger's, acknowledged
@@ -59,7 +58,7 @@ class Ledger:
         if what not in self.violations:
             self.violations.append(what)
 
-    def tell(self, name: AttemptName, last: int, facts: Sequence[Fact | Said]) -> None:
+    def tell(self, name: AttemptId, last: int, facts: Sequence[Fact | Said]) -> None:
         """Note which sequences an outbox gave."""
         told = self.told.setdefault(name, {})
         for sequence, fact in enumerate(facts, last - len(facts) + 1):
@@ -81,10 +80,10 @@ class Ledger:
                     names = ", ".join(f"{each.pod} (attempt {each.attempt})" for each in live)
                     self.blame(f"run {run_id} has two live owners: {names}")
 
-    def live(self, name: AttemptName) -> Owner | None:
+    def live(self, name: AttemptId) -> Owner | None:
         """Return the live owner of an attempt, if it has one."""
-        owners = self.owners.get(name[0], ())
-        return next((each for each in owners if each.attempt == name[1] and each.is_live()), None)
+        owners = self.owners.get(name.run_id, ())
+        return next((each for each in owners if each.attempt == name.attempt and each.is_live()), None)
 
 
 class WitnessedOutbox(Outbox):
@@ -93,29 +92,29 @@ class WitnessedOutbox(Outbox):
     ledger: Ledger
     disk: str
 
-    def open_attempt(self, run_id: str, attempt: int, **held: Any) -> Attempt:
+    def open_attempt(self, attempt_id: AttemptId, **held: Any) -> Attempt:
         """Begin an attempt; its claim is in doubt no more."""
-        opened = super().open_attempt(run_id, attempt, **held)
+        opened = super().open_attempt(attempt_id, **held)
         self.ledger.doubts.setdefault(self.disk, set()).discard(held["token"])
-        self.ledger.tokens[run_id, attempt] = held["token"]
+        self.ledger.tokens[attempt_id] = held["token"]
         return opened
 
-    def append(self, run_id: str, attempt: int, facts: Sequence[Fact | Said]) -> int:
+    def append(self, attempt_id: AttemptId, facts: Sequence[Fact | Said]) -> int:
         """Keep facts."""
-        last = super().append(run_id, attempt, facts)
-        self.ledger.tell((run_id, attempt), last, facts)
+        last = super().append(attempt_id, facts)
+        self.ledger.tell(attempt_id, last, facts)
         return last
 
-    def append_end(self, run_id: str, attempt: int, fact: Fact | Said, how: End) -> Intention:
+    def append_end(self, attempt_id: AttemptId, fact: Fact | Said, how: End) -> Intention:
         """Keep the end."""
-        intention = super().append_end(run_id, attempt, fact, how)
-        self.ledger.tell((run_id, attempt), intention.attempt.last, [fact])
+        intention = super().append_end(attempt_id, fact, how)
+        self.ledger.tell(attempt_id, intention.attempt.last, [fact])
         return intention
 
 
-def undelivered(outbox: Outbox) -> set[AttemptName]:
+def undelivered(outbox: Outbox) -> set[AttemptId]:
     """Return the attempts of which an outbox still holds events."""
-    found: set[AttemptName] = set()
+    found: set[AttemptId] = set()
     while rows := outbox.batch(1, 1, found):
-        found.add((rows[0].run_id, rows[0].attempt))
+        found.add(rows[0].attempt_id)
     return found

@@ -17,6 +17,7 @@ from events.queue.settlement import End
 from events.runtime.clock import Ids, instant
 from events.runtime.errors import LeaseLost, Transient
 from events.runtime.loops import run_every
+from events.text.attempt_id import AttemptId
 from events.text.key_text import digest
 from pod_worker.attempt.attempt import Ports
 from pod_worker.attempt.lease import judge
@@ -145,7 +146,7 @@ class Owning:
 
     def is_live(self) -> bool:
         """Say whether the child runs and its parent trusts the lease."""
-        heartbeat = self.incarnation.worker.heard_from.get((self.run_id, self.attempt))
+        heartbeat = self.incarnation.worker.heard_from.get(AttemptId(self.run_id, self.attempt))
         if heartbeat is None or not self.child.is_running():
             return False
         return judge(heartbeat.pulse.lease, at=instant(self.incarnation.clock)) == "trusted"

@@ -33,6 +33,7 @@ from events.codec import Decoded, decode_ndjson
 from events.delivery.sender import Declined, Rejection, Taken
 from events.runtime.clock import Ids
 from events.runtime.errors import Barred, PodfleetError, Transient
+from events.text.attempt_id import AttemptId
 from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
 from scripts.simulation.ledger import Ledger
 from scripts.simulation.product import Product
@@ -251,10 +252,9 @@ class SimulatedIngest:
     async def _take(self, parts: Parts, lines: Sequence[Decoded], token: str) -> Answer:
         said = await parts.run_tokens.read(token)
         name = f"{said.run_id}/a{said.attempt}"
-        principal = Principal(name, may_decide=False, attempt=(said.run_id, said.attempt))
+        principal = Principal(name, may_decide=False, attempt=AttemptId(said.run_id, said.attempt))
         return await parts.ingestor.take(lines, principal)
 
 
-def _names(attempts: Sequence[str]) -> frozenset[tuple[str, int]]:
-    pairs = (name.rpartition("/") for name in attempts)
-    return frozenset((run_id, int(attempt)) for run_id, _, attempt in pairs)
+def _names(texts: Sequence[str]) -> frozenset[AttemptId]:
+    return frozenset(name for text in texts if (name := AttemptId.read(text)) is not None)

@@ -29,16 +29,17 @@ from events.catalog import (
     ValidationAutoStarted,
 )
 from events.codec import SEQUENCE_MAX, Decoded, decode_ndjson
-from events.envelope import Event, storage_id, wire
+from events.envelope import Event, Head, storage_id, wire
 from events.kinds.experiment import NodeCreated
 from events.kinds.fact import Fact
 from events.lifecycle import FINAL
 from events.runtime.clock import Ids, timestamp
 from events.runtime.errors import Transient
 from events.testing import EPOCH
+from events.text.attempt_id import AttemptId
 from events.text.key_text import run_token
 from scripts.simulation.kernel import ChangeFeed, Node
-from scripts.simulation.ledger import AttemptName, Ledger
+from scripts.simulation.ledger import Ledger
 from scripts.simulation.replicas import EVENT_BYTES_MAX, Balancer, Parts
 from scripts.simulation.store.replica_set import Document, ReplicaSet
 
@@ -66,8 +67,8 @@ class Target(NamedTuple):
     is_final: bool
 
     @property
-    def name(self) -> AttemptName:
-        return self.run_id, self.attempt
+    def name(self) -> AttemptId:
+        return AttemptId(self.run_id, self.attempt)
 
 
 class Credential(NamedTuple):
@@ -160,12 +161,13 @@ class Stranger:
         event_id, source = self._identity(target)
         return wire(
             self._fact(target, may_end=may_end),
-            event_id=event_id,
-            source=source,
-            run_id=target.run_id,
-            attempt=target.attempt,
-            sequence=sequence,
-            time=timestamp(EPOCH),
+            Head(
+                id=event_id,
+                source=source,
+                attempt_id=target.name,
+                sequence=sequence,
+                time=timestamp(EPOCH),
+            ),
         )
 
     def _sequence(self, target: Target) -> int:
@@ -223,6 +225,6 @@ async def _take(credential: Credential, lines: Sequence[Decoded], parts: Parts) 
     if principal is None:
         said = await parts.run_tokens.read(credential.token)
         principal = Principal(
-            f"{said.run_id}/a{said.attempt}", may_decide=False, attempt=(said.run_id, said.attempt)
+            f"{said.run_id}/a{said.attempt}", may_decide=False, attempt=AttemptId(said.run_id, said.attempt)
         )
     return await parts.ingestor.take(lines, principal)

@@ -14,9 +14,10 @@ from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made
 from events.queue.claims import Claim
 from events.runtime.errors import Conflict, Transient
+from events.text.attempt_id import AttemptId
 from pod_worker.files.fetched import Fetched
 from scripts.simulation.kernel import ChangeFeed, Node, NodeClock
-from scripts.simulation.ledger import AttemptName, Ledger
+from scripts.simulation.ledger import Ledger
 from scripts.simulation.replicas import Balancer
 
 FAILS: Final = 0.05
@@ -42,7 +43,7 @@ class SimulatedUploads:
     clock: NodeClock
     outbox: Outbox
     ledger: Ledger
-    _batches: dict[AttemptName, _Batch] = field(default_factory=dict)
+    _batches: dict[AttemptId, _Batch] = field(default_factory=dict)
     _may_send: Event = field(default_factory=Event)
 
     def __post_init__(self) -> None:
@@ -50,21 +51,21 @@ class SimulatedUploads:
 
     def add(self, claim: Claim, made: Made) -> None:
         """Take a file; it is sent beside everything else."""
-        batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
+        batch = self._batches.setdefault(claim.attempt_id, _Batch())
         batch.waiting += 1
         batch.idle.clear()
         self.hub.spawn("upload", self.node, lambda: self._send(claim, made, batch))
 
     def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]) -> None:
         """Take a checkpoint; `answer` hears when ingest knows of all its files."""
-        batch = self._batches.setdefault((claim.run_id, claim.attempt), _Batch())
+        batch = self._batches.setdefault(claim.attempt_id, _Batch())
         batch.waiting += 1
         batch.idle.clear()
         self.hub.spawn("checkpoint", self.node, lambda: self._keep(claim, checkpoint, answer, batch))
 
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
         """Wait until the deadline; return why a file is not kept, None when every file is."""
-        name = (claim.run_id, claim.attempt)
+        name = claim.attempt_id
         batch = self._batches.get(name)
         if batch is None:
             return None
@@ -76,7 +77,7 @@ class SimulatedUploads:
 
     def has_waiting(self, claim: Claim) -> bool:
         """Say whether `drain` has still to answer for a file of the attempt."""
-        return (claim.run_id, claim.attempt) in self._batches
+        return claim.attempt_id in self._batches
 
     def suspend(self) -> None:
         """Send nothing more."""
@@ -88,7 +89,7 @@ class SimulatedUploads:
 
     def forget(self, claim: Claim) -> None:
         """Give an attempt's files up."""
-        batch = self._batches.pop((claim.run_id, claim.attempt), None)
+        batch = self._batches.pop(claim.attempt_id, None)
         if batch is not None:
             batch.is_dropped = True
 
@@ -102,7 +103,7 @@ class SimulatedUploads:
             if batch.is_dropped:
                 return
             last = self._register(claim, _registered(claim, made))
-        while not batch.is_dropped and not self.outbox.has_left(claim.run_id, claim.attempt, last):
+        while not batch.is_dropped and not self.outbox.has_left(claim.attempt_id, last):
             self.hub.wait(None, LEAVING_TURN_S)
         answer(Kept(checkpoint.number, "the attempt is over" if batch.is_dropped else None))
         self._done(batch)
@@ -115,7 +116,7 @@ class SimulatedUploads:
         self.hub.note(f"upload {made.name}")
         if self.hub.chance.random() < FAILS:
             self.ledger.faults["upload: failed"] += 1
-            self.ledger.failed.add((claim.run_id, claim.attempt))
+            self.ledger.failed.add(claim.attempt_id)
             batch.problems.append(f"{made.name}: storage refuses it")
             self._register(claim, ArtifactFailed(name=made.name, code="UPLOAD_FAILED", message="refused"))
         else:
@@ -130,7 +131,7 @@ class SimulatedUploads:
     def _register(self, claim: Claim, fact: Fact) -> int:
         while True:
             try:
-                return self.outbox.append(claim.run_id, claim.attempt, [fact])
+                return self.outbox.append(claim.attempt_id, [fact])
             except Conflict:
                 return 0  # the attempt ended without waiting for this file
             except Transient:

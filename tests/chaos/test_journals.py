@@ -12,6 +12,7 @@ from events.delivery.outbox import Outbox
 from events.delivery.outgoing import end_of
 from events.runtime.clock import SystemIds
 from events.testing import ManualClock
+from events.text.attempt_id import AttemptId
 from scripts.chaos import journal, ledger
 from scripts.chaos.journal import Journal
 
@@ -34,9 +35,9 @@ def test_the_ledger_keeps_what_has_left_the_outbox_and_what_was_refused(tmp_path
     path = tmp_path / "outbox.db"
     ledger.install(path, ManualClock(), SystemIds())
     with Outbox(path, clock=ManualClock(), ids=SystemIds()) as outbox:
-        outbox.open_attempt("01K1", 1, token="t", source="//s", collection="runs")
-        outbox.append("01K1", 1, [RunLog(message="one"), RunLog(message="two")])
-        outbox.append_end("01K1", 1, RunCompleted(), end_of(RunCompleted()))
+        outbox.open_attempt(AttemptId("01K1", 1), token="t", source="//s", collection="runs")
+        outbox.append(AttemptId("01K1", 1), [RunLog(message="one"), RunLog(message="two")])
+        outbox.append_end(AttemptId("01K1", 1), RunCompleted(), end_of(RunCompleted()))
         first, second, _ = outbox.batch(10, 1 << 20)
         outbox.confirm([first])
         outbox.replace_refused(second, "conflict", "taken")
@@ -59,6 +60,6 @@ def test_an_outbox_that_a_kill_left_without_its_ledger_was_given_nothing(tmp_pat
     assert list(ledger.given(path)) == []
     with Outbox(path, clock=ManualClock(), ids=SystemIds()) as outbox:
         assert (list(ledger.given(path)), list(ledger.waiting(path))) == ([], [])
-        outbox.open_attempt("01K1", 1, token="t", source="//s", collection="runs")
+        outbox.open_attempt(AttemptId("01K1", 1), token="t", source="//s", collection="runs")
         with pytest.raises(sqlite3.OperationalError, match="ledger"):
             list(ledger.given(path))

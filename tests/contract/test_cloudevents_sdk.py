@@ -13,7 +13,8 @@ from cloudevents.core.v1.event import CloudEvent
 
 from events.catalog import RunLog, StageProgress
 from events.codec import Refusal, decode_batch, decode_binary, decode_structured, moment
-from events.envelope import Event, wire
+from events.envelope import Event, Head, wire
+from events.text.attempt_id import AttemptId
 
 AT = datetime(2027, 1, 31, 9, 30, 0, 250_000, tzinfo=timezone(timedelta(hours=-3)))
 
@@ -97,12 +98,13 @@ def test_what_the_sdk_lets_through_against_the_rules_is_refused(
 def test_what_we_send_is_read_by_the_sdk() -> None:
     line = wire(
         StageProgress(stage="Stage_2", progress=0.4),
-        event_id="e1",
-        source="//fleet/pod-7",
-        run_id="r1",
-        attempt=2,
-        sequence=57,
-        time="2027-01-31T09:30:00.250000Z",
+        Head(
+            id="e1",
+            source="//fleet/pod-7",
+            attempt_id=AttemptId("r1", 2),
+            sequence=57,
+            time="2027-01-31T09:30:00.250000Z",
+        ),
     )
     event = JSONFormat().read(None, line)
     assert (event.get_id(), event.get_source(), event.get_subject()) == ("e1", "//fleet/pod-7", "run/r1")

@@ -17,7 +17,7 @@ from events.catalog import RunCompleted, RunStarted
 from events.delivery.control_plane_client import ControlPlane, control_plane_client
 from events.delivery.ingest_client import HttpIngest
 from events.delivery.sender import Taken
-from events.envelope import wire
+from events.envelope import Head, wire
 from events.kinds.queues import Mode
 from events.queue.abilities import Abilities
 from events.queue.claims import Claim
@@ -263,9 +263,15 @@ def test_the_run_token_speaks_for_its_attempt_and_no_other(house: House) -> None
     def say(claim: Claim, with_token: Claim, number: int = 1) -> Any:
         fact = RunStarted() if number == 1 else RunCompleted()
         line = wire(
-            fact, event_id=f"{claim.run_id}-{number}", source=source_of(POD, claim), run_id=claim.run_id,
-            attempt=claim.attempt, sequence=number, time="2026-11-22T10:00:00Z",
-        )  # fmt: skip
+            fact,
+            Head(
+                id=f"{claim.run_id}-{number}",
+                source=source_of(POD, claim),
+                attempt_id=claim.attempt_id,
+                sequence=number,
+                time="2026-11-22T10:00:00Z",
+            ),
+        )
         return ingest.post([line], token=with_token.run_token, timeout_s=20)
 
     assert say(mine, mine) == Taken()

@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from events.delivery.control_plane_client import bearer
-from events.envelope import wire
+from events.envelope import Head, wire
 from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.matching import WaitingClass
@@ -310,10 +310,15 @@ class HandDriven:
         for fact in facts:
             self.sequence += 1
             line = wire(
-                fact, event_id=f"{self.claim.attempt}-{self.sequence}", source="//by/hand",
-                run_id=self.claim.run_id, attempt=self.claim.attempt, sequence=self.sequence,
-                time=time,
-            )  # fmt: skip
+                fact,
+                Head(
+                    id=f"{self.claim.attempt}-{self.sequence}",
+                    source="//by/hand",
+                    attempt_id=self.claim.attempt_id,
+                    sequence=self.sequence,
+                    time=time,
+                ),
+            )
             lines.append(line)
         answer = self.client.post(
             "/api/ingest/events",

@@ -19,7 +19,7 @@ from events.catalog import (
     ValidationAutoCompleted,
 )
 from events.delivery.control_plane_client import bearer
-from events.envelope import encode
+from events.envelope import Head, encode
 from events.kinds.experiment import NodeCodeGenerated, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.fact import Fact
 from events.queue.settlement import End
@@ -159,8 +159,9 @@ def test_whatever_a_pod_says_every_page_is_one(fleet: Fleet, by_hand: Callable[[
     for _ in runs:
         claim = by_hand("runs", "experiment/cpu/any").claim
         body = [
-            encode(event_type, data, event_id=f"{number}", source="//by/hand", run_id=claim.run_id,
-                   attempt=claim.attempt, sequence=number, time="2026-11-21T10:00:00.000Z")
+            encode(event_type, data, Head(
+                id=f"{number}", source="//by/hand", attempt_id=claim.attempt_id, sequence=number,
+                time="2026-11-21T10:00:00.000Z"))
             for number, (event_type, data) in enumerate(ODD, 1)
         ]  # fmt: skip
         answer = fleet.client.post(

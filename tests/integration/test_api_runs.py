@@ -249,3 +249,27 @@ def test_a_worker_with_a_wrong_mode_lists_the_three(tmp_path: Path) -> None:
     assert done.returncode == 2
     for word in ("experiment", "ideation", "hybrid"):
         assert word in done.stderr
+
+
+def test_runs_are_compared_in_one_answer_that_the_document_describes(fleet: Any) -> None:
+    first, second = (fleet.submit(spec={"seconds": seconds}) for seconds in (1, 2))
+
+    def compare(*ids: str) -> httpx.Response:
+        return fleet.client.get("/api/runs/compare", params={"run": ids})
+
+    answer = compare(first, second, first)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["runs"] == [first, second]
+    fields = {each["field"]: (each["differs"], each["values"]) for each in answer.json()["fields"]}
+    assert fields["spec.seconds"] == (True, [1, 2])
+    assert fields["status"] == (False, ["QUEUED", "QUEUED"])
+    for wrong in ((), (first,), (first, first), [f"{first}{number}" for number in range(13)]):
+        refused = compare(*wrong)
+        assert (refused.status_code, refused.json()["code"]) == (422, "bad_selection")
+        assert refused.json()["detail"] == f"2 to 12 runs can be compared, not {len(set(wrong))}"
+    assert compare(first, "nobody").status_code == 404
+    document = fleet.client.get("/openapi.json").json()["paths"]["/api/runs/compare"]["get"]
+    schema = document["responses"]["200"]["content"]["application/json"]["schema"]
+    assert schema["required"] == ["runs", "fields"]
+    (several,) = (each["schema"] for each in document["parameters"] if each["name"] == "run")
+    assert (several["minItems"], several["maxItems"]) == (2, 12)

@@ -41,7 +41,7 @@ from control_plane.upkeep.sweeper import Sweeper
 from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
-from events.envelope import wire
+from events.envelope import Head, wire
 from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.journal import creation
@@ -50,6 +50,7 @@ from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost
 from events.testing import ManualClock
+from events.text.attempt_id import AttemptId
 from pod_worker.queue.mongo import MongoQueue, connect
 from tests.servers import empty
 
@@ -128,9 +129,15 @@ def new_run(**overrides: Any) -> dict[str, Any]:
 def line(run_id: str, sequence: int | None, fact: Fact, *, attempt: int = 1, name: str = "") -> bytes:
     identity = name or f"{attempt}-{sequence}-{type(fact).__name__}"
     return wire(
-        fact, event_id=identity, source=f"//pod/{run_id}", run_id=run_id, attempt=attempt, sequence=sequence,
-        time="2026-11-21T10:00:00.000Z",
-    )  # fmt: skip
+        fact,
+        Head(
+            id=identity,
+            source=f"//pod/{run_id}",
+            attempt_id=AttemptId(run_id, attempt),
+            sequence=sequence,
+            time="2026-11-21T10:00:00.000Z",
+        ),
+    )
 
 
 def whole_log(run_id: str, attempt: int = 1) -> list[bytes]:
@@ -298,7 +305,7 @@ def test_a_key_over_its_budget_of_bytes_loses_nothing_and_waits(emptied_url: str
         await core.claim()
         # As if it had been claimed with a key over HTTP: its run token stands for that.
         await core.db.runs.update_one({"_id": run_id}, {"$set": {"tokens.0.keyId": "k"}})
-        pod = Sender(f"{run_id}/a1", may_decide=False, attempt=(run_id, 1))
+        pod = Sender(f"{run_id}/a1", may_decide=False, attempt=AttemptId(run_id, 1))
         lines = [line(run_id, number, c.RunLog(message="x" * 30_000)) for number in (1, 2, 3)]
         for each in lines[:2]:
             assert (await ingestor.take(decode_ndjson(each), pod)).rejected == []

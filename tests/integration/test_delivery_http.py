@@ -22,6 +22,7 @@ from events.delivery.ingest_client import HttpIngest
 from events.delivery.outbox import Outbox
 from events.delivery.sender import BARRED_S, Delivery, Sender, Telemetry
 from events.testing import (
+    FIRST,
     RUN_ID,
     FakeIngest,
     ManualClock,
@@ -30,6 +31,7 @@ from events.testing import (
     make_logs,
     make_outbox,
 )
+from events.text.attempt_id import AttemptId
 
 KEY: Final = "pf_test_key"
 ANSWERS: Final = (
@@ -197,7 +199,7 @@ def test_events_travel_gzipped_and_come_back_as_verdicts(tmp_path: Path) -> None
     ingest = FakeIngest()
     ingest.fenced = frozenset({(RUN_ID, 1)})
     with serving(ingest) as server, bench_at(server.url, tmp_path) as bench:
-        bench.outbox.append(RUN_ID, 1, make_logs(700))
+        bench.outbox.append(FIRST, make_logs(700))
         (delivery,) = bench.drain()
     assert (delivery.stored, delivery.refused, delivery.fenced) == (700, 0, frozenset({(RUN_ID, 1)}))
     assert sequences(ingest) == list(range(1, 701))
@@ -209,7 +211,7 @@ def test_events_travel_gzipped_and_come_back_as_verdicts(tmp_path: Path) -> None
 def test_no_fault_loses_or_doubles_an_event(tmp_path: Path, fault: str) -> None:
     ingest = FakeIngest()
     with serving(ingest, [fault]) as server, bench_at(server.url, tmp_path) as bench:
-        bench.outbox.append(RUN_ID, 1, make_logs(20))
+        bench.outbox.append(FIRST, make_logs(20))
         deliveries = bench.drain()
     assert server.met[0] == fault
     assert sequences(ingest) == list(range(1, 21))
@@ -234,8 +236,8 @@ def test_any_mix_of_faults_leaves_each_event_stored_once_and_in_order(tmp_path: 
         said = 0
         while said < 400:
             count = chance.randint(1, 60)
-            bench.outbox.append(RUN_ID, 1, make_logs(count, first=said + 1))
-            bench.outbox.append(other, 1, make_logs(3, first=1_000))
+            bench.outbox.append(FIRST, make_logs(count, first=said + 1))
+            bench.outbox.append(AttemptId(other, 1), make_logs(3, first=1_000))
             said += count
             bench.clock.advance(bench.sender.run_once().back_off_s)
         bench.drain()
@@ -253,7 +255,7 @@ def test_any_mix_of_faults_leaves_each_event_stored_once_and_in_order(tmp_path: 
 def test_a_request_of_which_nothing_is_valid_is_judged_line_by_line(tmp_path: Path) -> None:
     ingest = FakeIngest(refuses=lambda event: "invalid_data" if event["type"] == "ai.run.log" else None)
     with serving(ingest) as server, bench_at(server.url, tmp_path) as bench:
-        bench.outbox.append(RUN_ID, 1, make_logs(3))
+        bench.outbox.append(FIRST, make_logs(3))
         bench.drain()
     assert [event["type"] for event in ingest.history()] == ["ai.run.event_refused"] * 3
 
@@ -261,7 +263,7 @@ def test_a_request_of_which_nothing_is_valid_is_judged_line_by_line(tmp_path: Pa
 def test_a_token_that_opens_nothing_loses_nothing_and_waits_long(tmp_path: Path) -> None:
     ingest = FakeIngest()
     with serving(ingest) as server, bench_at(server.url, tmp_path) as bench:
-        bench.outbox.append(RUN_ID, 1, make_logs(3))
+        bench.outbox.append(FIRST, make_logs(3))
         server.is_closed = True
         assert bench.sender.run_once().left == 3
         server.is_closed = False
@@ -275,7 +277,7 @@ def test_a_control_plane_that_is_away_is_waited_for(tmp_path: Path) -> None:
     with serving(FakeIngest()) as gone:
         url = gone.url
     with bench_at(url, tmp_path) as bench:
-        bench.outbox.append(RUN_ID, 1, make_logs(3))
+        bench.outbox.append(FIRST, make_logs(3))
         for _ in range(3):
             delivery = bench.sender.run_once()
             assert delivery.left == 3
@@ -287,7 +289,7 @@ def test_left_over_events_are_delivered_by_the_next_worker(tmp_path: Path) -> No
     ingest = FakeIngest()
     with serving(ingest, ["reset_after"]) as server:
         with bench_at(server.url, tmp_path) as first:
-            first.outbox.append(RUN_ID, 1, make_logs(10))
+            first.outbox.append(FIRST, make_logs(10))
             first.sender.run_once()
         with bench_at(server.url, tmp_path) as second:
             second.drain()

@@ -20,11 +20,12 @@ from events.codec import SEQUENCE_MAX, decode_ndjson
 from events.queue.journal import creation
 from events.queue.settlement import End
 from events.runtime.clock import SystemIds
+from events.text.attempt_id import AttemptId
 from tests.integration.test_core import ADMIN, Core, in_core, line, new_run, whole_log
 
 
 def holder(run_id: str, attempt: int = 1) -> Sender:
-    return Sender(f"{run_id}/a{attempt}", may_decide=False, attempt=(run_id, attempt))
+    return Sender(f"{run_id}/a{attempt}", may_decide=False, attempt=AttemptId(run_id, attempt))
 
 
 def strange(run_id: str, *sequences: int, attempt: int = 1) -> list[bytes]:

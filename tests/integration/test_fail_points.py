@@ -26,6 +26,7 @@ from control_plane.upkeep.rescuer import Rescuer
 from control_plane.verify.verifier import Verifier
 from events import catalog as c
 from events.codec import decode_ndjson
+from events.envelope import Head
 from events.envelope import wire as line_of
 from events.kinds.fact import Fact
 from events.queue.claims import Claim
@@ -33,6 +34,7 @@ from events.queue.matching import WaitingClass
 from events.queue.settlement import End
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
 from pod_worker.queue.mongo import MongoQueue, connect
 from podfleet.embedded.mongod import Mongod
 
@@ -98,12 +100,15 @@ class Scene:
 
     async def send(self) -> None:
         facts: list[Fact] = [c.RunStarted(), c.StageStarted(stage="s"), c.RunCompleted(summary="done")]
-        name = {"source": "//pod/1", "run_id": self.run_id, "attempt": 1, "time": "2026-11-21T10:00:00Z"}
+        attempt_id, time = AttemptId(self.run_id, 1), "2026-11-21T10:00:00Z"
         lines = [
-            line_of(fact, event_id=f"e{number}", sequence=number, **name)
+            line_of(
+                fact,
+                Head(id=f"e{number}", source="//pod/1", attempt_id=attempt_id, sequence=number, time=time),
+            )
             for number, fact in enumerate(facts, 1)
-        ]  # fmt: skip
-        sender = Sender("pod", may_decide=False, attempt=(self.run_id, 1))
+        ]
+        sender = Sender("pod", may_decide=False, attempt=attempt_id)
         answer = await self.deps.ingestor.take(decode_ndjson(b"\n".join(lines)), sender)
         assert (answer.accepted + answer.duplicates, answer.rejected) == (3, [])
         stored = await self.deps.db.events.count_documents({"runId": self.run_id, "sequence": {"$gte": 1}})

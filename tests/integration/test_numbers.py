@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from events.catalog import RunLog, RunStarted, RunUsage
-from events.envelope import wire
+from events.envelope import Head, wire
+from events.text.attempt_id import AttemptId
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -25,15 +26,14 @@ def test_what_ended_what_it_cost_and_what_was_refused_is_counted(fleet: Any) -> 
     fleet.start_worker()
     fleet.wait_for(run, "COMPLETED")
     fleet.wait_for(bad, "FAILED")
-    common = {
-        "source": "//test",
-        "run_id": run,
-        "attempt": 1,
-        "sequence": None,
-        "time": "2026-01-01T00:00:00Z",
-    }
-    spent = wire(RunUsage(gpu_s=5_400.0, cost_usd=2.5), event_id="u1", **common)
-    line = wire(RunLog(message="m"), event_id="u2", **{**common, "run_id": "nobody"})
+    heads = [
+        Head(
+            id=name, source="//test", attempt_id=AttemptId(of, 1), sequence=None, time="2026-01-01T00:00:00Z"
+        )
+        for name, of in (("u1", run), ("u2", "nobody"))
+    ]
+    spent = wire(RunUsage(gpu_s=5_400.0, cost_usd=2.5), heads[0])
+    line = wire(RunLog(message="m"), heads[1])
     answer = fleet.client.post("/api/ingest/events", content=b"\n".join([spent, b"{", line]), headers=NDJSON)
     assert answer.status_code == 207, answer.text
     found = scrape(fleet)

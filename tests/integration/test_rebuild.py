@@ -39,6 +39,7 @@ from events.lifecycle import Illegal
 from events.queue.settlement import End
 from events.runtime.clock import SystemIds
 from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
 from tests.fork_server import run_program
 from tests.integration.command_line import within
 from tests.integration.test_core import Core, in_core, line, whole_log
@@ -327,7 +328,7 @@ def test_an_application_that_began_before_a_rebuild_and_ends_behind_it(
         assert (await rebuilt(core, run_id)).left == []
         await core.events.append([storable(each, arrival(core)) for each in coming])
         await core.projector._write([(turn, late)])
-        await core.projector.apply(run_id, 1)
+        await core.projector.apply(AttemptId(run_id, 1))
         assert (await rebuilt(core, run_id)).left == []
         assert (await core.run(run_id))["status"] == "COMPLETED"
         await core.must_equal_its_log(run_id)
@@ -562,7 +563,7 @@ def test_what_happened_a_moment_ago_is_left_to_application_for_a_while(emptied_u
         await core.claim()
         await core.events.append([storable(each, arrival(core)) for each in decoded(whole_log(run_id)[:4])])
         patient = replace(rebuilder(core), patience_s=0.2)
-        turns = [patient.rebuild("runs", run_id), core.projector.apply(run_id, 1)]
+        turns = [patient.rebuild("runs", run_id), core.projector.apply(AttemptId(run_id, 1))]
         assert await asyncio.gather(*turns) == [Rebuilt(), 4]
         await core.db.stages.delete_many({})
         assert len((await patient.rebuild("runs", run_id)).done) == 1
@@ -579,10 +580,10 @@ def test_an_application_that_fails_is_asked_again(emptied_url: str, fault: Excep
         faults = [fault]
 
         class Failing:
-            async def apply(self, run_id: str, attempt: int) -> int:
+            async def apply(self, attempt_id: AttemptId) -> int:
                 if faults:
                     raise faults.pop()
-                return await core.projector.apply(run_id, attempt)
+                return await core.projector.apply(attempt_id)
 
         assert (await replace(rebuilder(core), application=Failing()).rebuild("runs", run_id)).left == []
         assert (await core.run(run_id))["lastEventSeq"] == 4

@@ -42,6 +42,7 @@ OPENED_BY: Final[Mapping[Scope, tuple[str, ...]]] = {
         "GET /api/pods/{pod_id}/telemetry",
         "GET /api/queue",
         "GET /api/runs",
+        "GET /api/runs/compare",
         "GET /api/runs/{run_id}",
         "GET /api/runs/{run_id}/artifacts",
         "GET /api/runs/{run_id}/events",

@@ -28,7 +28,8 @@ from control_plane.store import database as store
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import REBUILD, UNREADABLE, Finding, Verifier
 from events.catalog import RunLog
-from events.envelope import wire
+from events.envelope import Head, wire
+from events.text.attempt_id import AttemptId
 from podfleet.embedded.mongod import Mongod
 from tests.fork_server import run_program
 from tests.integration.command_line import PROGRAM
@@ -219,9 +220,15 @@ def plant_letter(code: str, *, sequence: int = 1, message: str = "the pod's own 
     def plant(w: Ward) -> None:
         run_id = w.runs["completed"]
         line = wire(
-            RunLog(message=message), event_id="planted", source="//pod/1", run_id=run_id, attempt=1,
-            sequence=sequence, time="2026-11-21T10:00:00Z",
-        )  # fmt: skip
+            RunLog(message=message),
+            Head(
+                id="planted",
+                source="//pod/1",
+                attempt_id=AttemptId(run_id, 1),
+                sequence=sequence,
+                time="2026-11-21T10:00:00Z",
+            ),
+        )
         w.db.dead_letters.insert_one(
             {
                 "_id": "01K0000000000000000000000Z", "at": w.run("completed")["createdAt"] + LONG_AGO,

@@ -261,3 +261,37 @@ def test_every_dependency_has_its_reason() -> None:
         name for names in re.findall(r"^- ([^:]+):", reasons, re.MULTILINE) for name in names.split(", ")
     }
     assert named == {f"`{name}`" for names, _ in rows for name in re.findall(r"`([^`]+)`", names)}
+
+
+# whose code stands in a run's log or document, and whose is told to whoever asked
+OF_A_RUN: Final = {"PipelineError", "RunFailed", "ArtifactFailed", "IdeationFailed", "FileUnusable"}
+OF_A_REQUEST: Final = {
+    *("Transient", "Barred", "Rejected", "NotFound", "Conflict", "Unauthorized", "Forbidden", "RateLimited"),
+    *("_Refused", "_refuse", "PodfleetError"),
+}
+# they become the code of a run's failure, or of an artifact's
+PASSED_ON: Final = {"DISK_FULL", "DISK_FAILED", "OUTBOX_FULL", "UPLOAD_REFUSED", "BAD_NAME"}
+
+
+def _codes(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield each code that is written down where an error or a failure is made, with the name of that."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "code")]
+        for each in given:
+            if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                yield node.func.id, each.value
+
+
+def test_the_codes_of_a_runs_failure_are_in_capitals_and_no_others() -> None:
+    ours = _modules(*PACKAGES)
+    made = [(name, *each) for name, path in ours.items() for each in _codes(ast.parse(path.read_text()))]
+    assert len({code for _, kind, code in made if kind in OF_A_RUN | OF_A_REQUEST}) > 60, "it finds codes"
+    wrong = {
+        (name, code)
+        for name, kind, code in made
+        if (kind in OF_A_RUN and not code.isupper())
+        or (kind in OF_A_REQUEST and not code.islower() and code not in PASSED_ON)
+    }
+    assert wrong == set()

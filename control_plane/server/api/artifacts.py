@@ -73,9 +73,9 @@ def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
 
         It holds the run, or has settled and its log is still on its way. Raises `Forbidden`, `Conflict`.
         """
-        if principal.attempt is None or principal.attempt[0] != run_id:
+        if principal.attempt is None or principal.attempt.run_id != run_id:
             raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")
-        attempt = principal.attempt[1]
+        attempt = principal.attempt.attempt
         found = await deps.runs.find(run_id)
         if found is not None and found.run.is_of(attempt):
             return attempt

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, Field
 
 from control_plane.access.auth import Principal, require
+from control_plane.reads.comparison import RUNS_MAX, RUNS_MIN
 from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.reads.reading import LEVELS, RunFilters
 from control_plane.runs.explainer import explanation
 from control_plane.runs.submission import Submission, checked
-from control_plane.server.api.contract.answers import OBJECT, Items, Run
+from control_plane.server.api.contract.answers import OBJECT, Comparison, Items, Run
 from control_plane.server.api.contract.bodies import Again, NewRun, NoteBody, ReviewBody
 from control_plane.server.deps import Deps
 from events.lifecycle import Status
@@ -35,6 +36,8 @@ async def _circumstances(
 THE_SAME: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "Nothing new", "content": {"application/json": {"schema": OBJECT}}}
 }
+BOUNDS: Final[dict[str, Any]] = {"minItems": RUNS_MIN, "maxItems": RUNS_MAX, "uniqueItems": True}
+Several = Annotated[list[str], Query(default_factory=list, json_schema_extra=BOUNDS)]
 Asked = Annotated[Json, Depends(_circumstances)]
 
 
@@ -100,14 +103,17 @@ def router(deps: Deps) -> APIRouter:
             response.status_code = 200
             return checked(wanted)
         submitted = await deps.submitter.submit(wanted)
-        if not submitted.is_new:
-            response.status_code = 200
+        response.status_code = 201 if submitted.is_new else 200
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
         return await reading.submitted(submitted)
 
     @routes.get("")
     async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Items:
         return await reading.runs(filters.filters(), filters.limit, filters.after)
+
+    @routes.get("/compare")
+    async def compare(_: MayRead, run: Several) -> Comparison:
+        return await reading.comparison(run)
 
     @routes.get("/{run_id}")
     async def one(run_id: str, _: MayRead) -> Run:
@@ -120,6 +126,13 @@ def router(deps: Deps) -> APIRouter:
     @routes.get("/{run_id}/explain")
     async def explain(run_id: str, _: MayRead) -> Json:
         return await explanation(reading, run_id)
+
+    _add_steering(routes, deps)
+    return routes
+
+
+def _add_steering(routes: APIRouter, deps: Deps) -> None:
+    reading = deps.reading
 
     @routes.post("/{run_id}/cancel")
     async def cancel(run_id: str, principal: MaySubmit) -> Run:
@@ -152,5 +165,3 @@ def router(deps: Deps) -> APIRouter:
     async def review(run_id: str, body: ReviewBody, principal: MayReview) -> Run:
         await deps.decider.review(run_id, body.by(principal.name))
         return await reading.run(run_id)
-
-    return routes

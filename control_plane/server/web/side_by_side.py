@@ -1,13 +1,14 @@
-"""Compares runs for a page: differing parameters, curves, and means over seeds, pure."""
+"""Runs beside each other: which differ in the seed alone, their curves, and means over seeds, pure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from control_plane.reads.comparison import flat
 from control_plane.server.web.drawing.charts import Band, Chart, Line, Point, smoothed
 
 SEED: Final = "seed"
@@ -16,22 +17,6 @@ METRICS_MAX: Final = 500
 ABSENT: Final = "–"
 
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One parameter, with its value in each run as it would be written."""
-
-    name: str
-    cells: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """What the runs were asked to do: where they differ, and where all agree."""
-
-    differing: Sequence[Row]
-    equal: Sequence[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +46,23 @@ class Metric:
         return [each[-1][1] if each else None for each in self.points]
 
 
-def parameters(specs: Sequence[Json]) -> Parameters:
-    """Sort the parameters by whether the runs agree in them."""
-    flats = [dict(flat(spec)) for spec in specs]
-    names = dict.fromkeys(name for each in flats for name in each)
-    rows = [Row(name, [each.get(name, ABSENT) for each in flats]) for name in names]
-    return Parameters(
-        [row for row in rows if len(set(row.cells)) > 1], [row for row in rows if len(set(row.cells)) == 1]
-    )
-
-
-def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each leaf under its dotted name; an empty list or object is a leaf."""
-    if isinstance(value, Mapping) and (value or not prefix):
-        for name, each in value.items():
-            yield from flat(each, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def written(value: Any) -> str:
+    """Return a parameter as it would be written."""
+    if value is None:
+        return ABSENT
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
     """Return which runs, of (kind, specification), differ in the seed alone; no run is a group."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, (kind, spec) in enumerate(runs):
-        rest = sorted((name, value) for name, value in flat(spec) if name != SEED)
+        rest = sorted((name, written(value)) for name, value in flat(spec) if name != SEED)
         groups.setdefault((kind, *rest), []).append(index)
     return [
         each
         for each in groups.values()
-        if len({dict(flat(runs[index][1])).get(SEED) for index in each}) == len(each) > 1
+        if len({written(runs[index][1].get(SEED)) for index in each}) == len(each) > 1
     ]
 
 

@@ -18,6 +18,7 @@ from control_plane.store.log.events import DUPLICATE_KEY
 from control_plane.store.queue.runs import BATCH_MAX
 from events.lifecycle import Cause, Status
 from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
 
 WATCH: Final = timedelta(minutes=10)
 _EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,23 +40,23 @@ class Documents:
     dead_letter_quota: DeadLetterQuota = field(default_factory=DeadLetterQuota)
 
     @answers()
-    async def attempt(self, run_id: str, attempt: int) -> AttemptRecord:
+    async def attempt(self, name: AttemptId) -> AttemptRecord:
         """Return the attempt's record; an attempt that nobody spoke of is empty."""
-        return (await self.attempt_records([(run_id, attempt)]))[0]
+        return (await self.attempt_records([name]))[0]
 
     @answers()
-    async def attempt_records(self, attempts: Sequence[tuple[str, int]]) -> list[AttemptRecord]:
+    async def attempt_records(self, attempts: Sequence[AttemptId]) -> list[AttemptRecord]:
         """Return the records of several attempts, in one look."""
         query = {"_id": {"$in": [attempt_id(*each) for each in attempts]}}
         found = {document["_id"]: document for document in await self.db.attempts.find(query).to_list()}
         return [_record(*each, found.get(attempt_id(*each), {})) for each in attempts]
 
     @answers()
-    async def watched(self, after: str) -> list[tuple[str, int]]:
+    async def watched(self, after: str) -> list[AttemptId]:
         """Return a page of attempts that were left with an open log, in id order after `after`."""
         query = {"watchedUntil": {"$type": "date"}, "_id": {"$gt": after}}
         cursor = self.db.attempts.find(query, {"runId": 1, "attempt": 1}).sort("_id").limit(BATCH_MAX)
-        return [(document["runId"], document["attempt"]) async for document in cursor]
+        return [AttemptId(document["runId"], document["attempt"]) async for document in cursor]
 
     @answers()
     async def forget_watched(self) -> None:

@@ -19,6 +19,7 @@ from events.catalog import TYPES, StatusChanged, Unknown, type_of
 from events.chain import NO_LINES, Roots
 from events.envelope import Event, content_hash, storage_id
 from events.runtime.errors import Rejected, Transient
+from events.text.attempt_id import AttemptId
 
 DUPLICATE_KEY: Final = 11000
 STRETCH_MAX: Final = 500
@@ -97,9 +98,9 @@ class Events:
         return {document["_id"]: _stored(document) for document in await cursor.to_list()}
 
     @answers()
-    async def stretch(self, run_id: str, attempt: int, after: int) -> list[Event]:
+    async def stretch(self, attempt_id: AttemptId, after: int) -> list[Event]:
         """Return the events that follow position `after` without a gap, at most `STRETCH_MAX`."""
-        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after}}
+        query = {**_of(attempt_id), "sequence": {"$gt": after}}
         cursor = self.db.events.find(query).sort("sequence").limit(STRETCH_MAX)
         events: list[Event] = []
         for document in await cursor.batch_size(STRETCH_MAX + 1).to_list():
@@ -110,34 +111,34 @@ class Events:
 
     @answers()
     async def roots(
-        self, run_id: str, attempt: int, last: int, *, after: int = 0, roots: Roots = NO_LINES
+        self, attempt_id: AttemptId, last: int, *, after: int = 0, roots: Roots = NO_LINES
     ) -> Roots:
         """Return the roots of the lines 1 to `last` of an attempt, from those of 1 to `after`."""
-        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": after, "$lte": last}}
+        query = {**_of(attempt_id), "sequence": {"$gt": after, "$lte": last}}
         fields = {"hash": 1, "type": 1, "data.digest": 1}
         async for line in self.db.events.find(query, fields).sort("sequence").batch_size(STRETCH_MAX + 1):
             roots = roots.then(line["type"], line.get("data") or {}, line["hash"])
         return roots
 
     @answers()
-    async def holds(self, run_id: str, attempt: int, sequence: int) -> bool:
+    async def holds(self, attempt_id: AttemptId, sequence: int) -> bool:
         """Say whether an event stands at this position."""
-        query = {"runId": run_id, "attempt": attempt, "sequence": sequence}
+        query = {**_of(attempt_id), "sequence": sequence}
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
     @answers()
-    async def head(self, run_id: str, attempt: int) -> int:
+    async def head(self, attempt_id: AttemptId) -> int:
         """Return the highest position of an attempt that an event stands at, 0 where none does."""
-        query = {"runId": run_id, "attempt": attempt, "sequence": {"$gt": 0}}
+        query = {**_of(attempt_id), "sequence": {"$gt": 0}}
         found = await self.db.events.find_one(query, {"sequence": 1}, sort=[("sequence", -1)])
         return 0 if found is None else int(found["sequence"])
 
     @answers()
-    async def holding(self, positions: Collection[tuple[str, int, int]]) -> set[tuple[str, int]]:
+    async def holding(self, positions: Collection[tuple[str, int, int]]) -> set[AttemptId]:
         """Return the attempts of which an event stands at the position asked for."""
         asked = [dict(zip(("runId", "attempt", "sequence"), each, strict=True)) for each in positions]
         found = await self.db.events.find({"$or": asked}, {"_id": 0, "runId": 1, "attempt": 1}).to_list()
-        return {(each["runId"], each["attempt"]) for each in found}
+        return {AttemptId(each["runId"], each["attempt"]) for each in found}
 
     async def chronicle(self, entries: Sequence[tuple[str, Entry]], arrivals: Sequence[Arrival]) -> None:
         """Move journal entries of runs into the log; entries that are there already stay as they are."""
@@ -268,3 +269,7 @@ def entry_document(run_id: str, entry: Entry, arrival: Arrival) -> Document:
         "hash": "",
         "receivedAt": arrival.at,
     }
+
+
+def _of(attempt_id: AttemptId) -> Document:
+    return {"runId": attempt_id.run_id, "attempt": attempt_id.attempt}

@@ -13,6 +13,7 @@ from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
 from events.testing import RUN_ID, ManualClock, make_line
+from events.text.attempt_id import AttemptId
 
 
 class Counts:
@@ -32,7 +33,7 @@ class Counts:
 
 
 def account(attempt: int) -> str:
-    return byte_budgets.account(RUN_ID, attempt, by_holder=True)
+    return byte_budgets.account(AttemptId(RUN_ID, attempt), by_holder=True)
 
 
 def event(attempt: int) -> Event:

@@ -16,9 +16,19 @@ from events.codec import decode_structured
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import Row, end_of, refusal_of, with_line
 from events.delivery.sender import Sender, Telemetry
-from events.envelope import Event, content_hash, encode, line_hash
+from events.envelope import Event, Head, content_hash, encode, line_hash
 from events.pipe import Said
-from events.testing import RUN_ID, FakeIngest, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
+from events.testing import (
+    FIRST,
+    RUN_ID,
+    FakeIngest,
+    ManualClock,
+    SeededIds,
+    make_attempt,
+    make_logs,
+    make_outbox,
+)
+from events.text.attempt_id import AttemptId
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(),
@@ -51,9 +61,17 @@ def test_both_sides_have_the_same_digest_of_a_line(
     data: dict[str, object], sequence: int | None, traceparent: str | None
 ) -> None:
     line = encode(
-        "ai.custom.said", data, event_id="1", source="//s", run_id=RUN_ID, attempt=2, sequence=sequence,
-        time="2026-11-21T10:00:00.000Z", traceparent=traceparent,
-    )  # fmt: skip
+        "ai.custom.said",
+        data,
+        Head(
+            id="1",
+            source="//s",
+            attempt_id=AttemptId(RUN_ID, 2),
+            sequence=sequence,
+            time="2026-11-21T10:00:00.000Z",
+            traceparent=traceparent,
+        ),
+    )
     event = stored(line)
     if event is not None:  # else nobody stores it
         assert line_hash(line) == content_hash(event)
@@ -85,13 +103,13 @@ def test_a_root_outlives_lines_that_have_left_and_lines_that_are_refused(
     lines: list[bytes] = []
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
-        outbox.append(RUN_ID, 1, make_logs(2))
+        outbox.append(FIRST, make_logs(2))
         lines += [row.line for row in outbox.batch(9, 10**6)]
         outbox.confirm(outbox.batch(9, 10**6))
     end = RunCompleted(summary="done")
     with make_outbox(tmp_path) as outbox:
-        outbox.append(RUN_ID, 1, make_logs(2, first=3))
-        outbox.append_end(RUN_ID, 1, end, end_of(end))
+        outbox.append(FIRST, make_logs(2, first=3))
+        outbox.append_end(FIRST, end, end_of(end))
         (intention,) = outbox.unsettled()
         refuse(outbox, outbox.batch(9, 10**6))  # after the root was sent
         lines += [row.line for row in outbox.batch(9, 10**6)]
@@ -108,8 +126,8 @@ def test_a_line_that_only_its_request_was_declined_for_still_counts(tmp_path: Pa
     )
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
-        outbox.append(RUN_ID, 1, make_logs(3))
-        said = outbox.find(RUN_ID, 1).root
+        outbox.append(FIRST, make_logs(3))
+        said = outbox.find(FIRST).root
         Sender(outbox, Telemetry(clock=clock, ids=ids), ingest, clock, ids).run_once()
     lines = [msgspec.json.encode(event) for event in ingest.history()]
     assert len(lines) == 3
@@ -120,9 +138,9 @@ def test_a_pipeline_that_says_what_stands_for_refused_lines_is_taken_at_its_word
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
         data = {"refused_type": "ai.run.log", "code": "c", "message": "m", "digest": "0" * 64}
-        outbox.append(RUN_ID, 1, [Said("ai.run.event_refused", data)])
+        outbox.append(FIRST, [Said("ai.run.event_refused", data)])
         (row,) = outbox.batch(9, 10**6)
-        said = outbox.find(RUN_ID, 1).root
+        said = outbox.find(FIRST).root
         assert roots_of([row.line]).said == said
         outbox.replace_refused(row, "conflict", "why")
         assert roots_of([each.line for each in outbox.batch(9, 10**6)]).said == said
@@ -132,8 +150,8 @@ def test_nobody_who_read_a_refused_line_knows_the_id_of_its_notice(tmp_path: Pat
     ids: list[str] = []
     for token in ("one", "another"):
         with make_outbox(tmp_path / token) as outbox:
-            outbox.open_attempt(RUN_ID, 1, token=token, source="//s", collection="runs")
-            outbox.append(RUN_ID, 1, make_logs(1))
+            outbox.open_attempt(FIRST, token=token, source="//s", collection="runs")
+            outbox.append(FIRST, make_logs(1))
             (row,) = outbox.batch(9, 10**6)
             assert refusal_of(row, "c", "m") == refusal_of(row, "c", "m")
             ids.append(refusal_of(row._replace(id="seen"), "c", "m").id)
@@ -144,7 +162,7 @@ def test_nobody_who_read_a_refused_line_knows_the_id_of_its_notice(tmp_path: Pat
 def test_another_record_has_another_root(tmp_path: Path, what: str) -> None:
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
-        outbox.append(RUN_ID, 1, make_logs(3))
+        outbox.append(FIRST, make_logs(3))
         (attempt,) = outbox.unended()
         lines = [row.line for row in outbox.batch(9, 10**6)]
     assert roots_of(lines).said == attempt.root

@@ -22,19 +22,21 @@ from events.codec import (
     decode_structured,
     moment,
 )
-from events.envelope import Event, wire
+from events.envelope import Event, Head, wire
 from events.runtime.errors import Rejected
+from events.text.attempt_id import AttemptId
 
 
 def make_line(number: int = 1, message: str = "hello") -> bytes:
     return wire(
         RunLog(message=message),
-        event_id=f"e{number}",
-        source="//fleet/pod-7/runs/r1/attempts/1",
-        run_id="r1",
-        attempt=1,
-        sequence=number,
-        time="2027-01-31T09:30:00Z",
+        Head(
+            id=f"e{number}",
+            source="//fleet/pod-7/runs/r1/attempts/1",
+            attempt_id=AttemptId("r1", 1),
+            sequence=number,
+            time="2027-01-31T09:30:00Z",
+        ),
     )
 
 

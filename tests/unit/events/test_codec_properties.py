@@ -30,10 +30,11 @@ from events.codec import (
     decode_ndjson,
     decode_structured,
 )
-from events.envelope import Event, encode, wire
+from events.envelope import Event, Head, encode, wire
 from events.kinds.experiment import NodeCompleted, NodeCreated
 from events.kinds.fact import Fact
 from events.runtime.errors import Rejected
+from events.text.attempt_id import AttemptId
 
 characters = st.characters(codec="utf-8")
 texts = st.text(characters, max_size=30)
@@ -73,12 +74,13 @@ traces = st.none() | st.just("00-0af7651916cd43dd8448eb211c80319c-b7ad6b71692033
 LINE = encode(
     "ai.run.stage_progress",
     {"stage": "Stage_2", "progress": 0.4, "activity": "training"},
-    event_id="e1",
-    source="//fleet/pod-7",
-    run_id="r1",
-    attempt=1,
-    sequence=57,
-    time="2027-01-31T09:30:00Z",
+    Head(
+        id="e1",
+        source="//fleet/pod-7",
+        attempt_id=AttemptId("r1", 1),
+        sequence=57,
+        time="2027-01-31T09:30:00Z",
+    ),
 )
 
 
@@ -103,13 +105,14 @@ def test_what_is_written_is_read_again(
     source = f"//fleet/pod-7/runs/{run_id}/attempts/{attempt}"
     line = wire(
         fact,
-        event_id=event_id,
-        source=source,
-        run_id=run_id,
-        attempt=attempt,
-        sequence=sequence,
-        time=time,
-        traceparent=trace,
+        Head(
+            id=event_id,
+            source=source,
+            attempt_id=AttemptId(run_id, attempt),
+            sequence=sequence,
+            time=time,
+            traceparent=trace,
+        ),
     )
     assert decode_structured(line) == Event(
         id=event_id,

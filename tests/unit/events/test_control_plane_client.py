@@ -136,7 +136,7 @@ def test_a_truth_is_read_and_the_key_was_shown() -> None:
 @pytest.mark.parametrize(
     ("status", "claim", "error", "code"),
     [
-        (409, CLAIM, LeaseLost, "LEASE_LOST"),
+        (409, CLAIM, LeaseLost, "lease_lost"),
         (409, None, Transient, "control_plane_refuses"),
         (401, CLAIM, Barred, "control_plane_barred"),
         (403, None, Barred, "control_plane_barred"),

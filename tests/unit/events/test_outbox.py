@@ -32,7 +32,8 @@ from events.kinds.experiment import NodeCreated
 from events.pipe import Said
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
-from events.testing import RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
+from events.testing import FIRST, RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
+from events.text.attempt_id import AttemptId
 
 OTHER = "01K00000000000000000000002"
 APPENDER = """
@@ -41,10 +42,11 @@ from pathlib import Path
 from events.runtime.clock import SystemClock, SystemIds
 from events.catalog import RunLog
 from events.delivery.outbox import Outbox
+from events.text.attempt_id import AttemptId
 outbox = Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
-outbox.open_attempt("run", 1, token="t", source="s", collection="runs")
+outbox.open_attempt(AttemptId("run", 1), token="t", source="s", collection="runs")
 while True:
-    last = outbox.append("run", 1, [RunLog(message="x"), RunLog(message="y")])
+    last = outbox.append(AttemptId("run", 1), [RunLog(message="x"), RunLog(message="y")])
     sys.stdout.write(f"{last}\\n")
     sys.stdout.flush()
 """
@@ -71,13 +73,14 @@ from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import end_of
+from events.text.attempt_id import AttemptId
 outbox = Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
-outbox.open_attempt("run", 1, token="t", source="s", collection="runs")
+outbox.open_attempt(AttemptId("run", 1), token="t", source="s", collection="runs")
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
 last = 0
 try:
     while True:
-        last = outbox.append("run", 1, [RunLog(message="x" * 1000)])
+        last = outbox.append(AttemptId("run", 1), [RunLog(message="x" * 1000)])
 except Transient as error:
     print(error.code, last, outbox.pending())
 """
@@ -109,16 +112,16 @@ def decoded(row: Row) -> Event:
 
 def test_sequences_count_from_one_per_attempt(outbox: Outbox) -> None:
     make_attempt(outbox, OTHER)
-    assert outbox.append(RUN_ID, 1, make_logs(2)) == 2
-    assert outbox.append(OTHER, 1, make_logs(1)) == 1
-    assert outbox.append(RUN_ID, 1, make_logs(1)) == 3
+    assert outbox.append(FIRST, make_logs(2)) == 2
+    assert outbox.append(AttemptId(OTHER, 1), make_logs(1)) == 1
+    assert outbox.append(FIRST, make_logs(1)) == 3
     assert [(row.run_id, row.sequence) for row in rows_of(outbox)] == [
         (RUN_ID, 1), (RUN_ID, 2), (RUN_ID, 3), (OTHER, 1),
     ]  # fmt: skip
 
 
 def test_a_kept_line_is_an_event_that_ingest_reads(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, [RunStarted(pod="pod-7"), Said(type="ai.race.lap", data={"lap": 3})])
+    outbox.append(FIRST, [RunStarted(pod="pod-7"), Said(type="ai.race.lap", data={"lap": 3})])
     started, lap = (decoded(row) for row in rows_of(outbox))
     assert (started.fact, started.run_id, started.attempt, started.sequence) == (
         RunStarted(pod="pod-7"), RUN_ID, 1, 1,
@@ -130,16 +133,16 @@ def test_a_kept_line_is_an_event_that_ingest_reads(outbox: Outbox) -> None:
 def test_what_was_kept_is_there_after_reopening_and_numbering_goes_on(tmp_path: Path) -> None:
     with make_outbox(tmp_path) as first:
         make_attempt(first)
-        first.append(RUN_ID, 1, make_logs(3))
+        first.append(FIRST, make_logs(3))
         before = rows_of(first)
     with make_outbox(tmp_path, ids=SeededIds(1)) as second:
         assert rows_of(second) == before
         assert second.pending() == 3
-        assert second.append(RUN_ID, 1, make_logs(1)) == 4
+        assert second.append(FIRST, make_logs(1)) == 4
 
 
 def test_a_batch_keeps_both_limits_and_is_never_empty_while_something_waits(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(10))
+    outbox.append(FIRST, make_logs(10))
     size = len(rows_of(outbox)[0].line) + 1
     assert len(outbox.batch(4, 1 << 20)) == 4
     assert len(outbox.batch(100, 3 * size)) == 3
@@ -147,7 +150,7 @@ def test_a_batch_keeps_both_limits_and_is_never_empty_while_something_waits(outb
 
 
 def test_confirming_twice_changes_nothing(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(3))
+    outbox.append(FIRST, make_logs(3))
     first, *_ = rows_of(outbox)
     outbox.confirm([first])
     outbox.confirm([first])
@@ -156,7 +159,7 @@ def test_confirming_twice_changes_nothing(outbox: Outbox) -> None:
 
 
 def test_a_refused_line_is_replaced_by_a_refusal_with_its_sequence(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(3))
+    outbox.append(FIRST, make_logs(3))
     refused = rows_of(outbox)[1]
     outbox.replace_refused(refused, "invalid_data", "no such field")
     after = rows_of(outbox)
@@ -173,7 +176,7 @@ def test_a_refused_line_is_replaced_by_a_refusal_with_its_sequence(outbox: Outbo
 
 
 def test_the_same_line_refused_again_is_replaced_by_the_very_same_refusal(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(1))
+    outbox.append(FIRST, make_logs(1))
     (row,) = rows_of(outbox)
     outbox.replace_refused(row, "code", "why")
     (once,) = rows_of(outbox)
@@ -184,7 +187,7 @@ def test_the_same_line_refused_again_is_replaced_by_the_very_same_refusal(outbox
 def test_an_event_that_no_line_can_carry_becomes_a_refusal_and_its_neighbours_stay(outbox: Outbox) -> None:
     huge = NodeCreated(stage="Stage_1", node="n1", plan="x" * LINE_BYTES_MAX)
     surrogate = Said(type="ai.run.log", data={"message": "\ud800"})
-    outbox.append(RUN_ID, 1, [*make_logs(1), huge, surrogate, *make_logs(1)])
+    outbox.append(FIRST, [*make_logs(1), huge, surrogate, *make_logs(1)])
     facts = [decoded(row).fact for row in rows_of(outbox)]
     refusals = [fact for fact in facts if isinstance(fact, EventRefused)]
     assert [refusal.code for refusal in refusals] == ["too_large", "unstorable"]
@@ -195,8 +198,8 @@ def test_the_end_and_the_intention_to_settle_are_one(tmp_path: Path) -> None:
     failed = RunFailed(code="TIMEOUT", message="too slow", stage="Stage_2", retryable=True)
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
-        outbox.append(RUN_ID, 1, make_logs(2))
-        intention = outbox.append_end(RUN_ID, 1, failed, end_of(failed))
+        outbox.append(FIRST, make_logs(2))
+        intention = outbox.append_end(FIRST, failed, end_of(failed))
         assert outbox.unended() == []
     assert intention.how == End("failed", "TIMEOUT", "too slow", "Stage_2", True)
     assert (intention.attempt.last, intention.attempt.token) == (3, "token-1")
@@ -204,32 +207,32 @@ def test_the_end_and_the_intention_to_settle_are_one(tmp_path: Path) -> None:
         assert after_a_crash.unsettled() == [intention]
         after_a_crash.confirm(rows_of(after_a_crash))
         assert after_a_crash.unsettled() == [intention], "delivered is not settled"
-        after_a_crash.mark_settled(RUN_ID, 1)
+        after_a_crash.mark_settled(FIRST)
         assert after_a_crash.unsettled() == []
 
 
 def test_nothing_is_kept_after_the_end(outbox: Outbox) -> None:
-    outbox.append_end(RUN_ID, 1, RunCompleted(), End("completed"))
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
     with pytest.raises(Conflict, match="has ended"):
-        outbox.append(RUN_ID, 1, make_logs(1))
+        outbox.append(FIRST, make_logs(1))
     with pytest.raises(Conflict, match="has ended"):
-        outbox.append_end(RUN_ID, 1, RunCanceled(), End("canceled"))
+        outbox.append_end(FIRST, RunCanceled(), End("canceled"))
     assert outbox.pending() == 1
 
 
 def test_an_end_without_its_settlement_and_a_settlement_without_an_end_are_refused(outbox: Outbox) -> None:
     with pytest.raises(Rejected, match="append_end") as raised:
-        outbox.append(RUN_ID, 1, [*make_logs(1), RunCompleted()])
-    assert raised.value.code == "END_WITHOUT_SETTLEMENT"
+        outbox.append(FIRST, [*make_logs(1), RunCompleted()])
+    assert raised.value.code == "end_without_settlement"
     with pytest.raises(Rejected, match="does not end") as raised:
-        outbox.append_end(RUN_ID, 1, make_logs(1)[0], End("completed"))
-    assert raised.value.code == "NOT_AN_END"
+        outbox.append_end(FIRST, make_logs(1)[0], End("completed"))
+    assert raised.value.code == "not_an_end"
     assert outbox.pending() == 0
 
 
 def test_an_end_too_long_for_a_line_is_cut_and_still_ends(outbox: Outbox) -> None:
     failed = RunFailed(code="X", message="m" * 400_000 + "\ud800", traceback="\ud800" + "t" * 400_000)
-    intention = outbox.append_end(RUN_ID, 1, failed, end_of(failed))
+    intention = outbox.append_end(FIRST, failed, end_of(failed))
     (row,) = rows_of(outbox)
     fact = decoded(row).fact
     assert isinstance(fact, RunFailed)
@@ -259,41 +262,41 @@ def test_a_fact_that_ends_nothing_has_no_settlement() -> None:
 def test_an_attempt_leaves_when_it_is_settled_and_drained_in_either_order(outbox: Outbox) -> None:
     make_attempt(outbox, OTHER)
     for run_id in (RUN_ID, OTHER):
-        outbox.append_end(run_id, 1, RunCompleted(), End("completed"))
+        outbox.append_end(AttemptId(run_id, 1), RunCompleted(), End("completed"))
     first, second = rows_of(outbox)
-    outbox.mark_settled(RUN_ID, 1)
-    assert not outbox.has_left(RUN_ID, 1, 1)
+    outbox.mark_settled(FIRST)
+    assert not outbox.has_left(FIRST, 1)
     outbox.confirm([first, second])
-    assert outbox.has_left(RUN_ID, 1, 1_000)
+    assert outbox.has_left(FIRST, 1_000)
     assert [intention.attempt.run_id for intention in outbox.unsettled()] == [OTHER]
-    outbox.mark_settled(OTHER, 1)
+    outbox.mark_settled(AttemptId(OTHER, 1))
     with pytest.raises(Conflict, match="not open here"):
-        outbox.append(OTHER, 1, make_logs(1))
+        outbox.append(AttemptId(OTHER, 1), make_logs(1))
 
 
 def test_an_abandoned_attempt_takes_nothing_more_and_is_still_delivered(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(2))
+    outbox.append(FIRST, make_logs(2))
     assert [attempt.last for attempt in outbox.unended()] == [2]
-    outbox.abandon(RUN_ID, 1)
+    outbox.abandon(FIRST)
     with pytest.raises(Conflict):
-        outbox.append(RUN_ID, 1, make_logs(1))
+        outbox.append(FIRST, make_logs(1))
     assert outbox.unended() == []
     assert outbox.unsettled() == []
     assert len(rows_of(outbox)) == 2
 
 
 def test_a_claim_found_again_goes_on_where_it_was_and_a_foreign_token_does_not(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(2))
+    outbox.append(FIRST, make_logs(2))
     make_attempt(outbox)
-    assert outbox.append(RUN_ID, 1, make_logs(1)) == 3
+    assert outbox.append(FIRST, make_logs(1)) == 3
     with pytest.raises(Conflict, match="was opened and ended before") as raised:
         make_attempt(outbox, token="token-2")
-    assert raised.value.code == "ATTEMPT_CLOSED"
+    assert raised.value.code == "attempt_closed"
 
 
 def test_an_attempt_that_was_never_opened_takes_nothing(outbox: Outbox) -> None:
     with pytest.raises(Conflict, match="not open here"):
-        outbox.append(OTHER, 1, make_logs(1))
+        outbox.append(AttemptId(OTHER, 1), make_logs(1))
 
 
 def test_the_limit_stops_events_but_no_end_and_goes_with_the_backlog(tmp_path: Path) -> None:
@@ -301,23 +304,23 @@ def test_the_limit_stops_events_but_no_end_and_goes_with_the_backlog(tmp_path: P
         make_attempt(outbox)
         last = 0
         while not outbox.is_full():
-            last = outbox.append(RUN_ID, 1, make_logs(20))
+            last = outbox.append(FIRST, make_logs(20))
         with pytest.raises(Transient, match="holds its limit") as raised:
-            outbox.append(RUN_ID, 1, make_logs(1))
+            outbox.append(FIRST, make_logs(1))
         assert raised.value.code == "OUTBOX_FULL"
         assert outbox.pending() == last
         outbox.confirm(outbox.batch(last // 2, 1 << 30))
         assert not outbox.is_full()
-        assert outbox.append(RUN_ID, 1, make_logs(1)) == last + 1
+        assert outbox.append(FIRST, make_logs(1)) == last + 1
         while not outbox.is_full():
-            last = outbox.append(RUN_ID, 1, make_logs(20))
-        assert outbox.append_end(RUN_ID, 1, RunCompleted(), End("completed")).attempt.last == last + 1
+            last = outbox.append(FIRST, make_logs(20))
+        assert outbox.append_end(FIRST, RunCompleted(), End("completed")).attempt.last == last + 1
 
 
 def test_freed_space_is_used_again(outbox: Outbox, tmp_path: Path) -> None:
     def used_bytes() -> int:
         for _ in range(20):
-            outbox.append(RUN_ID, 1, make_logs(50))
+            outbox.append(FIRST, make_logs(50))
         outbox.confirm(rows_of(outbox))
         with closing(sqlite3.connect(tmp_path / "outbox.sqlite3")) as observer:
             observer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -367,7 +370,7 @@ def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
 
     def fill() -> None:
         for _ in range(1_000):
-            outbox.append(RUN_ID, 1, make_logs(5))
+            outbox.append(FIRST, make_logs(5))
 
     monkeypatch.setattr(Path, "unlink", make_room)
     with pytest.raises(Transient, match="takes no more") as raised:
@@ -375,7 +378,7 @@ def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
     assert raised.value.code == "DISK_FULL"
     last = outbox.pending()
     failed = RunFailed(code="DISK_FULL", message="no room", traceback="t" * 20_000)
-    assert outbox.append_end(RUN_ID, 1, failed, end_of(failed)).attempt.last == last + 1
+    assert outbox.append_end(FIRST, failed, end_of(failed)).attempt.last == last + 1
     assert not reserve.exists()
     assert [row.sequence for row in rows_of(outbox)] == list(range(1, last + 2))
     outbox.confirm(rows_of(outbox))
@@ -388,7 +391,7 @@ def test_an_end_and_a_verdict_find_room_in_the_reserve_of_a_full_disk(
     [
         lambda outbox: outbox.replace_refused(rows_of(outbox)[0], "odd", "it is odd"),
         lambda outbox: outbox.confirm(rows_of(outbox)),
-        lambda outbox: outbox.abandon(RUN_ID, 1),
+        lambda outbox: outbox.abandon(FIRST),
     ],
     ids=["refused", "confirmed", "abandoned"],
 )
@@ -397,7 +400,7 @@ def test_what_is_known_about_an_attempt_finds_room_on_a_full_disk(
 ) -> None:
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
-        outbox.append(RUN_ID, 1, make_logs(1))
+        outbox.append(FIRST, make_logs(1))
         reserve = tmp_path / "outbox.sqlite3.reserve"
         if not is_there:
             reserve.unlink()  # somebody looked for room
@@ -430,8 +433,8 @@ def test_a_new_attempt_needs_the_reserve(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_what_waits_is_counted_for_one_run_or_for_all(outbox: Outbox) -> None:
     make_attempt(outbox, run_id=OTHER)
-    outbox.append(RUN_ID, 1, make_logs(2))
-    outbox.append(OTHER, 1, make_logs(3))
+    outbox.append(FIRST, make_logs(2))
+    outbox.append(AttemptId(OTHER, 1), make_logs(3))
     assert (outbox.pending(), outbox.pending(RUN_ID), outbox.pending(OTHER)) == (5, 2, 3)
     assert outbox.pending("01K00000000000000000000009") == 0
 
@@ -454,8 +457,8 @@ def test_a_file_that_is_no_outbox_is_a_configuration_error_that_leaves_it_alone(
 def test_the_spool_of_an_earlier_version_is_taken_over_with_what_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "outbox.db"
     with Outbox(path, clock=ManualClock(), ids=SeededIds()) as earlier:
-        earlier.open_attempt("run", 1, token="t", source="//s", collection="runs")
-        earlier.append("run", 1, [RunStarted()])
+        earlier.open_attempt(AttemptId("run", 1), token="t", source="//s", collection="runs")
+        earlier.append(AttemptId("run", 1), [RunStarted()])
     db = sqlite3.connect(path)
     db.executescript(
         "ALTER TABLE attempts DROP COLUMN traceparent; ALTER TABLE attempts DROP COLUMN root;"
@@ -464,10 +467,12 @@ def test_the_spool_of_an_earlier_version_is_taken_over_with_what_it_holds(tmp_pa
     db.close()
     context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     with Outbox(path, clock=ManualClock(), ids=SeededIds(7)) as outbox:
-        outbox.open_attempt("run", 2, token="u", source="//s", collection="runs", traceparent=context)
-        outbox.append("run", 2, [RunStarted()])
+        outbox.open_attempt(
+            AttemptId("run", 2), token="u", source="//s", collection="runs", traceparent=context
+        )
+        outbox.append(AttemptId("run", 2), [RunStarted()])
         lines = [msgspec.json.decode(row.line) for row in rows_of(outbox)]
-        outbox.append("run", 1, [RunStarted()])
+        outbox.append(AttemptId("run", 1), [RunStarted()])
         roots = [attempt.root for attempt in outbox.unended()]
     assert [line.get("traceparent") for line in lines] == [None, context]
     assert [root is None for root in roots] == [True, False]  # nobody knows what was said before
@@ -483,20 +488,20 @@ def test_the_spool_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_tokens_are_readable_by_the_owner_only_and_never_shown(outbox: Outbox, tmp_path: Path) -> None:
-    outbox.append(RUN_ID, 1, make_logs(1))
+    outbox.append(FIRST, make_logs(1))
     for path in tmp_path.glob("outbox.sqlite3*"):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077 or path.suffix == ".reserve", path
     assert "token-1" not in repr(outbox.unended())
 
 
 def test_fifty_waiting_events_or_an_end_make_a_request_due(outbox: Outbox) -> None:
-    outbox.append(RUN_ID, 1, make_logs(DUE_EVENTS - 1))
+    outbox.append(FIRST, make_logs(DUE_EVENTS - 1))
     assert not outbox.due.is_set()
-    outbox.append(RUN_ID, 1, make_logs(1))
+    outbox.append(FIRST, make_logs(1))
     assert outbox.due.is_set()
     outbox.confirm(rows_of(outbox))
     outbox.due.clear()
-    outbox.append_end(RUN_ID, 1, RunCompleted(), End("completed"))
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
     assert outbox.due.is_set()
 
 
@@ -506,7 +511,9 @@ def test_threads_that_append_and_drain_at_once_leave_no_gap(outbox: Outbox) -> N
     seen: list[Row] = []
     writers = [
         threading.Thread(
-            target=lambda run_id=run_id: [outbox.append(run_id, 1, make_logs(7)) for _ in range(40)]
+            target=lambda run_id=run_id: [
+                outbox.append(AttemptId(run_id, 1), make_logs(7)) for _ in range(40)
+            ]
         )
         for run_id in runs
     ]
@@ -565,15 +572,15 @@ class AnyInterleaving(RuleBasedStateMachine):
     def append(self, run_id: str, count: int) -> None:
         if run_id in self.ended:
             with pytest.raises(Conflict):
-                self.outbox.append(run_id, 1, make_logs(count))
+                self.outbox.append(AttemptId(run_id, 1), make_logs(count))
             return
-        assert self.outbox.append(run_id, 1, make_logs(count)) == self.last[run_id] + count
+        assert self.outbox.append(AttemptId(run_id, 1), make_logs(count)) == self.last[run_id] + count
         self._expect(run_id, count)
 
     @rule(run_id=runs)
     def end(self, run_id: str) -> None:
         if run_id not in self.ended:
-            self.outbox.append_end(run_id, 1, RunCompleted(), End("completed"))
+            self.outbox.append_end(AttemptId(run_id, 1), RunCompleted(), End("completed"))
             self.ended.add(run_id)
             self._expect(run_id, 1)
 

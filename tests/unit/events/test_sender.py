@@ -28,6 +28,7 @@ from events.delivery.sender import (
 from events.queue.settlement import End
 from events.runtime.errors import Barred, Transient
 from events.testing import (
+    FIRST,
     RUN_ID,
     SOURCE,
     FakeIngest,
@@ -38,6 +39,7 @@ from events.testing import (
     make_logs,
     make_outbox,
 )
+from events.text.attempt_id import AttemptId
 from events.text.key_text import run_token
 
 TOKEN = "token-1"
@@ -88,7 +90,7 @@ def says(*messages: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def test_what_was_said_arrives_in_order_and_leaves_the_outbox(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(1_234))
+    bench.outbox.append(FIRST, make_logs(1_234))
     delivery = bench.sender.run_once()
     assert (delivery.stored, delivery.refused, delivery.left, delivery.back_off_s) == (1_234, 0, 0, 0.0)
     assert sequences(bench.ingest) == list(range(1, 1_235))
@@ -101,7 +103,7 @@ def test_nothing_is_asked_while_nothing_waits(bench: Bench) -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "eaten", "busy"])
 def test_an_answer_that_did_not_come_acknowledges_nothing(bench: Bench, fault: Fault) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(3))
+    bench.outbox.append(FIRST, make_logs(3))
     bench.ingest.faults = iter([fault])
     delivery = bench.sender.run_once()
     assert (delivery.stored, delivery.left) == (0, 3)
@@ -110,7 +112,7 @@ def test_an_answer_that_did_not_come_acknowledges_nothing(bench: Bench, fault: F
 
 
 def test_the_control_plane_is_left_alone_until_the_back_off_is_over(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(1))
+    bench.outbox.append(FIRST, make_logs(1))
     bench.ingest.faults = iter(["busy"])
     delivery = bench.sender.run_once()
     assert 7.0 <= delivery.back_off_s <= 7.5
@@ -121,7 +123,7 @@ def test_the_control_plane_is_left_alone_until_the_back_off_is_over(bench: Bench
 
 
 def test_an_outage_of_hours_costs_few_requests_and_no_event(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(100))
+    bench.outbox.append(FIRST, make_logs(100))
     bench.ingest.faults = iter(["lost"] * 150)
     took_s = drain(bench)
     assert took_s > 3_600
@@ -130,7 +132,7 @@ def test_an_outage_of_hours_costs_few_requests_and_no_event(bench: Bench) -> Non
 
 
 def test_a_refused_line_is_replaced_and_the_run_goes_on(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(3))
+    bench.outbox.append(FIRST, make_logs(3))
     bench.ingest.refuses = lambda event: "invalid_data" if says("line 2")(event) else None
     drain(bench)
     assert types(bench.ingest) == ["ai.run.log", "ai.run.event_refused", "ai.run.log"]
@@ -143,7 +145,7 @@ def test_a_refused_line_is_replaced_and_the_run_goes_on(bench: Bench) -> None:
 def test_a_refusal_that_is_refused_itself_is_dropped_loudly(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(3))
+    bench.outbox.append(FIRST, make_logs(3))
     bench.ingest.refuses = lambda event: "forbidden"
     drain(bench, steps_max=5)
     assert bench.ingest.stored == {}
@@ -152,7 +154,7 @@ def test_a_refusal_that_is_refused_itself_is_dropped_loudly(
 
 
 def test_a_batch_that_is_too_large_is_halved_down_to_what_fits(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(100))
+    bench.outbox.append(FIRST, make_logs(100))
     bench.ingest.lines_max = 7
     drain(bench)
     assert sequences(bench.ingest) == list(range(1, 101))
@@ -160,14 +162,14 @@ def test_a_batch_that_is_too_large_is_halved_down_to_what_fits(bench: Bench) -> 
 
 
 def test_a_line_that_is_too_large_alone_gives_way_to_a_refusal(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(5))
+    bench.outbox.append(FIRST, make_logs(5))
     bench.ingest.chokes = says("line 4")
     drain(bench)
     assert types(bench.ingest) == [*["ai.run.log"] * 3, "ai.run.event_refused", "ai.run.log"]
 
 
 def test_a_server_that_declines_everything_costs_no_event(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(20))
+    bench.outbox.append(FIRST, make_logs(20))
     bench.ingest.chokes = lambda _: True
     for _ in range(5):
         delivery = bench.sender.run_once()
@@ -188,21 +190,21 @@ def test_a_verdict_about_a_line_that_was_not_sent_is_no_verdict(bench: Bench) ->
 
     confused = Confused(refuses=lambda _: "code")
     sender = Sender(bench.outbox, bench.sender.telemetry, confused, bench.clock, SeededIds())
-    bench.outbox.append(RUN_ID, 1, make_logs(2))
+    bench.outbox.append(FIRST, make_logs(2))
     delivery = sender.run_once()
     assert (delivery.left, delivery.refused) == (2, 0)
     assert delivery.back_off_s > 0
 
 
 def test_the_names_of_fenced_attempts_come_back(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(1))
+    bench.outbox.append(FIRST, make_logs(1))
     bench.ingest.fenced = frozenset({(RUN_ID, 1)})
     assert bench.sender.run_once().fenced == {(RUN_ID, 1)}
 
 
 def test_telemetry_goes_along_and_leaves_no_trace_in_the_outbox(bench: Bench) -> None:
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=0.5), token=TOKEN)
-    bench.outbox.append(RUN_ID, 1, make_logs(1))
+    bench.sender.telemetry.put(FIRST, SOURCE, RunHeartbeat(cpu_util=0.5), token=TOKEN)
+    bench.outbox.append(FIRST, make_logs(1))
     bench.sender.run_once()
     beats = [event for event in bench.ingest.stored.values() if event["type"] == "ai.run.heartbeat"]
     assert [event["data"] for event in beats] == [{"cpu_util": 0.5}]
@@ -212,35 +214,35 @@ def test_telemetry_goes_along_and_leaves_no_trace_in_the_outbox(bench: Bench) ->
 
 def test_telemetry_of_an_outage_is_bounded_and_expires(bench: Bench) -> None:
     telemetry = bench.sender.telemetry
-    telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=0.0), token=TOKEN)
+    telemetry.put(FIRST, SOURCE, RunHeartbeat(cpu_util=0.0), token=TOKEN)
     bench.clock.advance(TELEMETRY_AGE_MAX_S + 1)
     for number in range(TELEMETRY_MAX + 10):
-        telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(cpu_util=number / 1000), token=TOKEN)
+        telemetry.put(FIRST, SOURCE, RunHeartbeat(cpu_util=number / 1000), token=TOKEN)
     assert len(telemetry.take()) == TELEMETRY_MAX
-    telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
+    telemetry.put(FIRST, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.clock.advance(TELEMETRY_AGE_MAX_S + 1)
     assert telemetry.take() == []
 
 
 def test_telemetry_that_is_refused_or_lost_is_not_sent_again(bench: Bench) -> None:
     bench.ingest.refuses = lambda _: "code"
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
+    bench.sender.telemetry.put(FIRST, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.sender.run_once()
     bench.ingest.refuses = lambda _: None
     bench.ingest.chokes = lambda _: True
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
+    bench.sender.telemetry.put(FIRST, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.sender.run_once()
     bench.ingest.chokes = lambda _: False
     bench.ingest.faults = iter(["lost"])
-    bench.sender.telemetry.put(RUN_ID, 1, SOURCE, RunHeartbeat(), token=TOKEN)
+    bench.sender.telemetry.put(FIRST, SOURCE, RunHeartbeat(), token=TOKEN)
     bench.clock.advance(bench.sender.run_once().back_off_s)
-    bench.outbox.append(RUN_ID, 1, make_logs(1))
+    bench.outbox.append(FIRST, make_logs(1))
     drain(bench)
     assert [event["type"] for event in bench.ingest.stored.values()] == ["ai.run.log"]
 
 
 def test_a_flush_asks_at_once_and_says_when_nothing_is_left(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(3))
+    bench.outbox.append(FIRST, make_logs(3))
     bench.ingest.faults = iter(["busy", "lost"])
     assert bench.sender.run_once().back_off_s > 7
     assert bench.sender.flush(bench.clock.monotonic_s() + 5.0)
@@ -248,7 +250,7 @@ def test_a_flush_asks_at_once_and_says_when_nothing_is_left(bench: Bench) -> Non
 
 
 def test_a_flush_gives_up_at_its_deadline_and_loses_nothing(bench: Bench) -> None:
-    bench.outbox.append(RUN_ID, 1, make_logs(3))
+    bench.outbox.append(FIRST, make_logs(3))
     bench.ingest.faults = iter(["lost"] * 1_000)
     deadline_s = bench.clock.monotonic_s() + 5.0
     assert not bench.sender.flush(deadline_s)
@@ -263,8 +265,8 @@ def test_the_loop_sends_an_end_without_waiting_for_company(bench: Bench) -> None
     def heed(delivery: object) -> None:
         seen.append((len(bench.ingest.stored), bench.clock.monotonic_s()))
         if len(seen) == 1:
-            bench.outbox.append(RUN_ID, 1, [StageProgress(stage="Stage_1", progress=0.5)])
-            bench.outbox.append_end(RUN_ID, 1, RunCompleted(), End("completed"))
+            bench.outbox.append(FIRST, [StageProgress(stage="Stage_1", progress=0.5)])
+            bench.outbox.append_end(FIRST, RunCompleted(), End("completed"))
         else:
             stop.set()
 
@@ -293,9 +295,7 @@ def test_any_faults_leave_every_event_stored_once_and_in_order(
         bench = Bench(outbox, ingest, clock, sender)
         for batch in batches:
             logs = make_logs(len(batch))
-            outbox.append(
-                RUN_ID, 1, [type(fact)(message=word) for fact, word in zip(logs, batch, strict=True)]
-            )
+            outbox.append(FIRST, [type(fact)(message=word) for fact, word in zip(logs, batch, strict=True)])
             clock.advance(sender.run_once().back_off_s)
         drain(bench)
         words = [word for batch in batches for word in batch]
@@ -338,8 +338,8 @@ def test_every_other_status_acknowledges_nothing(status: int) -> None:
 
 def test_an_attempt_whose_token_opens_nothing_waits_and_holds_up_no_other(bench: Bench) -> None:
     make_attempt(bench.outbox, attempt=2, token="token-2")
-    bench.outbox.append(RUN_ID, 1, make_logs(60))
-    bench.outbox.append(RUN_ID, 2, make_logs(3))
+    bench.outbox.append(FIRST, make_logs(60))
+    bench.outbox.append(AttemptId(RUN_ID, 2), make_logs(3))
     bench.ingest.barred = frozenset({run_token(RUN_ID, 1, TOKEN)})
     assert bench.sender.run_once().left == 60
     assert len(bench.ingest.history(attempt=2)) == 3

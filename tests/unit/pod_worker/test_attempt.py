@@ -22,7 +22,8 @@ from events.queue.claims import Claim, Orders
 from events.queue.settlement import End
 from events.runtime.clock import instant
 from events.runtime.errors import LeaseLost, Transient
-from events.testing import RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
+from events.testing import FIRST, RUN_ID, SOURCE, ManualClock, SeededIds, make_outbox
+from events.text.attempt_id import AttemptId
 from pod_worker.attempt.attempt import Attempt, Ports
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
@@ -219,7 +220,7 @@ class Scene:
     ) -> Attempt:
         claim = Claim("runs", RUN_ID, number, "token-1", "probe", spec or {}, None)
         claim = replace(claim, lease_s=TTL_S, **fields)
-        self.outbox.open_attempt(RUN_ID, number, token="token-1", source=SOURCE, collection="runs")
+        self.outbox.open_attempt(AttemptId(RUN_ID, number), token="token-1", source=SOURCE, collection="runs")
         ports = Ports(
             queue=self.store, outbox=self.outbox, uploads=self.files, checkpoints=self.earlier,
             clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
@@ -293,7 +294,7 @@ def test_without_trust_child_and_uploads_stand_still_until_a_renewal(scene: Scen
 
 def test_a_lost_lease_kills_and_writes_nothing(scene: Scene) -> None:
     scene.clock.at(1, lambda: scene.child.say(RunStarted()))
-    scene.clock.at(25, lambda: setattr(scene.store, "answer", LeaseLost(RUN_ID, 1)))
+    scene.clock.at(25, lambda: setattr(scene.store, "answer", LeaseLost(FIRST)))
     scene.attempt().run()
     assert scene.child.names() == ["kill"]
     assert scene.store.settled == []
@@ -317,7 +318,7 @@ def test_after_a_pause_the_lease_is_looked_at_before_anything_is_recorded(scene:
     def wake_up_late() -> None:
         scene.child.say(RunLog(message="said before the pause"))
         scene.clock.advance(200)
-        scene.store.answer = LeaseLost(RUN_ID, 1)
+        scene.store.answer = LeaseLost(FIRST)
         scene.clock.at(230, lambda: _beat(attempt.heartbeat))
 
     scene.clock.at(1, lambda: scene.child.say(RunStarted()))
@@ -416,10 +417,10 @@ def test_a_full_outbox_suspends_the_child_and_loses_nothing(scene: Scene, tmp_pa
 def test_a_disk_that_stays_full_is_a_named_failure(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     append = scene.outbox.append
 
-    def refuse(run_id: str, attempt: int, facts: Any) -> int:
+    def refuse(attempt_id: AttemptId, facts: Any) -> int:
         if any(isinstance(each, Said) and each.type == "ai.run.log" for each in facts):
             raise Transient("DISK_FULL", "the disk of the data directory takes no more")
-        return append(run_id, attempt, facts)
+        return append(attempt_id, facts)
 
     monkeypatch.setattr(scene.outbox, "append", refuse)
     scene.clock.at(1, lambda: scene.child.say(RunStarted()))
@@ -451,7 +452,7 @@ def test_what_an_upload_said_belongs_to_a_record_whose_end_has_no_room(
     append = scene.outbox.append
 
     def refuse(*_: object) -> Any:
-        append(RUN_ID, 1, [RunLog(message="a file was kept meanwhile")])
+        append(FIRST, [RunLog(message="a file was kept meanwhile")])
         raise Transient("DISK_FULL", "not even the reserve is left")
 
     monkeypatch.setattr(scene.outbox, "append_end", refuse)
@@ -646,10 +647,10 @@ def test_an_end_that_leaves_no_room_for_its_cost_is_still_told(
 ) -> None:
     append = scene.outbox.append
 
-    def refuse(run_id: str, attempt: int, facts: Any) -> int:
+    def refuse(attempt_id: AttemptId, facts: Any) -> int:
         if any(isinstance(each, RunUsage) for each in facts):
             raise Transient("OUTBOX_FULL", "the outbox holds all that it may")
-        return append(run_id, attempt, facts)
+        return append(attempt_id, facts)
 
     monkeypatch.setattr(scene.outbox, "append", refuse)
     scene.clock.at(1, lambda: scene.child.say(RunStarted()))

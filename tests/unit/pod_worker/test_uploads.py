@@ -112,7 +112,7 @@ class Storehouse:
             answer = fault.response
             return Reply(answer.status_code, answer.text, answer.headers.get("Retry-After"))
         except httpx.HTTPError as error:
-            raise Transient("STORAGE_UNREACHABLE", str(error)) from error
+            raise Transient("storage_unreachable", str(error)) from error
         where = httpx.URL(url)
         key = where.path.lstrip("/")
         if where.params["signature"] != self.signatures[key]:
@@ -126,7 +126,7 @@ class Storehouse:
         self.parts_sent.append(number)
         fault = self.part_faults.pop(number, None)
         if fault == "cut":
-            raise Transient("STORAGE_UNREACHABLE", "cut")
+            raise Transient("storage_unreachable", "cut")
         if fault == "forgotten":
             self.forgotten += 1
             self.uploads.clear()
@@ -135,7 +135,7 @@ class Storehouse:
             return Reply(404, "NoSuchUpload", None)
         self.uploads[url.path.lstrip("/")][number] = sent
         if fault == "unheard":
-            raise Transient("STORAGE_UNREACHABLE", "the answer was lost")
+            raise Transient("storage_unreachable", "the answer was lost")
         return Reply(200, "", None)
 
     def _fail(self, action: str) -> None:
@@ -662,7 +662,7 @@ def test_a_full_outbox_puts_the_registration_off(
 def test_a_registration_after_the_end_is_dropped(
     uploader: Uploader, registry: Registry, drained: Drained, tmp_path: Path
 ) -> None:
-    registry.failures = [Conflict("ATTEMPT_CLOSED", "over")]
+    registry.failures = [Conflict("attempt_closed", "over")]
     uploader.add(CLAIM, made(tmp_path))
     assert drained() is None
     assert registry.facts == []

@@ -116,7 +116,7 @@ def asked_by_a_worker(
 
         def spawn() -> LoadingChild:
             if next(refusals, None) is not None:
-                raise Transient("CHILD_NOT_SPAWNED", "no room for another process")
+                raise Transient("child_not_spawned", "no room for another process")
             return next(children)
 
         Worker(pod, cast(Any, queue), ports, intent, roster, cast(Any, spawn), Rests(clock)).run()

@@ -91,3 +91,30 @@ class KindsAnswer(Answer):
 
     items: list[KindAnswer]
     next: None = None
+
+
+Comparison = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "Each field with its value in each of `runs`, null where it has none.",
+            "required": ["runs", "fields"],
+            "properties": {
+                "runs": {"type": "array", "items": {"type": "string"}},
+                "fields": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["field", "differs", "values"],
+                        "properties": {
+                            "field": {"type": "string"},
+                            "differs": {"type": "boolean"},
+                            "values": {"type": "array", "items": {}},
+                        },
+                    },
+                },
+            },
+        }
+    ),
+]

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
+from control_plane.reads.comparison import SPEC, chosen, compared
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, letter, line_chart, swatch
-from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, parameters, seed_groups
+from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, seed_groups, written
 from control_plane.server.web.site import Site
+from events.runtime.errors import Rejected
 
-RUNS_MIN: Final = 2
-RUNS_MAX: Final = 12
 CHARTS_MAX: Final = 24
 VALUES_MAX: Final = 200
 WIDTH: Final = 480.0
@@ -31,9 +31,9 @@ class Wanted(BaseModel):
     seeds: Literal["mean", "each"] = "mean"
 
     def run_ids(self) -> list[str]:
-        """Return the ids, however they are listed, each once."""
+        """Return the ids, however they are listed."""
         said = [part.strip() for each in self.ids for part in each.split(",")]
-        return [each for each in dict.fromkeys(said) if each]
+        return [each for each in said if each]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,10 @@ class ComparePages:
     site: Site
 
     async def one(self, wanted: Wanted) -> HTMLResponse:
-        run_ids = wanted.run_ids()
-        if not RUNS_MIN <= len(run_ids) <= RUNS_MAX:
-            said = (
-                f"{RUNS_MIN} to {RUNS_MAX} runs can be compared, not {len(run_ids)}: tick them in the list."
-            )
-            return await self.site.problem(422, said, back="/runs")
+        try:
+            run_ids = chosen(wanted.run_ids())
+        except Rejected as error:
+            return await self.site.problem(422, f"{error.message}: tick them in the list.", back="/runs")
         runs = await self.site.deps.reading.compared(run_ids)
         names = [run["title"] or run["id"] for run in runs]
         letters = [letter(index) for index in range(len(runs))]
@@ -62,7 +60,8 @@ class ComparePages:
             ids=",".join(run["id"] for run in runs),
             letters=letters,
             missing=[each for each in run_ids if each not in {run["id"] for run in runs}],
-            parameters=parameters([run["spec"] or {} for run in runs]),
+            parameters=[row for row in compared(runs) if row.field.startswith(SPEC)],
+            written=written,
             groups=[[letters[index] for index in group] for group in groups],
             charts=[
                 (each.name, _chart(each, found := lines(each, names, letters, drawn, wanted.smooth), wanted),

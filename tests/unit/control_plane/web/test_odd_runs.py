@@ -31,9 +31,10 @@ from control_plane.store.reads import Part
 from events import formatting
 from events.catalog import RESERVED, TYPES, StageMetric, StageProgress, type_of
 from events.codec import decode_structured
-from events.envelope import Event, encode
+from events.envelope import Event, Head, encode
 from events.kinds.fact import Fact
 from events.testing import EPOCH, RUN_ID, SOURCE, ManualClock, SeededIds
+from events.text.attempt_id import AttemptId
 
 PAGES: Final = Pages("http://storage")
 OPTIONS: Final = CodecOptions(tz_aware=True, tzinfo=UTC)
@@ -55,9 +56,12 @@ RUN: Final[dict[str, Any]] = {
 def said(event_type: str, sequence: int, data: dict[str, Any], moment: str = MOMENT) -> Event | None:
     """Return an event as ingest takes it; None where that refuses it."""
     line = encode(
-        event_type, data, event_id=str(sequence), source=SOURCE, run_id=RUN_ID, attempt=1, sequence=sequence,
-        time=moment,
-    )  # fmt: skip
+        event_type,
+        data,
+        Head(
+            id=str(sequence), source=SOURCE, attempt_id=AttemptId(RUN_ID, 1), sequence=sequence, time=moment
+        ),
+    )
     outcome = decode_structured(line)
     return outcome if isinstance(outcome, Event) else None
 

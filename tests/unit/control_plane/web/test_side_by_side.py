@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from control_plane.server.web.side_by_side import (
     METRICS_MAX,
     Metric,
-    Row,
-    flat,
     lines,
     mean,
     metrics,
-    parameters,
     seed_groups,
+    written,
 )
 
 
@@ -26,23 +24,9 @@ def measured(name: str, value: Any, step: int | None = None, stage: str = "train
     return {"data": {"stage": stage, "name": name, "value": value, "step": step}}
 
 
-def test_leaves_have_dotted_names() -> None:
-    spec = {"idea": "x", "nodes": {"Stage_1": 3, "none": {}}, "list": [1, "a"], "null": None, "yes": True}
-    assert dict(flat(spec)) == {
-        "idea": "x",
-        "nodes.Stage_1": "3",
-        "nodes.none": "{}",
-        "list": '[1, "a"]',
-        "null": "null",
-        "yes": "true",
-    }
-    assert dict(flat({})) == {}
-
-
-def test_parameters_are_sorted_by_whether_the_runs_agree() -> None:
-    found = parameters([{"lr": 0.1, "size": 8}, {"lr": 0.2, "size": 8, "late": None}])
-    assert found.differing == [Row("lr", ["0.1", "0.2"]), Row("late", ["–", "null"])]
-    assert found.equal == [Row("size", ["8", "8"])]
+def test_parameters_are_shown_as_they_would_be_written() -> None:
+    values = ["x", 1, 0.1, True, [1, "ä"], {}, None]
+    assert [written(value) for value in values] == ["x", "1", "0.1", "true", '[1, "ä"]', "{}", "–"]
 
 
 def test_runs_that_differ_in_the_seed_alone_belong_together() -> None:

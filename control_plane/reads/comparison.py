@@ -1,0 +1,82 @@
+"""In what runs differ: parameters, ends, scores and cost, side by side, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from events.runtime.errors import Rejected
+
+RUNS_MIN: Final = 2
+RUNS_MAX: Final = 12
+SPEC: Final = "spec."
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One field, with its value in each run; None where a run has none."""
+
+    field: str
+    values: Sequence[Any]
+
+    @property
+    def differs(self) -> bool:
+        """Say whether the runs differ in it."""
+        return any(value != self.values[0] for value in self.values)
+
+
+def chosen(run_ids: Sequence[str]) -> list[str]:
+    """Return the runs to compare, each once. Raises `Rejected` where they are too few or too many."""
+    found = list(dict.fromkeys(run_ids))
+    if not RUNS_MIN <= len(found) <= RUNS_MAX:
+        message = f"{RUNS_MIN} to {RUNS_MAX} runs can be compared, not {len(found)}"
+        raise Rejected("bad_selection", message)
+    return found
+
+
+def compared(runs: Sequence[Json]) -> list[Row]:
+    """Return every field that one of the runs has."""
+    facts = [dict(_facts(run)) for run in runs]
+    names = dict.fromkeys(name for each in facts for name in each)
+    return [Row(name, [each.get(name) for each in facts]) for name in names]
+
+
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each leaf under its dotted name; an empty list or object is a leaf."""
+    if isinstance(value, Mapping) and (value or not prefix):
+        for name, each in value.items():
+            yield from flat(each, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, value
+
+
+def _facts(run: Json) -> Iterator[tuple[str, Any]]:
+    """Yield what a run was asked to do, and what came of it, as far as it is known."""
+    yield "status", run["status"]
+    yield "kind", run["kind"]
+    yield from _part(SPEC, run.get("spec"))
+    yield from _part("requires.", run.get("requires"))
+    yield from _part("labels.", run.get("labels"))
+    yield "attempts", run["attempt"]
+    for stage in run.get("stages", ()):
+        if stage["attempt"] == run["attempt"]:
+            yield f"seconds.{stage['name']}", stage.get("durationS")
+    for node in run.get("nodes", ()):
+        if node.get("best") and isinstance(node.get("metric"), int | float):
+            yield f"best.{node['stage']}", node["metric"]
+    for each in run.get("validations", ()):
+        by = each.get("by") or "validation"
+        yield f"{by}.verdict", each.get("verdict")
+        yield from _part(f"{by}.scores.", each.get("scores"))
+    usage = run.get("usage") or {}
+    yield "tokens", usage.get("promptTokens", 0) + usage.get("completionTokens", 0)
+    yield "costUsd", usage.get("costUsd")
+    yield "error", (run.get("error") or {}).get("code")
+
+
+def _part(prefix: str, value: Json | None) -> Iterator[tuple[str, Any]]:
+    for name, each in flat(value or {}):
+        yield f"{prefix}{name}", each
