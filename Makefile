@@ -57,9 +57,9 @@ screenshots: browser
 	$(BIN) scripts.screenshots
 
 chaos: setup
-	$(BIN) scripts.simulation --seeds 10000
-	$(BIN) scripts.chaos --seconds 600
-	$(BIN) scripts.chaos --control all
+	$(BIN) testing.simulation --seeds 10000
+	$(BIN) testing.chaos --seconds 600
+	$(BIN) testing.chaos --control all
 
 lint: style types
 
@@ -69,7 +69,7 @@ style: setup
 	$(call step,contracts,.venv/bin/python -c 'from importlinter.cli import lint_imports_command as gate; gate()')
 
 types:
-	$(call step,types,$(BIN) mypy $(PACKAGES) scripts)
+	$(call step,types,$(BIN) mypy $(PACKAGES) testing scripts)
 
 format: setup
 	$(BIN) ruff format .

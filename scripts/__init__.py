@@ -1,1 +1,1 @@
-"""Commands of operation and measurement."""
+"""Commands for maintainers, one file each."""

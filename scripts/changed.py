@@ -1,6 +1,6 @@
 """Runs the unit tests of what changed: `python -m scripts.changed [--since COMMIT]`.
 
-A unit test belongs to a changed file if it is that file, or imports it (`scripts/mutation/judges.py` finds
+A unit test belongs to a changed file if it is that file, or imports it (`testing/mutation/judges.py` finds
 that in the source). Changed is what differs from a commit (HEAD where none is named), and what is new to git.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from scripts.mutation.judges import FOLDERS, judges
+from testing.mutation.judges import FOLDERS, judges
 
 ROOT: Final = Path(__file__).parents[1]
 UNITS: Final = "tests/unit/"

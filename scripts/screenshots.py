@@ -1,6 +1,6 @@
 """`make screenshots`: pictures of every page, in both themes and two widths, of a fleet filled for them.
 
-Starts the embedded stack in a folder of its own, fills its store (`scripts.seed`), runs one real probe so
+Starts the embedded stack in a folder of its own, fills its store (`testing.seed`), runs one real probe so
 that something is under way, and writes `<page>-<theme>-<width>.png` into the folder that is named.
 """
 
@@ -59,7 +59,7 @@ def filled_stack() -> Iterator[str]:
         world = World(environment=os.environ, clock=SystemClock(), ids=SystemIds(), say=print)
         with Stack(Options(data=Path(home) / "data", port=0, workers=1, keyless=True), world) as stack:
             subprocess.run(
-                [sys.executable, "-m", "scripts.seed", "--url", stack.mongodb_url, *SEED], check=True
+                [sys.executable, "-m", "testing.seed", "--url", stack.mongodb_url, *SEED], check=True
             )
             # it is newer than all that the past holds, so it stands first on every list
             httpx.post(f"{stack.url}/api/runs", json=UNDER_WAY, timeout=30).raise_for_status()

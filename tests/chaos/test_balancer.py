@@ -12,8 +12,8 @@ import pytest
 
 from events.runtime.clock import SystemIds
 from podfleet.embedded.ports import choose
-from scripts.chaos.balancer import MISHAPS, Balancer, Mishap, read_request
-from scripts.chaos.network import LOOPBACK, Network
+from testing.chaos.proxies.balancer import MISHAPS, Balancer, Mishap, read_request
+from testing.chaos.proxies.network import LOOPBACK, Network
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from events.runtime.clock import SystemClock, SystemIds
-from scripts.chaos import journal, report
-from scripts.chaos.__main__ import examined
-from scripts.chaos.campaign import Trouble, World, run, short
-from scripts.chaos.fleet import Fleet, claims_over_http
+from testing.chaos import report
+from testing.chaos.__main__ import examined
+from testing.chaos.campaign import Trouble, World, run, short
+from testing.chaos.records import journal
+from testing.chaos.system.fleet import Fleet, claims_over_http
 
 SEED = 7
 
@@ -37,7 +38,7 @@ def test_nothing_is_lost_and_nothing_happens_twice_under_every_kind_of_fault(tmp
 
     run(settings, World(clock=SystemClock(), ids=SystemIds(), say=print), examine)
 
-    again = f"python -m scripts.chaos --short --seed {SEED}"
+    again = f"python -m testing.chaos --short --seed {SEED}"
     assert found == [], again
     assert results[0].troubles == [], again
     assert results[0].figures.events > 0

@@ -11,11 +11,11 @@ import pytest
 
 from control_plane.model.run import Entry
 from control_plane.verify.verifier import Finding
-from scripts.chaos.checker import check
-from scripts.chaos.checks import artifacts, audit, log, owners, runs
-from scripts.chaos.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
-from scripts.chaos.journal import Line
-from scripts.chaos.ledger import Given
+from testing.chaos.checking.checker import check
+from testing.chaos.checking.evidence import Evidence, OutboxLeft, StoredEvent, StoredObject
+from testing.chaos.checking.invariants import artifacts, audit, log, owners, runs
+from testing.chaos.records.journal import Line
+from testing.chaos.records.ledger import Given
 
 RUN = "01K1"
 POD = "pod-1/boot"

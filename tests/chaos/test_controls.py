@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos.checks import audit, log, owners, runs
-from scripts.chaos.cluster import Cluster
-from scripts.chaos.controls import NAMES, run_control
+from testing.chaos.checking.invariants import audit, log, owners, runs
+from testing.chaos.controls.runner import NAMES, run_control
+from testing.chaos.system.cluster import Cluster
 
 # what has to see the bug, whatever else sees it too
 SEEN_BY = {

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from control_plane.model.run import Entry
-from scripts.chaos import report
-from scripts.chaos.campaign import Trouble, short
-from scripts.chaos.evidence import Evidence, Violation
-from scripts.chaos.figures import Figures, figures
-from scripts.chaos.journal import Line
+from testing.chaos import report
+from testing.chaos.campaign import Trouble, short
+from testing.chaos.checking.evidence import Evidence, Violation
+from testing.chaos.checking.figures import Figures, figures
+from testing.chaos.records.journal import Line
 
 RUN = "01K1"
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,8 +13,8 @@ from events.delivery.outgoing import end_of
 from events.runtime.clock import SystemIds
 from events.testing import ManualClock
 from events.text.attempt_id import AttemptId
-from scripts.chaos import journal, ledger
-from scripts.chaos.journal import Journal
+from testing.chaos.records import journal, ledger
+from testing.chaos.records.journal import Journal
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from events.runtime.clock import SystemIds
 from podfleet.embedded.ports import choose
-from scripts.chaos.links import CLIENT, Links, Partition
-from scripts.chaos.network import LOOPBACK, Network
+from testing.chaos.proxies.links import CLIENT, Links, Partition
+from testing.chaos.proxies.network import LOOPBACK, Network
 
 QUIET_S = 0.2
 

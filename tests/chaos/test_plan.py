@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.chaos.campaign import short
-from scripts.chaos.plan import KINDS, LANES, plan
+from testing.chaos.campaign import short
+from testing.chaos.faults.plan import KINDS, LANES, plan
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from scripts.chaos.programs import signal_all
+from testing.chaos.system.programs import signal_all
 
 
 def test_a_process_that_ended_before_its_signal_keeps_it_from_nobody_else() -> None:

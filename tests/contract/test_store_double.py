@@ -22,8 +22,8 @@ from events.lifecycle import Cause, Status
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
 from events.runtime.clock import SystemClock, SystemIds
 from podfleet.embedded.mongod import Mongod
-from scripts.simulation.store.driver import sync_database
-from scripts.simulation.store.replica_set import ReplicaSet
+from testing.simulation.store.driver import sync_database
+from testing.simulation.store.replica_set import ReplicaSet
 
 pytestmark = pytest.mark.xdist_group("store double")
 

@@ -41,7 +41,7 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 @pytest.fixture(scope="session")
 def filled(mongod: Mongod) -> Iterator[tuple[str, Database[dict[str, object]]]]:
-    """A store that `scripts.seed` has filled: its address, and its database, for tests that only read."""
+    """A store that `testing.seed` has filled: its address, and its database, for tests that only read."""
     with own_database(mongod) as url:
         done = seed(url)
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Filling a store by `python -m scripts.seed`, as a person would."""
+"""Filling a store by `python -m testing.seed`, as a person would."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ UNTIL = "2026-03-01T12:00:00Z"
 def seed(url: str, *options: str, runs: int = RUNS) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     size = ("--runs", str(runs), "--events", str(EVENTS), "--long-log", str(LINES), "--until", UNTIL)
-    command = ["-m", "scripts.seed", *size, "--processes", "2", "--url", url, *options]
+    command = ["-m", "testing.seed", *size, "--processes", "2", "--url", url, *options]
     return run_program(command, env={"PATH": ""}, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""The API is what its OpenAPI document says, whoever asks; `python -m scripts.fuzz api` asks for longer."""
+"""The API is what its OpenAPI document says, whoever asks; `python -m testing.fuzz api` asks for longer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from scripts.fuzz.api import PHASES, Campaign
+from testing.fuzz.api import PHASES, Campaign
 
 ROOT_KEY = "a-key-of-the-test"
 

@@ -19,7 +19,7 @@ from control_plane.store import database as store
 from control_plane.store import pages
 from events.runtime.clock import SystemClock, SystemIds
 from events.testing import ManualClock
-from scripts.bench.questions import known, questions
+from testing.bench.load.questions import known, questions
 
 Operation = dict[str, Any]
 

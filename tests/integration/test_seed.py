@@ -1,4 +1,4 @@
-"""`python -m scripts.seed` leaves what a fleet would have left: whole, repeatable, nobody else's touched."""
+"""`python -m testing.seed` leaves what a fleet would have left: whole, repeatable, nobody else's touched."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from scripts.simulation.bugs import BUGS
-from scripts.simulation.history import play
+from testing.simulation.bugs import BUGS
+from testing.simulation.history import play
 
 ROOT: Final = Path(__file__).parents[2]
 SEEDS: Final = 50
@@ -31,7 +31,7 @@ def test_no_history_breaks_a_law(first: int) -> None:
     broken = {
         seed: found for seed in range(first, first + CHUNK) if (found := play(seed, trace_max=0).violations)
     }
-    assert broken == {}, f"replay with: python -m scripts.simulation --seed {next(iter(broken))}"
+    assert broken == {}, f"replay with: python -m testing.simulation --seed {next(iter(broken))}"
 
 
 @pytest.mark.parametrize("name", sorted(BUGS))
@@ -43,7 +43,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 def test_the_same_seed_is_the_same_history_in_any_process() -> None:
-    command = [sys.executable, "-m", "scripts.simulation", "--seed", "5", "--steps", "1000000"]
+    command = [sys.executable, "-m", "testing.simulation", "--seed", "5", "--steps", "1000000"]
     with ExitStack() as stack:
         processes = [
             stack.enter_context(

@@ -44,11 +44,11 @@ from events.testing import EPOCH, ManualClock, SeededIds
 from events.text.key_text import digest
 from pod_worker.attempt.lease import Lease, grant, judge, lose
 from pod_worker.queue.mongo import MongoQueue, connect
-from scripts.simulation.bugs import UnfencedQueue
-from scripts.simulation.replicas import NoFiles
-from scripts.simulation.store.driver import async_database, sync_database
-from scripts.simulation.store.replica_set import ReplicaSet
-from scripts.simulation.turns import driven
+from testing.simulation.actors.replicas import NoFiles
+from testing.simulation.bugs import UnfencedQueue
+from testing.simulation.store.driver import async_database, sync_database
+from testing.simulation.store.replica_set import ReplicaSet
+from testing.simulation.turns import driven
 from tests.servers import empty
 
 TTL_S: Final = 60.0

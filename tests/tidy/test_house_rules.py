@@ -16,11 +16,11 @@ from typing import Final
 
 from events.kinds import KINDS
 from scripts.locked import LOCK, read_lock
-from scripts.mutation.judges import imported
+from testing.mutation.judges import imported
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
-FOLDERS: Final = {*PACKAGES, "scripts", "tests", "docs", ".ci"}
+FOLDERS: Final = {*PACKAGES, "testing", "scripts", "tests", "docs", ".ci"}
 SMALL_FILES: Final = {
     *(
         "README.md",
@@ -140,13 +140,15 @@ def test_the_search_for_places_and_hosts_finds_them() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     silent = [
-        name for name, path in _modules(*PACKAGES, "scripts", "tests").items() if _source(path).is_silent
+        name
+        for name, path in _modules(*PACKAGES, "testing", "scripts", "tests").items()
+        if _source(path).is_silent
     ]
     assert silent == []
 
 
 def test_every_module_has_a_name_that_is_its_concept() -> None:
-    names = {name.rpartition(".")[2] for name in _modules(*PACKAGES, "scripts")}
+    names = {name.rpartition(".")[2] for name in _modules(*PACKAGES, "testing", "scripts")}
     assert names & NAMES_WITHOUT_MEANING == set()
 
 
@@ -165,7 +167,7 @@ def test_the_tests_of_pages_wait_for_what_they_expect() -> None:
 def _long_functions() -> dict[str, int]:
     return {
         f"{name}.{function}": lines
-        for name, path in _modules(*PACKAGES, "scripts").items()
+        for name, path in _modules(*PACKAGES, "testing", "scripts").items()
         for function, lines in _source(path).lines.items()
         if lines > LINES_MAX
     }
@@ -185,7 +187,7 @@ def test_every_module_is_used_by_the_program() -> None:
     """A module that only tests import is dead, unless it is made for tests."""
     ours = _modules(*PACKAGES)
     used = {*ENTRIES, *(f"{kind.room}.{name}" for kind in KINDS.values() for name in IN_A_ROOM)}
-    for name, path in {**ours, **_modules("scripts")}.items():
+    for name, path in {**ours, **_modules("testing", "scripts")}.items():
         imported = {each for each in _source(path).imported if each != name}
         beside = name.rpartition(".")[0]
         used |= imported | {

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from events.kinds import ROWS
-from scripts.mutation.judges import imports
+from testing.mutation.judges import imports
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from scripts.mutation.judges import imports
+from testing.mutation.judges import imports
 
 ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
+PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages", "testing", "scripts")
 NAMES_MAX: Final = 15
 IMPURE: Final = {
     *(
@@ -52,21 +52,26 @@ def _names(file: str) -> Iterator[tuple[str, str]]:
 
 
 @functools.cache
-def _product() -> dict[str, set[str]]:
+def _modules() -> dict[str, set[str]]:
     return imports(ROOT, PACKAGES)
 
 
 def test_no_floor_has_more_names_than_a_reader_keeps_in_mind() -> None:
-    crowded = {folder: len(names) for folder, names in _floors(_product()) if len(names) > NAMES_MAX}
+    crowded = {folder: len(names) for folder, names in _floors(_modules()) if len(names) > NAMES_MAX}
     assert crowded == {}, "divide it into folders"
 
 
 def test_no_floor_has_a_circle() -> None:
-    for folder, names in _floors(_product()):
+    for folder, names in _floors(_modules()):
         try:
             TopologicalSorter(names).prepare()
         except CycleError as error:
             pytest.fail(f"{folder}: {' -> '.join(error.args[1])}")
+
+
+def test_a_script_is_one_file() -> None:
+    folders = [folder for folder, _ in _floors(_modules()) if folder.startswith("scripts/")]
+    assert folders == [], "a command of several modules goes to testing/"
 
 
 def test_a_circle_between_folders_is_seen() -> None:
@@ -77,7 +82,7 @@ def test_a_circle_between_folders_is_seen() -> None:
 
 def test_a_module_that_says_pure_does_no_input_or_output() -> None:
     found = []
-    for file in _product():
+    for file in _modules():
         tree = ast.parse((ROOT / file).read_text())
         if "pure" in (ast.get_docstring(tree) or "").casefold().replace(",", " ").replace(".", " ").split():
             found += [f"{file}: {name}" for name in sorted(_outside(tree) & IMPURE)]

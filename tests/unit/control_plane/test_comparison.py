@@ -23,7 +23,7 @@ from events.envelope import Event
 from events.kinds.fact import Fact
 from events.kinds.ideation import IdeationGenerated
 from events.testing import EPOCH, RUN_ID, make_line
-from scripts.simulation.store.replica_set import OPTIONS
+from testing.simulation.store.replica_set import OPTIONS
 
 LATER: Final = EPOCH + timedelta(hours=1)
 SHA256: Final = "0" * 64

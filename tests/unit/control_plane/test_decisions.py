@@ -32,8 +32,8 @@ from events.lifecycle import AT_REST, HELD, LIVE, Cause, Failures, Illegal, Stat
 from events.queue.journal import Decision, Expression, ServerTime, creation, update
 from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
 from events.testing import EPOCH, RUN_ID, ManualClock, SeededIds
-from scripts.simulation.store.driver import async_database, sync_database
-from scripts.simulation.store.replica_set import Call, Calm, ReplicaSet
+from testing.simulation.store.driver import async_database, sync_database
+from testing.simulation.store.replica_set import Call, Calm, ReplicaSet
 
 BY: Final = "user:me"
 WAITING: Final = (Status.QUEUED, Status.DELAYED, Status.AWAITING_HUMAN)

@@ -30,7 +30,7 @@ from events.envelope import Event
 from events.kinds.fact import Fact
 from events.lifecycle import HELD, INITIAL, TRANSITIONS, Cause, Status
 from events.testing import EPOCH, RUN_ID, make_line
-from scripts.simulation.store.replica_set import OPTIONS
+from testing.simulation.store.replica_set import OPTIONS
 
 NOW: Final = EPOCH
 LONG_AGO: Final = NOW - timedelta(hours=1)

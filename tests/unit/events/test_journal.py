@@ -9,8 +9,8 @@ import pytest
 from events.lifecycle import AT_REST, Cause, Status
 from events.queue.journal import Decision, creation, update
 from events.testing import EPOCH
-from scripts.simulation.store.driver import sync_database
-from scripts.simulation.store.replica_set import ReplicaSet
+from testing.simulation.store.driver import sync_database
+from testing.simulation.store.replica_set import ReplicaSet
 
 
 @pytest.fixture

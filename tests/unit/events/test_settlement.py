@@ -39,8 +39,8 @@ from events.queue.settlement import (
     settled,
 )
 from events.testing import EPOCH
-from scripts.simulation.store.driver import sync_database
-from scripts.simulation.store.replica_set import ReplicaSet
+from testing.simulation.store.driver import sync_database
+from testing.simulation.store.replica_set import ReplicaSet
 
 ATTEMPT: Final = 3
 BY: Final = "pod/1#a3"

@@ -1,0 +1,1 @@
+"""What only tests and campaigns use; no program of the fleet imports it."""

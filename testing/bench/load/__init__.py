@@ -1,0 +1,1 @@
+"""What makes load: queues, senders, readers, questions."""

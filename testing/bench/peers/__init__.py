@@ -1,0 +1,1 @@
+"""Programs of other people that do what podfleet does, and what they need."""

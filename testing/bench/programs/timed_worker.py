@@ -1,0 +1,95 @@
+"""`python -m testing.bench.programs.timed_worker FILE ...`: a worker notes when a process first speaks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+from events.pipe import Kept, Note, Ready, Start
+from events.runtime.clock import Clock, SystemClock
+from events.runtime.logs import LogOptions, configure_logs
+from pod_worker.__main__ import stop_on_signals
+from pod_worker.child.ending import NeverStarted
+from pod_worker.child.fork_server import ForkServer
+from pod_worker.child.process import ChildOptions, Exit, Heard, Listener
+from pod_worker.config import Wishes, read_settings
+from pod_worker.program import World, serve
+from pod_worker.worker import WarmProcess
+
+
+@dataclass(slots=True)
+class Timed:
+    """The process of a run, whose first word is noted."""
+
+    child: WarmProcess
+    file: TextIO
+    clock: Clock
+
+    def start(self, order: Start, listener: Listener) -> None:
+        """Give the order; the first word's moment goes into the file, as seconds since 1970."""
+        is_first = True
+
+        def hear(heard: Heard) -> None:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                self.file.write(f"{order.run_id} {self.clock.now().timestamp()}\n")
+                self.file.flush()
+            listener(heard)
+
+        self.child.start(order, hear)
+
+    @property
+    def work(self) -> Path | None:
+        return self.child.work
+
+    def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
+        return self.child.wait_ready(limit_s)
+
+    def join(self, limit_s: float) -> Exit | None:
+        return self.child.join(limit_s)
+
+    def answer(self, kept: Kept) -> None:
+        self.child.answer(kept)
+
+    def tell(self, note: Note) -> None:
+        self.child.tell(note)
+
+    def terminate(self) -> None:
+        self.child.terminate()
+
+    def suspend(self) -> None:
+        self.child.suspend()
+
+    def resume(self) -> None:
+        self.child.resume()
+
+    def kill(self) -> None:
+        self.child.kill()
+
+    def __enter__(self) -> Self:
+        self.child.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.child.__exit__(kind, error, trace)
+
+
+def main(file: Path, data: Path) -> None:
+    """Work until told to stop."""
+    settings = read_settings(os.environ, Wishes(data=data), dotenv=Path(".env"))
+    configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
+    with file.open("a") as noted:
+        world = World(stop=stop_on_signals(), child=lambda child: Timed(child, noted, SystemClock()))
+        with ForkServer(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
+            serve(settings, world, nursery)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[sys.argv.index("--data") + 1]))

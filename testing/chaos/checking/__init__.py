@@ -1,0 +1,1 @@
+"""The checker: what a campaign left behind, held against the invariants."""

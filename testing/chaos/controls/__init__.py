@@ -1,0 +1,1 @@
+"""Known bugs, each in the race that shows it; the checker must see every one."""

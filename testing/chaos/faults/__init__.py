@@ -1,0 +1,1 @@
+"""Which faults strike when, and what injects them."""

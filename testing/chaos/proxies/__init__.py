@@ -1,0 +1,1 @@
+"""TCP and HTTP proxies that can cut, delay and garble."""

@@ -1,0 +1,1 @@
+"""What pods and users note while a campaign runs."""

@@ -1,0 +1,1 @@
+"""Who acts in a history: pods, control planes, users, a stranger."""

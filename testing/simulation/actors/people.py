@@ -1,0 +1,80 @@
+"""A user who submits runs, loses patience with some of them, and believes only what is acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from control_plane.runs.submission import Submission
+from events.lifecycle import Status
+from events.runtime.errors import Conflict, Transient
+from testing.simulation.actors.replicas import Balancer
+from testing.simulation.kernel import ChangeFeed, Node
+from testing.simulation.ledger import Ledger
+
+BY: Final = "user"
+PATIENCE_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class User:
+    """One person with a script."""
+
+    hub: ChangeFeed
+    node: Node
+    balancer: Balancer
+    ledger: Ledger
+    runs: int
+    hurry_s: float
+    cancels: float
+
+    def work(self) -> None:
+        """Submit every run, and cancel some."""
+        for number in range(self.runs):
+            self.hub.wait(None, self.hurry_s * self.hub.chance.random())
+            run_id = self._submit(number)
+            self.ledger.submitted.append(run_id)
+            if self.hub.chance.random() < self.cancels:
+                self.hub.spawn("cancel", self.node, partial(self._cancel_later, run_id))
+
+    def storm(self) -> None:
+        """Cancel everything that is known by now."""
+        for run_id in list(self.ledger.submitted):
+            if self.hub.chance.random() < 0.5:
+                self.hub.spawn("cancel", self.node, partial(self.cancel, run_id))
+
+    def cancel(self, run_id: str) -> None:
+        """Cancel until it is acknowledged, or refused."""
+        while True:
+            try:
+                run = self.balancer.ask(lambda parts: parts.decider.cancel(run_id, by=BY))
+            except Transient:
+                self.hub.wait(None, PATIENCE_S)
+            except Conflict:
+                self.ledger.counts["cancels refused"] += 1
+                return
+            else:
+                assert run.status in (Status.CANCELING, Status.CANCELED)
+                self.ledger.counts["cancels"] += 1
+                self.ledger.canceled.add(run_id)
+                return
+
+    def _cancel_later(self, run_id: str) -> None:
+        self.hub.wait(None, 15.0 * self.hub.chance.random())
+        self.cancel(run_id)
+
+    def _submit(self, number: int) -> str:
+        wanted = Submission(
+            kind="probe",
+            spec={"review": "human"} if self.hub.chance.random() < 0.1 else {},
+            by=BY,
+            priority=self.hub.chance.randint(-1, 1),
+            max_attempts=self.hub.chance.randint(1, 3),
+            idempotency_key=f"run-{number}",
+        )
+        while True:
+            try:
+                return self.balancer.ask(lambda parts: parts.submitter.submit(wanted)).run_id
+            except Transient:
+                self.hub.wait(None, PATIENCE_S)

@@ -1,0 +1,222 @@
+"""Known bugs, planted one at a time: a search that does not find them proves nothing.
+
+Each is the product with one part exchanged; nothing in the product can be switched to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from control_plane.log.ingest import Candidate, Ingestor, Refused, Request, Room
+from control_plane.log.projector import Projector, Stretch, Turn
+from control_plane.model.projection import fold
+from control_plane.model.run import Run
+from control_plane.store.database import answers
+from control_plane.store.log.events import Events
+from control_plane.store.log.events import decode as decode_event
+from control_plane.store.queue.runs import Advance, Found, Runs
+from control_plane.store.queue.runs import decode as decode_run
+from events.codec import Decoded
+from events.delivery.outbox import Attempt
+from events.delivery.outgoing import Row
+from events.delivery.sender import Declined, Ingest, Taken
+from events.envelope import Event
+from events.lifecycle import Failures, Standing, Status
+from events.queue import journal
+from events.queue.claims import Claim
+from events.queue.settlement import End, settle_decision
+from events.runtime.errors import Transient
+from events.text.attempt_id import AttemptId
+from pod_worker.queue.intent import Intent
+from pod_worker.queue.mongo import MongoQueue
+from testing.simulation.faults import STRIKES
+from testing.simulation.ledger import WitnessedOutbox
+from testing.simulation.product import Product
+from testing.simulation.store.replica_set import Call, ReplicaSet
+
+
+class UnfencedQueue(MongoQueue):
+    """Settles whatever the run is by now: neither token nor attempt is asked for."""
+
+    def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
+        try:
+            self._settle_unfenced(claim, how, last, jitter, root)
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise Transient("mongodb_unreachable", str(error)) from error
+
+    def _settle_unfenced(self, claim: Claim, how: End, last: int, jitter: float, root: str | None) -> None:
+        runs = self.db[claim.collection]
+        while True:
+            run = runs.find_one({"_id": claim.run_id})
+            assert run is not None
+            if run["settled"] is not None:
+                return
+            standing = Standing(
+                Status(run["status"]),
+                Failures(**run["failures"]),
+                run["maxAttempts"],
+                run["review"] == "human",
+            )
+            by = f"worker#a{claim.attempt}"
+            decision = settle_decision(standing, claim.attempt, how, last, by=by, jitter=jitter, root=root)
+            query = {"_id": claim.run_id, "revision": run["revision"]}
+            if runs.update_one(query, journal.update(decision)).matched_count:
+                return
+
+
+class RunwideOutbox(WitnessedOutbox):
+    """Goes on with the sequence of the run's last attempt on this disk."""
+
+    def open_attempt(self, attempt_id: AttemptId, **held: Any) -> Attempt:
+        opened = super().open_attempt(attempt_id, **held)
+        earlier = [
+            max(told) for name, told in self.ledger.told.items() if name.run_id == attempt_id.run_id and told
+        ]
+        if opened.last == 0 and earlier:
+            self._write(
+                lambda db: db.execute(
+                    "UPDATE attempts SET last = ? WHERE run_id = ? AND attempt = ?",
+                    (max(earlier), *attempt_id),
+                )
+            )
+        return opened
+
+
+class ForgetfulIntent(Intent):
+    """Does not know after an error which token it had claimed with."""
+
+    def token(self) -> str | None:
+        return None
+
+
+class HastyRuns(Runs):
+    """Takes a run from its owner because it saw an expired lease once; nothing is compared."""
+
+    @answers()
+    async def rescue(self, found: Found, decision: journal.Decision) -> Found | None:
+        document = await self.db[found.collection].find_one_and_update(
+            {"_id": found.run.id}, journal.update(decision), return_document=True
+        )
+        return None if document is None else Found(found.collection, decode_run(document))
+
+
+class CarelessRuns(Runs):
+    """Commits an application without looking whether the run is still the one that was read."""
+
+    @answers()
+    async def advance(self, advances: Sequence[Advance]) -> bool:
+        newest: list[Advance] = []
+        for each in advances:
+            document = await self.db[each.found.collection].find_one({"_id": each.found.run.id})
+            assert document is not None
+            newest.append(replace(each, found=Found(each.found.collection, decode_run(document))))
+        return await super().advance(newest)
+
+
+class UnsweptRuns(Runs):
+    """Finds no journal that waits for the sweeper."""
+
+    async def with_journal(self, collection: str) -> Sequence[Run]:
+        return []
+
+
+class HoleyEvents(Events):
+    """Takes what follows a gap for what follows the cursor."""
+
+    @answers()
+    async def stretch(self, attempt_id: AttemptId, after: int) -> list[Event]:
+        query = {"runId": attempt_id.run_id, "attempt": attempt_id.attempt, "sequence": {"$gt": after}}
+        found = [decode_event(each) async for each in self.db.events.find(query).sort("sequence")]
+        return [each for index, each in enumerate(found) if each.sequence == (found[0].sequence or 0) + index]
+
+
+class LeapingProjector(Projector):
+    """Moves the cursor over a gap."""
+
+    async def follow(self, stretches: Sequence[Stretch]) -> list[int | None]:
+        return [None] * len(stretches)
+
+    async def apply(self, attempt_id: AttemptId) -> int:
+        attempt = attempt_id.attempt
+        found = await self.runs.find(attempt_id.run_id)
+        if found is None or attempt != found.run.attempt:
+            return await super().apply(attempt_id) if found is not None and attempt < found.run.attempt else 0
+        stretch = await self.events.stretch(attempt_id, found.run.last_event_seq)
+        if not stretch:
+            return found.run.last_event_seq
+        record = await self.documents.attempt(attempt_id)
+        turn = Turn(found, attempt, record)
+        folded = fold(turn.view, stretch, (stretch[0].sequence or 1) - 1)
+        await self._write([(turn, folded)])
+        return folded.seq
+
+
+class ForgettingOutbox(WitnessedOutbox):
+    """Lets go of what it hands to the sender, before there is a verdict."""
+
+    def batch(self, events_max: int, bytes_max: int, without: Collection[AttemptId] = ()) -> list[Row]:
+        rows = super().batch(events_max, bytes_max, without)
+        self.confirm(rows)
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class DroppingIngest:
+    """Takes an error for an answer: the lines are gone."""
+
+    inner: Ingest
+
+    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
+        try:
+            return self.inner.post(lines, token=token, timeout_s=timeout_s)
+        except Transient:
+            return Taken()
+
+
+class CredulousIngestor(Ingestor):
+    """Takes the numbers of an attempt that nobody has claimed from anybody who may write for it."""
+
+    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        kept = super()._early(line, event, request, room)
+        return kept if isinstance(kept, Refused) else kept._replace(is_early=False)
+
+
+class OneNodeSet(ReplicaSet):
+    """Acknowledges a write before a majority has it."""
+
+    def _wait_for_majority(self, call: Call) -> None:
+        if len(self._uncommitted) > UNCOMMITTED_MAX:
+            self._replicate(self._committed_count + 1)
+
+
+UNCOMMITTED_MAX: Final = 3  # so many acknowledged writes one step-down may take back
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A broken product, and the misfortunes in which a search for it looks."""
+
+    product: Product
+    strikes: Sequence[str] = tuple(STRIKES)
+
+
+_ABSENCES: Final = ("pod: struck as it settles", "pod: killed")
+_RETURNS: Final = ("pod: back as it is rescued", "replica: sluggish")
+
+BUGS: Final[Mapping[str, Bug]] = {
+    "no-fence": Bug(Product(queue=UnfencedQueue), _ABSENCES),
+    "sequence-per-run": Bug(Product(outbox=RunwideOutbox)),
+    "read-then-write-rescue": Bug(Product(runs=HastyRuns), _RETURNS),
+    "no-claim-token": Bug(Product(intent=ForgetfulIntent)),
+    "no-compare-on-apply": Bug(Product(runs=CarelessRuns)),
+    "apply-over-a-gap": Bug(Product(events=HoleyEvents, projector=LeapingProjector)),
+    "journal-never-swept": Bug(Product(runs=UnsweptRuns)),
+    "mark-before-apply": Bug(Product(outbox=ForgettingOutbox)),
+    "drop-on-error": Bug(Product(ingest=DroppingIngest)),
+    "numbers-from-anybody": Bug(Product(ingestor=CredulousIngestor)),
+    "one-node-is-enough": Bug(Product(servers=OneNodeSet), ("store: step-down",)),
+}

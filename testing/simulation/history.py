@@ -1,0 +1,182 @@
+"""One history: a fleet, its people and its misfortunes, from one seed."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from events.testing import EPOCH, SeededIds
+from testing.simulation.actors.people import User
+from testing.simulation.actors.pods import Pod
+from testing.simulation.actors.replicas import Balancer, HttpOdds, Replica
+from testing.simulation.actors.stranger import Stranger
+from testing.simulation.faults import STRIKES, Nature, World
+from testing.simulation.judge import EVENTUALLY_S, Judge
+from testing.simulation.kernel import TRACE_MAX, Actor, ChangeFeed, Node, Stuck
+from testing.simulation.ledger import Ledger
+from testing.simulation.product import Product
+from testing.simulation.store.replica_set import Calm
+from testing.simulation.weather import Odds, Storm
+
+TROUBLE_MAX_S: Final = 60.0
+MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - a disk that costs no time, where there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violations: tuple[str, ...]
+    digest: int
+    steps: int
+    virtual_s: float
+    counts: Counter[str]
+    faults: Counter[str]
+    trace: tuple[tuple[float, str, str], ...]
+
+
+def play(
+    seed: int,
+    product: Product | None = None,
+    *,
+    strikes: Sequence[str] = tuple(STRIKES),
+    trace_max: int = TRACE_MAX,
+) -> Outcome:
+    """Play the history of a seed to its end, and judge it; only `strikes` are drawn as misfortunes."""
+    hub = ChangeFeed(seed, trace_max)
+    ledger = Ledger()
+    with _disks() as home, _silence():
+        try:
+            judge = _play(hub, ledger, _world(hub, ledger, home, product or Product()), strikes)
+            runs = [each.document for each in judge.servers.collection("runs").majority({})]
+            ledger.counts["runs"] = len(runs)
+            ledger.counts["attempts"] = sum(run["attempt"] for run in runs)
+            ledger.counts["writes rolled back"] = judge.servers.rolled_back
+        finally:
+            hub.close()
+    return Outcome(
+        seed,
+        tuple(ledger.violations),
+        hub.digest,
+        hub.steps,
+        hub.now_s,
+        ledger.counts,
+        ledger.faults,
+        tuple(hub.trace),
+    )
+
+
+def _play(hub: ChangeFeed, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
+    judge = Judge(world.servers, ledger)
+    world.servers.witness = judge.saw
+    hub.on_time = ledger.look
+    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * hub.chance.random()), repertoire=strikes)
+
+    def crashed(actor: Actor, error: BaseException) -> None:
+        ledger.blame(f"{actor.name} raises {type(error).__name__}: {error}")
+
+    hub.crashed = crashed
+    for replica in world.replicas:
+        replica.boot()
+    for pod in world.pods:
+        pod.boot()
+    hub.spawn("user", world.user.node, world.user.work)
+    hub.spawn("nature", world.nature, nature.work)
+
+    def is_done() -> bool:
+        if not nature.is_calm or not judge.is_settled():
+            return False
+        return all(pod.now is not None and not pod.pending() for pod in world.pods)
+
+    try:
+        hub.run(is_done, limit_s=nature.until_s + EVENTUALLY_S)
+    except Stuck as error:
+        ledger.blame(str(error))
+    waiting = sum(pod.pending() for pod in world.pods)
+    if waiting:
+        ledger.blame(f"{waiting} events are still in an outbox")
+    world.servers.weather = Calm()
+    judge.verdict()
+    return judge
+
+
+def _world(hub: ChangeFeed, ledger: Ledger, home: Path, product: Product) -> World:
+    chance = hub.chance
+    store_clock, nature = Node("store"), Node("nature")
+
+    def store_now() -> datetime:
+        return EPOCH + timedelta(seconds=hub.now_s + store_clock.wall_ahead_s)
+
+    storm = Storm(hub, Node("network"), ledger.faults, _odds(chance.random()))
+    servers = product.servers(store_now, storm)
+    replicas = [
+        Replica(hub, Node(f"replica-{number}"), servers, SeededIds(hub.seed * 100 + number), ledger, product)
+        for number in (1, 2)
+    ]
+    http = chance.choice(
+        [HttpOdds(), HttpOdds(0.05, 0.05, 0.1, 0.1, 0.05), HttpOdds(0.2, 0.2, 0.3, 0.3, 0.1)]
+    )
+    balancer = Balancer(hub, replicas, ledger, http)
+    pods = [
+        Pod(
+            hub,
+            Node(f"pod-{number}"),
+            Node(f"pod-{number}-child"),
+            servers,
+            balancer,
+            SeededIds(hub.seed * 100 + 10 + number),
+            ledger,
+            product,
+            home,
+        )
+        for number in range(1, 1 + chance.randint(2, 4))
+    ]
+    user = User(
+        hub,
+        Node("user"),
+        balancer,
+        ledger,
+        runs=chance.randint(2, 7),
+        hurry_s=chance.choice([0.5, 5.0]),
+        cancels=chance.choice([0.0, 0.2, 0.5]),
+    )
+    ids = SeededIds(hub.seed * 100 + 99)
+    stranger = Stranger(hub, Node("stranger"), servers, balancer, ids, ledger)
+    return World(hub, nature, ledger, servers, store_clock, storm, balancer, pods, replicas, user, stranger)
+
+
+def _odds(draw: float) -> Odds:
+    if draw < 0.2:
+        return Odds()
+    if draw < 0.7:
+        return Odds(lost=0.02, eaten=0.03, late=0.01, cut=0.02, slow=0.01)
+    return Odds(lost=0.08, eaten=0.1, late=0.03, cut=0.1, slow=0.03)
+
+
+@contextmanager
+def _disks() -> Iterator[Path]:
+    home = Path(tempfile.mkdtemp(prefix="simulation-", dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the product's logs out: they are as long as the trace, and say less."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

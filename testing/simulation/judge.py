@@ -1,0 +1,248 @@
+"""The invariants: what is checked at each committed write, and what at the end of a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control_plane.log.unclaimed import LETTER_PREFIX, UNCLAIMED
+from control_plane.model.byte_limits import OVER_BUDGET
+from control_plane.store.verify.queries import VerifyReads
+from control_plane.verify.verifier import Finding, Verifier
+from events.catalog import EventRefused, type_of
+from events.lifecycle import FINAL, HELD, TRANSITIONS, Cause, Status
+from events.text.attempt_id import AttemptId
+from testing.simulation.ledger import Ledger
+from testing.simulation.store.driver import async_database
+from testing.simulation.store.replica_set import Document, ReplicaSet
+from testing.simulation.turns import driven
+
+REFUSED: Final = type_of(EventRefused)
+CHARGES: Final[Mapping[str, frozenset[str]]] = {
+    "app": frozenset({Cause.END_FAILED}),
+    "infra": frozenset({Cause.RESCUE}),
+    "preempted": frozenset({Cause.END_PREEMPTED, Cause.END_CANCELED}),
+}
+# What the lines of strangers meet; further codes are met only by who holds the attempt.
+STRANGERS_CODES: Final = frozenset(
+    {"forbidden", "unknown_run", UNCLAIMED, "conflict", "illegal_transition", "bad_attribute", OVER_BUDGET}
+)
+EVENTUALLY_S: Final = 400.0  # after everything was mended
+
+
+@dataclass(slots=True)
+class Judge:
+    """Holds what is stored against the laws, and against what the ledger knows."""
+
+    servers: ReplicaSet
+    ledger: Ledger
+
+    def saw(self, collection: str, before: Document | None, after: Document | None) -> None:
+        """Look at one committed write."""
+        if collection != "runs" or after is None:
+            return
+        old: Document = before or {"status": None, "revision": 0, "attempt": 0, "failures": {}, "journal": []}
+        known = old["revision"]
+        fresh = [entry for entry in after["journal"] if entry["n"] > known]
+        for message in [
+            *_moves(old, after, fresh),
+            *self._charges(old, after, fresh),
+            *self._rescues(fresh, after),
+        ]:
+            self.ledger.blame(f"run {after['_id']}: {message}")
+
+    def _charges(self, old: Document, after: Document, fresh: list[Document]) -> Iterator[str]:
+        for budget, causes in CHARGES.items():
+            charged = after["failures"][budget] - old["failures"].get(budget, 0)
+            if charged not in (0, 1) or (charged and not any(entry["cause"] in causes for entry in fresh)):
+                yield f"{charged} is charged to {budget} by {[entry['cause'] for entry in fresh]}"
+        for entry in fresh:
+            is_charged = entry["cause"] == Cause.END_FAILED and entry["to"] != Status.CANCELED
+            if is_charged and (after["_id"], entry["attempt"]) not in self.ledger.failed:
+                yield f"attempt {entry['attempt']} is charged with a failure that its child did not have"
+
+    def _rescues(self, fresh: list[Document], after: Document) -> Iterator[str]:
+        for entry in fresh:
+            if entry["cause"] != Cause.RESCUE:
+                continue
+            owner = self.ledger.live(AttemptId(after["_id"], entry["attempt"]))
+            if owner is not None:
+                yield f"attempt {entry['attempt']} is taken from {owner.pod}, who lives and trusts it"
+
+    def is_settled(self) -> bool:
+        """Say whether nothing is left to happen."""
+        if len(self.ledger.submitted) != len(self.servers.collection("runs").records):
+            return False
+        return not any(True for _ in self._open())
+
+    def _open(self) -> Iterator[str]:
+        for record in self.servers.collection("runs").majority({}):
+            run = record.document
+            if run["status"] not in FINAL and run["status"] != Status.AWAITING_HUMAN:
+                yield f"run {run['_id']} is still {run['status']}"
+            if run["journal"]:
+                yield f"run {run['_id']} still has decisions in its journal"
+            if run["logOpen"]:
+                yield f"the log of run {run['_id']} is still open"
+        for record in self.servers.collection("attempts").majority({}):
+            attempt = record.document
+            if attempt.get("watchedUntil") is not None and self._is_behind(attempt):
+                yield f"attempt {attempt['_id']} waits for its events to be applied"
+        attempts = {
+            each.document["_id"]: each.document["attempt"]
+            for each in self.servers.collection("runs").majority({})
+        }
+        for record in self.servers.collection("early_lines").majority({}):
+            run_id, attempt_number = _attempt(record.document)
+            if attempt_number <= attempts.get(run_id, 0):
+                yield f"early lines of attempt {attempt_number} of run {run_id} wait, and it is claimed"
+
+    def _is_behind(self, attempt: Document) -> bool:
+        """Say whether more is stored of an attempt than was applied."""
+        following = (attempt["attempt"], (attempt.get("lastEventSeq") or 0) + 1)
+        return any(
+            (event["attempt"], event.get("sequence")) == following
+            for record in self.servers.collection("events").majority({"runId": attempt["runId"]})
+            if (event := record.document)["runId"] == attempt["runId"]
+        )
+
+    def verdict(self) -> None:
+        """Look at everything, after the end."""
+        stored = {
+            record.document["_id"]: record.document for record in self.servers.collection("runs").majority({})
+        }
+        for message in self._open():
+            self.ledger.blame(message)
+        for run_id in set(self.ledger.submitted) ^ set(stored):
+            self.ledger.blame(f"run {run_id} was acknowledged and is not stored, or the other way round")
+        for run in stored.values():
+            for message in self._final(run):
+                self.ledger.blame(f"run {run['_id']}: {message}")
+        for name in sorted(self.ledger.told):
+            for message in self._log(name, stored.get(name[0])):
+                self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
+        for finding in driven(self._audited()):
+            self.ledger.blame(f"run {finding.run_id}: the audit finds {finding.invariant}: {finding.message}")
+        for message in [*self._letters(), *self._foreign(), *self._early(stored)]:
+            self.ledger.blame(message)
+
+    def _letters(self) -> Iterator[str]:
+        """Look for refusals that no stranger has earned: every line of a worker is taken."""
+        for record in self.servers.collection("dead_letters").majority({}):
+            letter = record.document
+            own = f"{letter['runId']}/a{letter['attempt']}"
+            sender = letter.get("principal", own)  # what is set aside was taken from its holder before
+            if sender == own or letter["code"] not in STRANGERS_CODES:
+                yield f"a line of {sender} was refused: {letter['code']}: {letter['message']}"
+
+    def _foreign(self) -> Iterator[str]:
+        """Look for positions that were given by nobody's outbox; `_log` looks at the others."""
+        for record in self.servers.collection("events").majority({}):
+            event = record.document
+            if "sequence" in event and (event["runId"], event["attempt"]) not in self.ledger.told:
+                name = f"{event['runId']}/a{event['attempt']}"
+                yield f"the log of {name} holds position {event['sequence']}, and nobody works for it"
+
+    def _early(self, stored: Mapping[str, Document]) -> Iterator[str]:
+        """Look where acknowledged lines of strangers are: apart; after the claim letters, with a notice."""
+        letters = self.servers.collection("dead_letters").records
+        apart = self.servers.collection("early_lines").records
+        kept = {(str(identity), *_attempt(each.document)) for identity, each in apart.items()}
+        kept |= {
+            (str(identity).removeprefix(LETTER_PREFIX).rpartition("/a")[0], *_attempt(each.document))
+            for identity, each in letters.items()
+            if each.document["code"] == UNCLAIMED
+        }
+        for identity, run_id, attempt in sorted(self.ledger.early - kept):
+            yield f"the early line {identity} of {run_id}/a{attempt} was acknowledged, and is nowhere"
+        for run_id, attempt in sorted({each[1:] for each in self.ledger.early}):
+            run = stored.get(run_id)
+            if run is not None and attempt <= run["attempt"] and not self._has_notice(run_id, attempt):
+                yield f"early lines of {run_id}/a{attempt} are dead letters, and no notice says so"
+
+    def _has_notice(self, run_id: str, attempt: int) -> bool:
+        return any(
+            "before anybody had claimed it" in event["data"].get("message", "")
+            for record in self.servers.collection("events").majority({"runId": run_id})
+            if _attempt(event := record.document) == (run_id, attempt) and "sequence" not in event
+        )
+
+    async def _audited(self) -> list[Finding]:
+        """Return what `podfleet verify --rebuild` would find; a loss that is marked as one is none."""
+        auditor = Verifier(VerifyReads(async_database(self.servers, "judge")))
+        holey = {run_id for run_id, _ in self.ledger.cut_short}
+        return [
+            each
+            async for each in auditor.audit(rebuilds=True)
+            if not each.is_note and not (each.invariant == "sequence-gap" and each.run_id in holey)
+        ]
+
+    def _final(self, run: Document) -> Iterator[str]:
+        lease = run["lease"]
+        if lease is not None and lease["until"] is not None:
+            yield f"it is {run['status']} and still leased"
+        if run["_id"] in self.ledger.canceled and run["status"] != Status.CANCELED:
+            yield f"its cancel was acknowledged, and it is {run['status']}"
+
+    def _log(self, name: AttemptId, run: Document | None) -> Iterator[str]:
+        """Compare what an outbox numbered with what the log holds and what was applied."""
+        told = self.ledger.told[name]
+        log = {
+            record.document["sequence"]: record.document
+            for record in self.servers.collection("events").majority({"runId": name[0]})
+            if record.document["attempt"] == name[1] and "sequence" in record.document
+        }
+        whole = next(number for number in range(1, len(log) + 2) if number not in log) - 1
+        # An insertion that was cut off in its middle, and a disk that was lost after it, leave a hole.
+        if whole != len(log) and name not in self.ledger.cut_short:
+            yield f"its log has the positions {_ranges(log)}"
+        for sequence, event in sorted(log.items()):
+            words = told.get(sequence)
+            if words is None or event["type"] not in (words.type, REFUSED):
+                yield f"position {sequence} holds {event['type']}, which nobody said there"
+            elif event["type"] == words.type and event["data"] != words.data:
+                yield f"position {sequence} holds other data than was said"
+        missing = sorted(set(told) - set(log))
+        if missing and name not in self.ledger.cut_short:
+            yield f"the events {missing} were numbered and are not stored"
+        if missing and run is not None and name[1] == run["attempt"]:
+            settled = run["settled"]
+            if settled is not None and settled["last"] in missing and run["logIncomplete"] is None:
+                yield f"its log is short of {missing}, and nothing says so"
+        record = self.servers.collection("attempts").records.get(f"{name[0]}/a{name[1]}")
+        applied = 0 if record is None else record.document.get("lastEventSeq", 0)
+        if applied != whole:
+            yield f"{whole} events are stored without a gap, and {applied} applied"
+
+
+def _moves(old: Document, after: Document, fresh: list[Document]) -> Iterator[str]:
+    """Yield what the lifecycle does not allow."""
+    if old["status"] in FINAL and after["status"] != old["status"]:
+        yield f"it was {old['status']}, which is final, and became {after['status']}"
+    if [entry["n"] for entry in fresh] != list(range(old["revision"] + 1, after["revision"] + 1)):
+        numbers = [entry["n"] for entry in fresh]
+        yield f"revision {after['revision']} follows {old['revision']} with the entries {numbers}"
+    if after["attempt"] - old["attempt"] not in (0, 1):
+        yield f"attempt {after['attempt']} follows {old['attempt']}"
+    for entry in fresh:
+        if entry["cause"] == Cause.SUBMIT:
+            continue
+        allowed = TRANSITIONS[Cause(entry["cause"])].get(Status(entry["from"]), ())
+        if entry["to"] not in allowed:
+            yield f"'{entry['cause']}' led from {entry['from']} to {entry['to']}"
+        term = entry["by"].rpartition("#a")
+        if term[1] and term[2] != str(entry["attempt"]):
+            yield f"'{entry['cause']}' was decided by {entry['by']} in attempt {entry['attempt']}"
+    if after["status"] not in HELD and after["lease"] is not None and after["lease"]["until"] is not None:
+        yield f"it is {after['status']}, and leased"
+    if after["status"] in HELD and after["lease"] is None:
+        yield f"it is {after['status']}, and nobody's"
+
+
+def _attempt(document: Document) -> AttemptId:
+    return AttemptId(document["runId"], document["attempt"])
+
+
+def _ranges(log: Mapping[int, Any]) -> str:
+    return ", ".join(str(each) for each in sorted(log))
