@@ -317,7 +317,7 @@ def test_an_application_that_began_before_a_rebuild_and_ends_behind_it(
         wanted = {"_id" if spoiled == "runs" else "runId": run_id}
         found = await core.runs.find(run_id)
         assert found is not None
-        turn = Turn(found, 1, await core.projector.documents.attempt(run_id, 1))
+        turn = Turn(found, 1, await core.projector.documents.attempt(AttemptId(run_id, 1)))
         coming = decoded(log[5:])
         late = fold(turn.view, coming, turn.cursor)
         field = "lastEventSeq" if spoiled in ("attempts", "runs") else "seq"
