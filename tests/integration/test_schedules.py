@@ -155,7 +155,7 @@ async def test_a_replica_that_dies_at_any_step_leaves_one_run_to_the_next(
             schedules = DiesAfter(schedules, step, answered=answered)
         submitter = first.deps.submitter
         dying = Scheduler(
-            schedules, Submitter(submitter.runs, queue, submitter.store, submitter.ids, submitter.reads)
+            schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads)
         )
         with pytest.raises(Died):
             await dying.run_once()
@@ -385,7 +385,7 @@ async def test_a_submitter_that_slept_past_the_sweep_puts_its_specification_back
                 return created
 
         submitter = only.deps.submitter
-        slow = Submitter(submitter.runs, Slow(only.db), submitter.store, submitter.ids, submitter.reads)
+        slow = Submitter(submitter.runs, Slow(only.db), submitter.ids, submitter.reads)
         made = await slow.submit(Submission(kind="probe", spec={"seconds": 0}, by="test"))
         stored = await only.db.run_specs.find_one({"_id": made.run_id})
         assert stored is not None
