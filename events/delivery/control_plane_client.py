@@ -120,11 +120,8 @@ def retry_after_s(header: str | None, now: datetime) -> float | None:
     if header is None:
         return None
     try:
-        seconds = float(header) if header.strip().isdigit() else _seconds_until(header, now)
+        is_number = header.strip().isdigit()
+        seconds = float(header) if is_number else (parsedate_to_datetime(header) - now).total_seconds()
     except (ValueError, TypeError):
         return None
     return min(RETRY_AFTER_MAX_S, max(0.0, seconds))
-
-
-def _seconds_until(header: str, now: datetime) -> float:
-    return (parsedate_to_datetime(header) - now).total_seconds()

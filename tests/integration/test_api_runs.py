@@ -268,8 +268,10 @@ def test_runs_are_compared_in_one_answer_that_the_document_describes(fleet: Any)
         assert (refused.status_code, refused.json()["code"]) == (422, "bad_selection")
         assert refused.json()["detail"] == f"2 to 12 runs can be compared, not {len(set(wrong))}"
     assert compare(first, "nobody").status_code == 404
-    document = fleet.client.get("/openapi.json").json()["paths"]["/api/runs/compare"]["get"]
-    schema = document["responses"]["200"]["content"]["application/json"]["schema"]
+    document = fleet.client.get("/openapi.json").json()
+    operation = document["paths"]["/api/runs/compare"]["get"]
+    (reference,) = operation["responses"]["200"]["content"]["application/json"]["schema"].values()
+    schema = document["components"]["schemas"][reference.rpartition("/")[2]]
     assert schema["required"] == ["runs", "fields"]
-    (several,) = (each["schema"] for each in document["parameters"] if each["name"] == "run")
+    (several,) = (each["schema"] for each in operation["parameters"] if each["name"] == "run")
     assert (several["minItems"], several["maxItems"]) == (2, 12)

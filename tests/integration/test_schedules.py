@@ -154,9 +154,7 @@ async def test_a_replica_that_dies_at_any_step_leaves_one_run_to_the_next(
         else:
             schedules = DiesAfter(schedules, step, answered=answered)
         submitter = first.deps.submitter
-        dying = Scheduler(
-            schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads)
-        )
+        dying = Scheduler(schedules, Submitter(submitter.runs, queue, submitter.ids, submitter.reads))
         with pytest.raises(Died):
             await dying.run_once()
         await second.scheduler.run_once()

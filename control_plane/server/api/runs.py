@@ -113,7 +113,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/compare")
     async def compare(_: MayRead, run: Several) -> Comparison:
-        return await reading.comparison(run)
+        return Comparison.model_validate(await reading.comparison(run))
 
     @routes.get("/{run_id}")
     async def one(run_id: str, _: MayRead) -> Run:

@@ -93,28 +93,16 @@ class KindsAnswer(Answer):
     next: None = None
 
 
-Comparison = Annotated[
-    dict[str, Any],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "description": "Each field with its value in each of `runs`, null where it has none.",
-            "required": ["runs", "fields"],
-            "properties": {
-                "runs": {"type": "array", "items": {"type": "string"}},
-                "fields": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["field", "differs", "values"],
-                        "properties": {
-                            "field": {"type": "string"},
-                            "differs": {"type": "boolean"},
-                            "values": {"type": "array", "items": {}},
-                        },
-                    },
-                },
-            },
-        }
-    ),
-]
+class ComparedField(BaseModel):
+    """One field, with its value in each run; null where a run has none."""
+
+    field: str
+    differs: bool
+    values: list[Any]
+
+
+class Comparison(BaseModel):
+    """Runs side by side."""
+
+    runs: list[str]
+    fields: list[ComparedField]
