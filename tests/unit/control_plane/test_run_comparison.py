@@ -20,8 +20,8 @@ def run(**more: Any) -> dict[str, Any]:
 FIRST = run(
     spec={"idea": "x", "seed": 0, "nodes": {"Stage_1": 2}, "tags": ["a"]},
     stages=[
-        {"name": "Stage_1", "attempt": 1, "durationS": 9.0},
         {"name": "Stage_1", "attempt": 2, "durationS": 5.0},
+        {"name": "Stage_1", "attempt": 1, "durationS": 9.0},
     ],
     nodes=[
         {"stage": "Stage_1", "best": True, "metric": 0.9},
