@@ -42,7 +42,7 @@ EXTRA = {
     "/schedules/": "/schedules/nightly",
     "/schedules//edit": "/schedules/nightly/edit",
     "/api/keys/": "/api/keys/unknown",
-    "/api/runs/compare": "/api/runs/compare?run=ID&run=ID",
+    "/api/runs/compare": "/api/runs/compare?run=ONE&run=TWO",
     "/api/kinds": "/api/kinds",
     "/api/kinds/": "/api/kinds/probe",
     "/runs/new": "/runs/new?kind=probe",
