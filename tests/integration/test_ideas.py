@@ -260,3 +260,17 @@ def test_what_was_asked_of_ideation_is_what_its_worker_reads(fleet: Any, databas
     assert (lost.status_code, lost.json()["code"]) == (422, "limits_without_ideation")
     for field, value in (("max_cost_usd", -1), ("max_tokens", 0), ("max_tokens", 1.5)):
         assert fleet.client.post("/api/hypotheses", json={**body, field: value}).status_code == 422
+
+
+def test_a_page_that_shows_what_was_typed_is_not_replaced_by_changes(fleet: Any) -> None:
+    refused = fleet.client.post("/hypotheses", data={"title": "", "idea": "typed with care"})
+    assert refused.status_code == 422
+    assert "typed with care" in refused.text
+    made = fleet.client.post("/api/hypotheses", json={"title": "t", "idea": "i"}).json()["id"]
+    again = fleet.client.post(f"/hypotheses/{made}/runs", data={"seed": "no number"})
+    assert again.status_code == 422
+    assert "no number" in again.text
+    for page in (refused, again):
+        assert 'data-topics=""' in page.text
+        assert 'data-refresh="0"' in page.text
+    assert 'data-topics="hypotheses"' in fleet.client.get("/hypotheses").text

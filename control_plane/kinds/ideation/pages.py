@@ -17,7 +17,7 @@ from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.pages.orders import carried_out, see
-from control_plane.server.web.site import Live, Site, topics_of
+from control_plane.server.web.site import NOT_LIVE, Live, Site, topics_of
 from events.runtime.errors import Conflict, Rejected
 
 IDEAS_SHOWN: Final = 100  # nobody asks for so many
@@ -34,7 +34,9 @@ class HypothesisPages:
         self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
     ) -> HTMLResponse:
         """Show the hypotheses and the form of a new one, with what is wrong with it."""
-        wanted, live = wanted or Page(), self.site.live("hypotheses")
+        wanted = wanted or Page()
+        # a page that is looked at again comes without what was typed
+        live = NOT_LIVE if problems else self.site.live("hypotheses")
         page = await self.reads.page(wanted.limit, wanted.after)
         return await self.site.show(
             "ideation/hypotheses.html",
@@ -67,7 +69,7 @@ class HypothesisPages:
         return await self.site.show(
             "ideation/hypothesis.html",
             code if problems else 200,
-            live=Live(topics, since),
+            live=NOT_LIVE if problems else Live(topics, since),
             hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
             more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
             form=form or LaunchForm(idea_index="" if index is None else str(index)),

@@ -116,6 +116,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     expect(page.locator(".preview li")).to_have_count(5)
     expect(page.locator(".preview li").first).to_contain_text("09:00 UTC+0")
     expect(page.get_by_label("Specification")).to_have_value('{"seconds": 0')
+    expect(page.locator("main")).to_have_attribute("data-topics", "")  # nobody's change takes it away
 
     page.locator("form[data-cron]").evaluate("(form) => { form.noValidate = true }")
     page.get_by_role("button", name="Add the schedule").click()
@@ -123,6 +124,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     expect(problems).to_contain_text("Name: lower-case letters, digits and dashes")
     expect(problems).to_contain_text("Specification: no JSON at line 1, column 14")
     assert fleet.client.get(f"/api/schedules/{name}").status_code == 404
+    expect(page.locator("main")).to_have_attribute("data-topics", "")
 
     page.get_by_label("Name").fill(name)
     page.get_by_label("Specification").fill('{"seconds": 0, "colour": 1}')

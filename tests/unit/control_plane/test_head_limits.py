@@ -76,10 +76,14 @@ HOSTILE = {
 
 
 def took_s(client: TestClient, cookie: str) -> float:
-    begun_s = time.perf_counter()
-    answer = client.get("/cookies", headers={"cookie": cookie.encode("latin-1")})
-    assert (answer.status_code, answer.json()) == (200, {})
-    return time.perf_counter() - begun_s
+    """Return the processor time of a request, the least of three: other programs take none of it."""
+    times_s = []
+    for _ in range(3):
+        begun_s = time.process_time()
+        answer = client.get("/cookies", headers={"cookie": cookie.encode("latin-1")})
+        times_s.append(time.process_time() - begun_s)
+        assert (answer.status_code, answer.json()) == (200, {})
+    return min(times_s)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -106,8 +110,8 @@ def test_the_application_sees_our_cookie_and_no_other(client: TestClient) -> Non
     ],
 )
 def test_a_head_that_is_too_long_is_refused_in_words(client: TestClient, headers: dict[str, str]) -> None:
-    begun_s = time.perf_counter()
+    begun_s = time.process_time()
     answer = client.post("/form", content=b"to=x", headers=headers)
-    assert time.perf_counter() - begun_s < 1.0
+    assert time.process_time() - begun_s < 1.0
     assert (answer.status_code, answer.json()["code"]) == (431, "head_too_long")
     assert "the limit is" in answer.json()["detail"]

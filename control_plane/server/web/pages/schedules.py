@@ -23,7 +23,7 @@ from control_plane.server.api.schedules import previewed, shown_slots
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.schedule import ScheduleForm
 from control_plane.server.web.pages.orders import carried_out, refused, see
-from control_plane.server.web.site import Live, Site
+from control_plane.server.web.site import NOT_LIVE, Live, Site
 from events.kinds import KINDS, RUN_KINDS
 from events.runtime.errors import Conflict, Rejected
 
@@ -80,9 +80,11 @@ class SchedulePages:
         problems: Sequence[str] = (),
         code: int = 200,
     ) -> HTMLResponse:
-        wanted, deps, live = wanted or Page(), self.site.deps, self.site.live("schedules")
+        wanted, deps, form = wanted or Page(), self.site.deps, form or ScheduleForm()
+        is_typed = form != ScheduleForm()
+        # a page that is looked at again comes without what was typed
+        live = NOT_LIVE if is_typed or problems else self.site.live("schedules")
         page = await deps.reading.schedules(wanted.limit, wanted.after)
-        form = form or ScheduleForm()
         has_text = form.cron.strip() != ""
         return await self.site.show(
             "schedules.html",
@@ -91,7 +93,7 @@ class SchedulePages:
             page={**page, "items": [worded(each) for each in page["items"]]},
             form=form,
             preview=await previewed(deps.agenda, form.cron, form.time_zone.strip()) if has_text else None,
-            is_typed=form != ScheduleForm(),
+            is_typed=is_typed,
             problems=problems,
             choices=CHOICES,
             outcomes=OUTCOMES,
