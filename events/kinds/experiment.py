@@ -26,7 +26,7 @@ class NodeLimits(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """How many nodes of the search tree each stage may try; None leaves it to the preset."""
+    """How many nodes of the search tree each stage may try; else as many as the preset says."""
 
     Stage_1: Positive | None = None
     Stage_2: Positive | None = None

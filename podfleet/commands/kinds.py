@@ -15,7 +15,7 @@ app = noun("kinds")
 COLUMNS: Final = (
     Column("KIND", field("name"), is_whole=True),
     Column("PODS", field("livePods"), is_whole=True, is_right=True),
-    Column("SUBMITTED_BY", field("isOpen"), lambda is_open: "anybody" if is_open else "the control plane"),
+    Column("OPEN", field("isOpen"), lambda is_open: "yes" if is_open else "no"),
     Column("DOES", field("says")),
 )
 FIELDS: Final = (

@@ -120,7 +120,7 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
     fleet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header, *rows = [line.split("\t") for line in within(fleet.url, "kinds", "list").stdout.splitlines()]
-    assert header[:3] == ["KIND", "PODS", "SUBMITTED_BY"]
+    assert header[:3] == ["KIND", "PODS", "OPEN"]
     assert {row[0]: row[1:3] for row in rows} == {
         "experiment": ["0", "true"],
         "ideation": ["0", "false"],

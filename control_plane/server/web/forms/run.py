@@ -18,6 +18,7 @@ from control_plane.server.api.contract.bodies import Json, NewRun
 from control_plane.server.web.forms.complaints import complaints
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
+from events.formatting import sentence
 from events.kinds.fields import Field, arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind
 from events.queue.requirements import Requirements
@@ -72,7 +73,7 @@ class Input:
         words = "" if self.field.choices else self.field.words
         if self.field.shape in ("either", "json") and self.field.is_long:
             words = f"{words.removesuffix('JSON')} (JSON)".strip()
-        return ". ".join(filter(None, (self.field.says.removesuffix("."), words)))
+        return " ".join(sentence(each) for each in (self.field.says.removesuffix("."), words) if each)
 
     @property
     def described_by(self) -> str:

@@ -332,5 +332,5 @@ def test_the_page_has_a_field_of_each_type_with_its_label_its_default_and_its_pr
     assert '<option value="">choose</option><option>a</option>' in html
     assert html.count("no &lt;JSON&gt;") == 2
     assert 'id="spec.pair-problem"' in html
-    assert "How many &lt;b&gt;times&lt;/b&gt; it is tried. integer, at least 1" in html
+    assert "How many &lt;b&gt;times&lt;/b&gt; it is tried. Integer, at least 1" in html
     assert "<details><summary>Limits of an attempt" in html, "nothing of it was typed"
