@@ -76,7 +76,7 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
     page.get_by_label("labels").fill(f"batch={name}")
     page.get_by_role("button", name="Check").click()
     stage = page.get_by_role("textbox", name="Stage_1")
-    expect(stage).to_have_accessible_description(re.compile("^integer, at least 1 .*Expected `int` >= 1$"))
+    expect(stage).to_have_accessible_description(re.compile(r"^Integer, at least 1\. .*Expected `int` >= 1$"))
     expect(stage).to_have_value("0")
     page.get_by_role("alert").get_by_role("link", name="nodes.Stage_1").click()
     expect(stage).to_be_in_viewport()
