@@ -67,7 +67,7 @@ def collections_of(kind: Kind) -> Iterator[str]:
 def _installed(point: EntryPoint) -> Kind:
     try:
         kind = point.load()
-    except Exception as error:
+    except Exception as error:  # a package may be broken in any way
         raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
     if not isinstance(kind, Kind):
         raise ConfigError([_broken(point, f"{point.value} is no `Kind`")])

@@ -107,8 +107,10 @@ async def _attempts(page: RunPage) -> Mapping[str, Any] | None:
 
 async def _artifacts(page: RunPage) -> Mapping[str, Any] | None:
     found = page.run["artifacts"]
-    kept = [each for each in found if each["name"].startswith(PREFIX)]
-    return {"results": [each for each in found if each not in kept], "checkpoints": kept}
+    return {
+        "results": [each for each in found if not each["name"].startswith(PREFIX)],
+        "checkpoints": [each for each in found if each["name"].startswith(PREFIX)],
+    }
 
 
 async def _specification(page: RunPage) -> Mapping[str, Any] | None:
