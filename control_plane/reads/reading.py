@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from control_plane.model import search_tree
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
+from control_plane.model.views.filling import filled
+from control_plane.model.views.pods import pod
 from control_plane.reads import paging
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.ideas import ideas_of
@@ -27,6 +29,9 @@ from control_plane.store.queue.submissions import Submitted
 from control_plane.store.queue.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
+from events.answers.answer import Listing
+from events.answers.attempts import PodAttempt
+from events.answers.pods import Pod, Sample
 from events.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.runtime.clock import Clock
@@ -34,6 +39,7 @@ from events.runtime.errors import NotFound, Rejected
 from events.text.brief import brief_fields, brief_list
 
 Json = dict[str, Any]
+Item = TypeVar("Item")
 
 SILENT_AFTER: Final = timedelta(seconds=60)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
@@ -393,30 +399,32 @@ class Reading:
         *,
         live_only: bool = False,
         region: str | None = None,
-    ) -> Json:
+    ) -> Listing[Pod]:
         """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
         found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
-        return _page("pods", found, self._pod)
+        return _listing("pods", found, self._pod)
 
-    async def telemetry(self, pod_id: str, hours: int) -> list[Json]:
+    async def telemetry(self, pod_id: str, hours: int) -> list[Sample]:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
         _found(await self.pod_reads.find(pod_id), "pod", pod_id)
         since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
-        return _shown(await self.pod_reads.samples(pod_id, since))
+        return [filled(Sample, each) for each in await self.pod_reads.samples(pod_id, since)]
 
     async def attempts_of_pod(
         self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
-    ) -> Json:
+    ) -> Listing[PodAttempt]:
         """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
         key = None if after is None else paging.decode("attempts", after, str)
-        page = _page("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
-        page["items"] = await self._borne_out(page["items"])
-        runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
+        found = await self.pod_reads.attempts(pod_id, key, paging.limited(limit))
+        runs = await self.run_reads.of_ids([each["runId"] for each in found.documents])
         titles = {run["_id"]: run.get("title") for run in runs}
-        for each in page["items"]:
-            each["title"] = titles.get(each["runId"])
-        return page
+        made = await self._borne_out(found.documents)
+        return _listing(
+            "attempts",
+            replace(found, documents=made),
+            lambda each: filled(PodAttempt, brief_fields(each), title=plain(titles.get(each["runId"]))),
+        )
 
     async def _borne_out(self, attempts: Sequence[Json]) -> list[Json]:
         """Return attempts of any runs, each with the replication that the record of its run bears out."""
@@ -424,11 +432,11 @@ class Reading:
         made = await self.run_reads.verdicts_of_attempts(doubtful) if doubtful else []
         return [borne_out(each, [one for one in made if one["runId"] == each["runId"]]) for each in attempts]
 
-    async def pod(self, pod_id: str) -> Json:
+    async def pod(self, pod_id: str) -> Pod:
         """Return one pod. Raises `NotFound`."""
         return self._pod(_found(await self.pod_reads.find(pod_id), "pod", pod_id))
 
-    async def drain(self, pod_id: str) -> Json:
+    async def drain(self, pod_id: str) -> Pod:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(_found(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
 
@@ -463,13 +471,8 @@ class Reading:
         live = await self.pod_reads.live_by_state(silent_since)
         return {"busy": 0, "idle": 0, "suspended": 0, **live, "gone": gone}
 
-    def _pod(self, document: Mapping[str, Any]) -> Json:
-        """Return a pod whose state tells when nobody has heard of it for long."""
-        pod = _told(document)
-        is_silent = document["reportedAt"] < self.clock.now() - SILENT_AFTER
-        if is_silent and pod["state"] != "stopped":
-            pod["state"] = "gone"
-        return pod
+    def _pod(self, document: Mapping[str, Any]) -> Pod:
+        return pod(document, self.clock.now() - SILENT_AFTER)
 
 
 def _waiting(found: Waiting, now: datetime) -> Json:
@@ -487,6 +490,11 @@ def _waiting(found: Waiting, now: datetime) -> Json:
 def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
     stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
     return {"items": [show(document) for document in found.documents], "next": stop}
+
+
+def _listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) -> Listing[Item]:
+    stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
+    return Listing(items=[view(document) for document in found.documents], next=stop)
 
 
 def _kept(parts: Mapping[str, Part], usages: Sequence[Json]) -> _Own:

@@ -35,7 +35,7 @@ from events.runs import (
 )
 from events.runtime.clock import Ids
 from events.runtime.errors import Conflict, NotFound, Rejected
-from events.trace import traceparent_of
+from events.text.trace import traceparent_of
 
 QUEUE_LIMIT_S: Final = 7 * 24 * 3600
 # Half of what the sweep of orphans grants: a run that came later may have lost its snapshot to it.

@@ -34,6 +34,7 @@ from control_plane.server.api import (
     uploads,
 )
 from control_plane.server.api.contract import openapi, problems
+from control_plane.server.api.contract.struct_routes import answers_of
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
@@ -94,10 +95,11 @@ def create_app(deps: Deps) -> FastAPI:
     _wrap(app, deps, watchdog)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
-    app.include_router(fleet.health(deps))
-    app.include_router(ingest.router(deps.ingestor, deps.intake))
-    for noun in NOUNS:
-        app.include_router(noun.router(deps))
+    routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.intake)]
+    routers += [noun.router(deps) for noun in NOUNS]
+    for router in routers:
+        app.include_router(router)
+    answers = set().union(*map(answers_of, routers))
     site = Site(deps, pages)
     app.include_router(sign_in.router(site, deps.authenticator))
     app.include_router(bulk_pages.router(site))
@@ -112,7 +114,7 @@ def create_app(deps: Deps) -> FastAPI:
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document(_: runs.MayRead) -> dict[str, object]:
-        return openapi.described(app.openapi())
+        return openapi.described(app.openapi(), answers)
 
     return app
 

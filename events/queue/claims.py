@@ -18,7 +18,7 @@ from events.queue.journal import Decision, Expression, ServerTime
 from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.text.key_text import digest, run_token
-from events.trace import traceparent_of
+from events.text.trace import traceparent_of
 
 Document = dict[str, Any]
 

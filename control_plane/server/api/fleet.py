@@ -12,11 +12,15 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from control_plane.access.auth import Principal, require
 from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
 from control_plane.server.metrics import exposition
 from control_plane.store import database, schema
 from control_plane.store.pods import HOURS_MAX
+from events.answers.answer import Listing
+from events.answers.attempts import PodAttempt
+from events.answers.pods import Pod, Sample
 from events.runtime.errors import PodfleetError
 
 Json = dict[str, Any]
@@ -32,26 +36,26 @@ class PodFilters(Page):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of the fleet, each of which needs a principal."""
-    routes = APIRouter(tags=["fleet"])
+    routes = APIRouter(tags=["fleet"], route_class=StructRoute)
 
     @routes.get("/api/pods")
-    async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Items:
+    async def pods(_: MayRead, wanted: Annotated[PodFilters, Query()]) -> Listing[Pod]:
         return await deps.reading.pods(wanted.limit, wanted.after, region=wanted.region)
 
     @routes.get("/api/pods/{pod_id:path}/telemetry")
-    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1) -> Items:
-        return {"items": await deps.reading.telemetry(pod_id, hours), "next": None}
+    async def telemetry(pod_id: str, _: MayRead, hours: Hours = 1) -> Listing[Sample]:
+        return Listing(items=await deps.reading.telemetry(pod_id, hours), next=None)
 
     @routes.get("/api/pods/{pod_id:path}/attempts")
-    async def attempts(pod_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Items:
+    async def attempts(pod_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[PodAttempt]:
         return await deps.reading.attempts_of_pod(pod_id, wanted.limit, wanted.after)
 
     @routes.get("/api/pods/{pod_id:path}")
-    async def pod(pod_id: str, _: MayRead) -> Json:
+    async def pod(pod_id: str, _: MayRead) -> Pod:
         return await deps.reading.pod(pod_id)
 
     @routes.post("/api/pods/{pod_id:path}/drain")
-    async def drain(pod_id: str, _: MaySteer) -> Json:
+    async def drain(pod_id: str, _: MaySteer) -> Pod:
         return await deps.reading.drain(pod_id)
 
     @routes.get("/api/queue")

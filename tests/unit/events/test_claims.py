@@ -37,7 +37,7 @@ from events.queue.matching import WaitingClass
 from events.queue.settlement import End, settle_decision
 from events.testing import EPOCH, RUN_ID, SeededIds
 from events.text.key_text import digest, letters, read_run_token
-from events.trace import traceparent_of
+from events.text.trace import traceparent_of
 from scripts.simulation.store.driver import sync_database
 from scripts.simulation.store.matching import matches
 from scripts.simulation.store.replica_set import ReplicaSet

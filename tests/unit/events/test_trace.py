@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.trace import trace_id, traceparent_of
+from events.text.trace import trace_id, traceparent_of
 
 THEIRS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
