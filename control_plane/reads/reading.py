@@ -12,10 +12,11 @@ from typing import Any, Final, TypeVar
 
 from control_plane.model import search_tree
 from control_plane.model.checkpoints import Candidate
-from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
+from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
 from control_plane.model.views.filling import filled
 from control_plane.model.views.pods import pod
+from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.ideas import ideas_of
@@ -30,8 +31,16 @@ from control_plane.store.queue.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
 from events.answers.answer import Listing
+from events.answers.artifacts import Artifact
 from events.answers.attempts import PodAttempt
+from events.answers.audit_log import AuditEntry
+from events.answers.fleet import QueuedClass
+from events.answers.hypotheses import Hypothesis, HypothesisRow
+from events.answers.keys import Key
+from events.answers.logs import LoggedEvent, LogPage
 from events.answers.pods import Pod, Sample
+from events.answers.runs import Nodes, Run, RunRow
+from events.answers.schedules import Schedule
 from events.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.runtime.clock import Clock
@@ -49,16 +58,7 @@ NODES_MAX: Final = 50  # of a page of nodes, each with its code
 NODES_TOLD_MAX: Final = 400  # of a run as a whole
 TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
-# Of an attempt whose end is decided, and not written beside its run yet.
-UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(
-    ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "startedAt", "currentStage", "error")
-)
 LARGE_READS_MAX: Final = 4
-# What a stage has only when it was said: a pod may leave out that it began.
-UNSAID_OF_STAGE: Final[Json] = {
-    **dict.fromkeys(("index", "total", "activity", "startedAt", "completedAt", "durationS")),
-    "progress": 0.0,
-}
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "debug": ("debug",),
@@ -115,6 +115,36 @@ class _Own:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What the fleet does now; counts stop at `count_max`."""
+
+    statuses: Mapping[str, int]
+    queue: Sequence[QueuedClass]
+    pods: Mapping[str, int]
+    recent_failures: Sequence[RunRow]
+    awaiting_human: int
+    count_max: int = COUNT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class LogStretch:
+    """Some events of a log in their order, and where it goes on in both directions; None at its end."""
+
+    items: Sequence[LoggedEvent]
+    earlier: str
+    later: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A run that waits for a person, with the verdicts on it and what a browser shows of it in place."""
+
+    run: RunRow
+    validations: Sequence[Json]
+    visible: Sequence[Artifact]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """Every read has a bound; lists are pages."""
 
@@ -129,32 +159,30 @@ class Reading:
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
 
-    async def overview(self) -> Json:
-        """Return what the fleet does now; counts stop at `countMax`."""
+    async def overview(self) -> Overview:
+        """Return what the fleet does now."""
         tally, failures, pods = await asyncio.gather(
             self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
         )
-        fields = ("_id", "kind", "title", "error", "finishedAt", "attempt", "hypothesisId")
-        return {
-            "statuses": {status.value: count for status, count in tally.statuses.items()},
-            "queue": [_waiting(each, self.clock.now()) for each in tally.waiting],
-            "pods": pods,
-            "recentFailures": [_told({name: run.get(name) for name in fields}) for run in failures],
-            "awaitingHuman": tally.statuses[Status.AWAITING_HUMAN],
-            "countMax": COUNT_MAX,
-        }
+        return Overview(
+            statuses={status.value: count for status, count in tally.statuses.items()},
+            queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
+            pods=pods,
+            recent_failures=[run_row(run) for run in failures],
+            awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
+        )
 
     async def runs(
         self, filters: RunFilters, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
-    ) -> Json:
+    ) -> Listing[RunRow]:
         """Return a page of runs, newest first."""
         key = None if after is None else paging.decode("runs", after, str)
         found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
-        return _page("runs", found, _told)
+        return _listing("runs", found, run_row)
 
-    async def runs_of_ids(self, run_ids: Sequence[str]) -> list[Json]:
+    async def runs_of_ids(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return these runs and requests as a list shows them; those that are not there are left out."""
-        return _shown(await self.run_reads.of_ids(run_ids))
+        return [run_row(each) for each in await self.run_reads.of_ids(run_ids)]
 
     async def compared(self, run_ids: Sequence[str]) -> list[Json]:
         """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
@@ -177,42 +205,41 @@ class Reading:
             "isPartial": len(metrics) >= METRICS_MAX,
         }
 
-    async def run(self, run_id: str) -> Json:
+    async def run(self, run_id: str) -> Run:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
         async with self._turns:
             run, spec = await asyncio.gather(self._run(run_id), self.run_reads.spec(run_id))
             return await self._whole(run, spec or {})
 
-    async def submitted(self, submitted: Submitted) -> Json:
+    async def submitted(self, submitted: Submitted) -> Run:
         """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
 
         One that was there already is returned as it is.
         """
         if submitted.run is None:
             return await self.run(submitted.run_id)
-        return await self._whole(shown(submitted.run), submitted.spec)
+        return await self._whole(submitted.run, submitted.spec)
 
-    async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
+    async def _whole(self, run: Mapping[str, Any], spec: Mapping[str, Any]) -> Run:
         # nothing belongs to a run that no pod has taken yet
-        own = await self._own(run["id"]) if run["attempt"] else _Own()
-        validations = [shown(each) for each in believed(own.validations, own.attempts)]
+        own = await self._own(run["_id"]) if run["attempt"] else _Own()
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
-        return {
+        return filled(
+            Run,
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
-            **{"paused": False, "notes": [], "sealed": None},
-            **brief_fields(run),
-            "fromStage": plain(spec.get("fromStage")),
-            "spec": plain(spec.get("spec")),
-            "requires": plain(spec.get("requires")),
-            "traceparent": spec.get("traceparent"),
-            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in attempts],
-            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
-            "validations": validations,
-            "artifacts": [shown(each) for each in own.artifacts],
-            "nodes": plain(own.nodes),
-            "usage": usage(own.usages, USAGE_EVENTS_MAX),
-            "truncated": sorted(own.cut),
-        }
+            {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
+            from_stage=plain(spec.get("fromStage")),
+            spec=plain(spec.get("spec")),
+            requires=plain(spec.get("requires")),
+            traceparent=spec.get("traceparent"),
+            attempts=[attempt(each) for each in attempts],
+            stages=[stage(each, run) for each in own.stages],
+            validations=[shown(each) for each in believed(own.validations, own.attempts)],
+            artifacts=[artifact(each) for each in own.artifacts],
+            nodes=plain(own.nodes),
+            usage=usage(own.usages, USAGE_EVENTS_MAX),
+            truncated=sorted(own.cut),
+        )
 
     async def _own(self, run_id: str) -> _Own:
         """Ask for everything at once: one after the other is what a page of a run would wait for."""
@@ -232,7 +259,7 @@ class Reading:
         # beside the event loop: what a pod said decides how long it takes
         return await asyncio.to_thread(_kept, parts, usages)
 
-    async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Json:
+    async def nodes(self, run_id: str, limit: int = NODES_MAX, after: str | None = None) -> Nodes:
         """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
 
         Raises `NotFound`.
@@ -240,7 +267,7 @@ class Reading:
         async with self._turns:
             return await self._nodes(run_id, limit, after)
 
-    async def _nodes(self, run_id: str, limit: int, after: str | None) -> Json:
+    async def _nodes(self, run_id: str, limit: int, after: str | None) -> Nodes:
         await self._run(run_id)
         first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
         last = first + min(paging.limited(limit), NODES_MAX)
@@ -251,49 +278,50 @@ class Reading:
             wanted = wanted[: len(wanted) // 2]
             said = await self.run_reads.events_of_nodes(run_id, [node["id"] for node in wanted])
         last = first + len(wanted)
-        return {
-            "items": await asyncio.to_thread(_whole_nodes, wanted, said.documents),
-            "next": paging.encode("nodes", last) if last < len(known) else None,
-            "truncated": [*search_tree.TEXTS] if said.is_cut else [],
-        }
+        return Nodes(
+            items=await asyncio.to_thread(_whole_nodes, wanted, said.documents),
+            next=paging.encode("nodes", last) if last < len(known) else None,
+            truncated=[*search_tree.TEXTS] if said.is_cut else [],
+        )
 
-    async def pace(self, run: Json) -> Pace | None:
-        """Return how fast the stage of a run moves, as `run` returns that; None where it is in none."""
-        stages = [each for each in run["stages"] if each["status"] == "RUNNING"]
-        if not stages:
+    async def pace(self, run: Run) -> Pace | None:
+        """Return how fast the stage of a run moves; None where it is in none."""
+        running = [each for each in run.stages if each.status == "RUNNING"]
+        if not running:
             return None
-        name, attempt, started = (stages[-1][field] for field in ("name", "attempt", "startedAt"))
+        current = running[-1]
         steps = [
             {"at": each["receivedAt"], "progress": each["data"]["progress"]}
-            for each in reversed(await self.run_reads.progress(run["id"]))
-            if each["attempt"] == attempt and each["data"]["stage"] == name
+            for each in reversed(await self.run_reads.progress(run.id))
+            if each["attempt"] == current.attempt and each["data"]["stage"] == current.name
         ]
-        return pace(steps, None if started is None else datetime.fromisoformat(started), self.clock.now())
+        started = None if current.started_at is None else datetime.fromisoformat(current.started_at)
+        return pace(steps, started, self.clock.now())
 
-    async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Json]]:
+    async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Artifact]]:
         """Return for each run what a browser shows in place, of each name the latest attempt's."""
-        latest: dict[str, dict[str, Json]] = {run_id: {} for run_id in run_ids}
-        for artifact in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
-            if not artifact["name"].startswith(PREFIX):
-                latest[artifact["runId"]].setdefault(artifact["name"], _told(artifact))
+        latest: dict[str, dict[str, Artifact]] = {run_id: {} for run_id in run_ids}
+        for each in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
+            if not each["name"].startswith(PREFIX):
+                latest[each["runId"]].setdefault(each["name"], artifact(each))
         return {run_id: list(named.values()) for run_id, named in latest.items()}
 
-    async def reviewed(self, limit: int, after: str | None = None) -> Json:
-        """Return a page of the runs that wait for a person, newest first, with what a verdict rests on."""
+    async def reviewed(self, limit: int, after: str | None = None) -> tuple[Sequence[Review], str | None]:
+        """Return a page of the runs that wait for a person, newest first, and where the next one begins."""
         page = await self.runs(RunFilters(status=Status.AWAITING_HUMAN), limit, after)
-        run_ids = [run["id"] for run in page["items"]]
+        run_ids = [run.id for run in page.items]
         visible = await self.visible_artifacts(run_ids) if run_ids else {}
         found = (
             await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else Part((), False)
         )
         doubtful = [each["runId"] for each in found.documents if each.get("replication") == ELSEWHERE]
         attempts = (await self.run_reads.verdicts_of_attempts(doubtful)) if doubtful else []
-        for run in page["items"]:
-            own = [each for each in found.documents if each["runId"] == run["id"]]
-            made = [each for each in attempts if each["runId"] == run["id"]]
-            run["validations"] = [_told(each) for each in believed(own, made)]
-            run["visible"] = visible[run["id"]]
-        return page
+        reviews = []
+        for run in page.items:
+            own = [each for each in found.documents if each["runId"] == run.id]
+            made = [each for each in attempts if each["runId"] == run.id]
+            reviews.append(Review(run, [_told(each) for each in believed(own, made)], visible[run.id]))
+        return reviews, page.next
 
     async def waiting_for_people(self) -> int:
         """Return how many runs wait for a person, counted up to `WAITING_SHOWN`."""
@@ -309,7 +337,7 @@ class Reading:
         after: str | None = None,
         limit: int = paging.LIMIT_DEFAULT,
         newest_first: bool = True,
-    ) -> Json:
+    ) -> LogPage:
         """Return a page of a run's log; `text` is looked for in what lines and activities say.
 
         Raises `NotFound` for a run that never was heard of.
@@ -327,25 +355,24 @@ class Reading:
                 limit=paging.limited(limit),
                 newest_first=newest_first,
             )
-            page = _page(name, found, event)
+            page = _listing(name, found, logged)
         if not found.documents and after is None:
             await self._run(run_id)
-        if not newest_first:
-            last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
-            page["tail"] = page["next"] or (last[0] if last else after)
-        return page
+        if newest_first:
+            return LogPage(items=page.items, next=page.next)
+        last = paging.encode(name, page.items[-1].position) if page.items else after
+        return LogPage(items=page.items, next=page.next, tail=page.next or last)
 
-    async def events_from(self, run_id: str, position: str) -> Json:
-        """Return the page of a run's log that begins at `position`, and where it goes on in both directions.
+    async def events_from(self, run_id: str, position: str) -> LogStretch:
+        """Return the page of a run's log that begins at `position`.
 
         Raises `NotFound`.
         """
         after = paging.encode("events", position[:-1])
         page = await self.events(run_id, after=after, newest_first=False)
-        first = page["items"][0]["position"] if page["items"] else position
+        first = page.items[0].position if page.items else position
         earlier = paging.encode("events, newest first", first)
-        later = page["items"][-1]["position"] if page["next"] else None
-        return {"items": page["items"], "earlier": earlier, "later": later}
+        return LogStretch(page.items, earlier, page.items[-1].position if page.next else None)
 
     async def attempts(self, run_id: str) -> Sequence[Json]:
         """Return which pod made each attempt of a run, until the last one of which a file is registered."""
@@ -357,40 +384,43 @@ class Reading:
 
     async def artifacts(
         self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
-    ) -> Json:
+    ) -> Listing[Artifact]:
         """Return a page of a run's artifacts, the latest attempt's first. Raises `NotFound`."""
         await self._run(run_id)
         key = None if after is None else paging.decode("artifacts", after, int, str)
         found = await self.run_reads.artifacts(run_id, key, paging.limited(limit))
-        return _page("artifacts", found, _told)
+        return _listing("artifacts", found, artifact)
 
-    async def artifact(self, artifact_id: str) -> Json:
+    async def artifact(self, artifact_id: str) -> Artifact:
         """Return one artifact. Raises `NotFound`."""
-        return _told(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
+        return artifact(_found(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
 
-    async def hypotheses(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+    async def hypotheses(
+        self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Listing[HypothesisRow]:
         """Return a page of hypotheses, newest first."""
         key = None if after is None else paging.decode("hypotheses", after, str)
         found = await self.hypothesis_reads.page(key, paging.limited(limit))
-        return _page("hypotheses", found, shown)
+        return _listing("hypotheses", found, partial(filled, HypothesisRow))
 
-    async def hypothesis(self, hypothesis_id: str) -> Json:
+    async def hypothesis(self, hypothesis_id: str) -> Hypothesis:
         """Return a hypothesis with its newest runs. Raises `NotFound`."""
-        document = await self.hypothesis_reads.find(hypothesis_id)
-        hypothesis = shown(_found(document, "hypothesis", hypothesis_id))
-        ideas = ideas_of(hypothesis)
+        found = await self.hypothesis_reads.find(hypothesis_id)
+        document = _found(found, "hypothesis", hypothesis_id)
+        ideas = ideas_of(document)
         runs = await self.runs(RunFilters(hypothesis=hypothesis_id), paging.LIMIT_MAX)
-        spenders = [run["id"] for run in runs["items"]]
-        if hypothesis["ideation"] is not None:
-            spenders.append(hypothesis["ideation"]["requestId"])
-        return {
-            **hypothesis,
-            "usage": usage(await self.run_reads.usage(spenders), USAGE_EVENTS_MAX),
-            "ideaIndex": ideas.index,
-            "ideaJson": hypothesis["ideaJson"] if ideas.index is None else ideas.chosen,
-            "runs": runs["items"],
-            "moreRuns": runs["next"],
-        }
+        spenders = [run.id for run in runs.items]
+        if document["ideation"] is not None:
+            spenders.append(document["ideation"]["requestId"])
+        return filled(
+            Hypothesis,
+            document,
+            usage=usage(await self.run_reads.usage(spenders), USAGE_EVENTS_MAX),
+            idea_index=ideas.index,
+            idea_json=plain(document["ideaJson"] if ideas.index is None else ideas.chosen),
+            runs=runs.items,
+            more_runs=runs.next,
+        )
 
     async def pods(
         self,
@@ -440,31 +470,33 @@ class Reading:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(_found(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
 
-    async def schedules(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+    async def schedules(
+        self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Listing[Schedule]:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
-        return _page("schedules", found, shown)
+        return _listing("schedules", found, partial(filled, Schedule))
 
-    async def schedule(self, schedule_id: str) -> Json:
+    async def schedule(self, schedule_id: str) -> Schedule:
         """Return one schedule. Raises `NotFound`."""
-        return shown(_found(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
+        return filled(Schedule, _found(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
 
-    async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+    async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[Key]:
         """Return a page of keys, the newest first, as they may be seen."""
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
-        return _page("keys", found, shown)
+        return _listing("keys", found, partial(filled, Key))
 
-    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Json:
+    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Listing[AuditEntry]:
         """Return a page of the records of who did what, the newest first."""
         found = await self.trail_reads.page(
             filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
         )
-        return _page("trail", found, shown)
+        return _listing("trail", found, partial(filled, AuditEntry))
 
-    async def _run(self, run_id: str) -> Json:
-        return shown(_found(await self.run_reads.find(run_id), "run", run_id))
+    async def _run(self, run_id: str) -> Mapping[str, Any]:
+        return _found(await self.run_reads.find(run_id), "run", run_id)
 
-    async def _pod_counts(self) -> Json:
+    async def _pod_counts(self) -> Mapping[str, int]:
         now = self.clock.now()
         silent_since = now - SILENT_AFTER
         gone = await self.pod_reads.silent(silent_since, now - FORGOTTEN_AFTER)
@@ -475,21 +507,16 @@ class Reading:
         return pod(document, self.clock.now() - SILENT_AFTER)
 
 
-def _waiting(found: Waiting, now: datetime) -> Json:
+def _waiting(found: Waiting, now: datetime) -> QueuedClass:
     """Return a class in which something waits: how many, and how long the oldest."""
-    return {
-        "classKey": found.class_key,
-        "collection": found.collection,
-        "depth": found.depth,
-        "isPartial": found.is_partial,
-        "oldestQueuedAt": plain(found.oldest),
-        "oldestWaitS": None if found.oldest is None else _seconds(found.oldest, now),
-    }
-
-
-def _page(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
-    stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
-    return {"items": [show(document) for document in found.documents], "next": stop}
+    return QueuedClass(
+        class_key=found.class_key,
+        collection=found.collection,
+        depth=found.depth,
+        is_partial=found.is_partial,
+        oldest_queued_at=plain(found.oldest),
+        oldest_wait_s=None if found.oldest is None else _seconds(found.oldest, now),
+    )
 
 
 def _listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) -> Listing[Item]:
@@ -524,10 +551,6 @@ def _whole_nodes(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
 def _told(document: Mapping[str, Any]) -> Json:
     """Return a stored document as the outside sees it, each of its fields brief."""
     return shown(brief_fields(document))
-
-
-def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
-    return [_told(document) for document in documents]
 
 
 def _found(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:

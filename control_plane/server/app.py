@@ -97,11 +97,11 @@ def create_app(deps: Deps) -> FastAPI:
     problems.install(app, pages)
     routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.intake)]
     routers += [noun.router(deps) for noun in NOUNS]
+    site = Site(deps, pages)
+    routers.append(sign_in.router(site, deps.authenticator))
     for router in routers:
         app.include_router(router)
     answers = set().union(*map(answers_of, routers))
-    site = Site(deps, pages)
-    app.include_router(sign_in.router(site, deps.authenticator))
     app.include_router(bulk_pages.router(site))
     app.include_router(compare.router(site))
     app.include_router(views.router(site))

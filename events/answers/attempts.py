@@ -6,25 +6,49 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from events.answers.answer import Answer, Count, Moment
+from events.answers.answer import Amount, Answer, Count, Moment
 
 
 class CurrentStage(Answer, frozen=True, kw_only=True):
     """What a run does at the moment; `progress` from 0 to 1."""
 
     name: str
-    progress: float | None
+    progress: Amount | None
     activity: str | UnsetType | None = UNSET
 
 
 class Failure(Answer, frozen=True, kw_only=True):
-    """Why something ended: a code for programs, words for people, the stage in which it was."""
+    """Why something ended: a code for programs, words for people, in which stage and attempt it was."""
 
-    code: str | UnsetType | None = UNSET
-    message: str | UnsetType | None = UNSET
+    code: str | None
+    message: str | None
     stage: str | UnsetType | None = UNSET
     retryable: bool | UnsetType | None = UNSET
+    attempt: int | UnsetType | None = UNSET
     traceback: str | UnsetType | None = UNSET
+
+
+class Stage(Answer, frozen=True, kw_only=True):
+    """A stage of an attempt; `progress` from 0 to 1, `duration_s` in seconds, `index` counts up to `total`.
+
+    `status` is RUNNING, COMPLETED, how its attempt ended in it, or INTERRUPTED where that was lost. `order`
+    is the position in the log at which it began, `seq` that of its last change.
+    """
+
+    id: str
+    run_id: str
+    attempt: Count
+    name: str
+    index: int | None
+    total: int | None
+    status: str
+    progress: Amount
+    activity: str | None
+    started_at: Moment | None
+    completed_at: Moment | None
+    duration_s: Amount | None
+    order: int | UnsetType | None = UNSET
+    seq: int
 
 
 class Attempt(Answer, frozen=True, kw_only=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from events.answers.answer import Answer, Moment
+from events.answers.answer import Amount, Answer, Moment
 
 
 class Gpu(Answer, frozen=True, kw_only=True):
     """A device of a pod; memory in MiB."""
 
     name: str
-    memory_mib: float
+    memory_mib: Amount
 
 
 class Capabilities(Answer, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class Capabilities(Answer, frozen=True, kw_only=True):
     """
 
     cpus: int
-    memory_mib: float
+    memory_mib: Amount
     gpus: list[Gpu]
     device: str | UnsetType | None = UNSET
     isolation: str | UnsetType | None = UNSET
@@ -31,11 +31,11 @@ class Capabilities(Answer, frozen=True, kw_only=True):
 class Telemetry(Answer, frozen=True, kw_only=True):
     """What is in use on a pod: utilisation as fractions of one, memory in MiB, temperature in °C."""
 
-    cpu_util: float | UnsetType | None = UNSET
-    memory_mib: float | UnsetType | None = UNSET
-    gpu_util: float | UnsetType | None = UNSET
-    gpu_memory_mib: float | UnsetType | None = UNSET
-    gpu_temperature_c: float | UnsetType | None = UNSET
+    cpu_util: Amount | UnsetType | None = UNSET
+    memory_mib: Amount | UnsetType | None = UNSET
+    gpu_util: Amount | UnsetType | None = UNSET
+    gpu_memory_mib: Amount | UnsetType | None = UNSET
+    gpu_temperature_c: Amount | UnsetType | None = UNSET
 
 
 class Sample(Telemetry, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Sample(Telemetry, frozen=True, kw_only=True):
     at: Moment
 
 
-class Orders(Answer, frozen=True, kw_only=True):
+class PodOrders(Answer, frozen=True, kw_only=True):
     """What the fleet wants of a pod: with `drain`, that it takes no other run."""
 
     drain: bool
@@ -70,5 +70,5 @@ class Pod(Answer, frozen=True, kw_only=True):
     telemetry: Telemetry
     started_at: Moment
     reported_at: Moment
-    orders: Orders
+    orders: PodOrders
     key_id: str | UnsetType | None = UNSET

@@ -127,11 +127,14 @@ def how_many(lines: str) -> int | None:
 
 def event_line(event: Json) -> tuple[str, ...]:
     """Return an event in its columns: time, type, attempt, what it says."""
+    import msgspec
+
+    from events.answers.logs import LoggedEvent
     from events.text.formatting import says
 
     kind = str(event.get("type")).removeprefix("ai.")
     try:
-        said = says(event)
+        said = says(msgspec.convert(event, LoggedEvent))
     except (KeyError, TypeError, ValueError):  # of a type that only a newer server knows
         said = ""
     return (str(event.get("time") or event.get("receivedAt")), kind, str(event.get("attempt") or ""), said)

@@ -158,6 +158,8 @@ def _direct(body: Json) -> Json:
 async def _store(body: Any) -> Json:
     from pathlib import Path
 
+    import msgspec
+
     from control_plane.access.key_ring import KeyRing
     from control_plane.server.api.keys import told_once, wanted_key
     from control_plane.store import database, schema
@@ -175,7 +177,9 @@ async def _store(body: Any) -> Json:
         await database.require_guarantees(mongo)
         await schema.verify(db)
         ring = KeyRing(Keys(db), SystemClock(), SystemIds())
-        return told_once(await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}"))
+        made = await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}")
+        told: Json = msgspec.to_builtins(told_once(made))
+        return told
     finally:
         await mongo.close()
 

@@ -29,12 +29,19 @@ def filled(kind: type[View], document: Mapping[str, Any], **made: Any) -> View:
 
 
 @cache
+def stored_names(kind: type[Answer]) -> Mapping[str, str]:
+    """Return the stored name of each field, which is its name in JSON, or `_id`."""
+    names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
+    return {field: "_id" if name == "id" else name for field, name in names}
+
+
+@cache
 def _fields(kind: type[Answer]) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...]:
     """Return of each field its own name, the stored one, its value where nothing is, and what reads it."""
     return tuple(
         (
             each.name,
-            "_id" if each.encode_name == "id" else each.encode_name,
+            stored_names(kind)[each.name],
             None if each.default is msgspec.NODEFAULT else each.default,
             _reader(each.type),
         )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from control_plane.reads.reading import NODES_MAX
-from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
 from control_plane.server.deps import Deps
-
-Json = dict[str, Any]
+from events.answers.runs import Nodes
 
 
 class NodePage(BaseModel):
@@ -24,10 +23,10 @@ class NodePage(BaseModel):
 
 def router(deps: Deps) -> APIRouter:
     """Return the route of a run's nodes."""
-    routes = APIRouter(prefix="/api/runs", tags=["runs"])
+    routes = APIRouter(prefix="/api/runs", tags=["runs"], route_class=StructRoute)
 
     @routes.get("/{run_id}/nodes")
-    async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Items:
+    async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Nodes:
         return await deps.reading.nodes(run_id, wanted.limit, wanted.after)
 
     return routes

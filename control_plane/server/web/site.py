@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
+from msgspec import UNSET
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
@@ -30,6 +33,8 @@ from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX, LaunchForm
 from control_plane.server.web.side_by_side import curve, metrics
 from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
+from events.answers.answer import Answer
+from events.answers.runs import HumanVerdict, Reason, Run, RunRow
 from events.catalog import TYPES
 from events.checkpoints import PREFIX
 from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
@@ -54,13 +59,30 @@ RENDERED_MAX: Final = 4  # pages at once
 class Templates(Environment):
     """Templates in which a name in brackets is a key of a mapping, and never one of the mapping's methods.
 
-    Pods choose names: a stage may be called `items`.
+    Pods choose names: a stage may be called `items`. A field of an answer goes by its name in JSON; one that
+    is not there in JSON is undefined.
     """
 
     def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(obj, Answer):
+            return self._field(obj, argument)
         if not isinstance(obj, Mapping):
             return super().getitem(obj, argument)
         return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self._field(obj, attribute) if isinstance(obj, Answer) else super().getattr(obj, attribute)
+
+    def _field(self, answer: Answer, name: Any) -> Any:
+        field = fields_of(type(answer)).get(name)
+        value = UNSET if field is None else getattr(answer, field)
+        return self.undefined(obj=answer, name=name) if value is UNSET else value
+
+
+@cache
+def fields_of(kind: type[Answer]) -> Mapping[str, str]:
+    """Return the field of each name in JSON."""
+    return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
 class Pages:
@@ -160,11 +182,11 @@ class Site:
         live = self.live("runs", "pods")
         recent = await self.deps.reading.runs(Filters().filters(), 10)
         overview = await self.deps.reading.overview()
-        why = await class_reasons(self.deps.reading, [each["classKey"] for each in overview["queue"]])
+        why = await class_reasons(self.deps.reading, [each.class_key for each in overview.queue])
         since = timestamp(self.deps.reading.clock.now() - FAILED_LATELY)
         today = await self.deps.accounts.today()
         hours = (self.deps.reading.clock.now() - today.start) / HOUR
-        failures = [each for each in overview["recentFailures"] if (each["finishedAt"] or "") >= since]
+        failures = [each for each in overview.recent_failures if (each.finished_at or "") >= since]
         return await self.show(
             "home.html",
             live=live,
@@ -173,7 +195,7 @@ class Site:
             # of the first hour nothing can be told yet
             an_hour=today.finished / hours if hours >= 1 else None,
             failures=failures,
-            runs=recent["items"],
+            runs=recent.items,
             why=why,
         )
 
@@ -207,44 +229,43 @@ class Site:
             self.deps.authenticator.is_open(),
         )
         pace, why, nodes = await asyncio.gather(
-            reading.pace(found), self._reasons(found), self._with_code(run_id, found["nodes"])
+            reading.pace(found), self._reasons(found), self._with_code(run_id, found.nodes)
         )
-        checkpoints = [each for each in found["artifacts"] if each["name"].startswith(PREFIX)]
-        results = [each for each in found["artifacts"] if not each["name"].startswith(PREFIX)]
+        checkpoints = [each for each in found.artifacts if each.name.startswith(PREFIX)]
+        results = [each for each in found.artifacts if not each.name.startswith(PREFIX)]
         drawn = [each for each in metrics([numbers]) if each.is_curve][:CURVES_SHOWN]
-        status = Status(found["status"])
+        status = Status(found.status)
         return await self.show(
             "run.html",
             live=live,
-            run=found,
-            timeline=timeline(found["stages"], found["attempts"], reading.clock.now()),
-            picture=tree_picture(found["nodes"]),
+            run=msgspec.to_builtins(found),
+            timeline=timeline(found.stages, found.attempts, reading.clock.now()),
+            picture=tree_picture(found.nodes),
             curves=[(each.name, line_chart(curve(each))) for each in drawn],
             pace=pace,
             why=why,
             tree=by_stage(nodes),
             results=results,
             checkpoints=checkpoints,
-            figures=figures(visible[run_id], found["nodes"]),
+            figures=figures(visible[run_id], found.nodes),
             papers=papers(visible[run_id]),
             can_cancel=status not in FINAL and status != Status.CANCELING,
             can_revise=_allows(status, Cause.REVISE),
-            can_retry=status in FINAL and found["kind"] in RUN_KINDS,
+            can_retry=status in FINAL and found.kind in RUN_KINDS,
             pressed=self.deps.ids.ulid(),
-            can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
-            can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
-            stages=STAGES.get(found["kind"], ()),
+            can_pause=_allows(status, Cause.PAUSE) and not found.paused,
+            can_resume=_allows(status, Cause.RESUME) and found.paused,
+            stages=STAGES.get(found.kind, ()),
             is_held=status in HELD,
             is_over=status in FINAL,
             is_keyless=is_keyless,
         )
 
-    async def _reasons(self, run: Json) -> Sequence[Json]:
+    async def _reasons(self, run: Run) -> Sequence[Reason]:
         """Return why a run waits; nothing of one that has begun."""
-        if Status(run["status"]) not in INITIAL:
+        if Status(run.status) not in INITIAL:
             return ()
-        reasons: Sequence[Json] = (await explanation(self.deps.reading, run["id"]))["reasons"]
-        return reasons
+        return (await explanation(self.deps.reading, run.id)).reasons
 
     async def _with_code(self, run_id: str, nodes: Sequence[Json]) -> list[Json]:
         """Return the nodes, the first of them with what they ran and printed."""
@@ -252,8 +273,8 @@ class Site:
         after: str | None = None
         for _ in range(NODES_WITH_CODE // NODES_MAX if nodes else 0):
             page = await self.deps.reading.nodes(run_id, after=after)
-            whole |= {(node["stage"], node["id"]): node for node in page["items"]}
-            after = page["next"]
+            whole |= {(node["stage"], node["id"]): node for node in page.items}
+            after = page.next
             if after is None:
                 break
         left, shown = TEXTS_SHOWN_CHARS, []
@@ -269,11 +290,12 @@ class Site:
         live = self.live(f"log/{run_id}") if is_live else NOT_LIVE
         reading = self.deps.reading
         if wanted.at is not None:
-            page = await reading.events_from(run_id, wanted.at)
-            items, older, newer = page["items"], page["earlier"], page["later"]
+            stretch = await reading.events_from(run_id, wanted.at)
+            items, newer = stretch.items, stretch.later
+            older: str | None = stretch.earlier
         else:
             page = await reading.events(run_id, **wanted.model_dump(exclude={"at", "order"}))
-            items, older, newer = page["items"][::-1], page["next"], None
+            items, older, newer = page.items[::-1], page.next, None
         sieve = {"type": wanted.type, "level": wanted.level, "q": wanted.text}
         return await self.show(
             "events.html",
@@ -295,13 +317,13 @@ class Site:
         """Show a file; what a browser would run is shown as text, or only named."""
         found = await self.deps.reading.artifact(artifact_id)
         content: bytes | None = b""
-        if kind_of(found["name"], found["contentType"]) in ("table", "text"):
-            await self.deps.inspector.require(found)
-            content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
+        if kind_of(found.name, found.content_type) in ("table", "text"):
+            await self.deps.inspector.require(found.name, found.key, found.size, found.sha256)
+            content = await self.deps.blobs.beginning(found.key, READ_BYTES_MAX)
         if content is None:
-            raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")
+            raise NotFound("unknown_artifact", f"the object of {found.name!r} is no longer in the storage")
         # beside the event loop: what a pod wrote decides how long it takes
-        shown = await asyncio.to_thread(view, found["name"], found["contentType"], content, found["size"])
+        shown = await asyncio.to_thread(view, found.name, found.content_type, content, found.size)
         return await self.show("artifact.html", artifact=found, view=shown)
 
     async def hypotheses(
@@ -330,20 +352,20 @@ class Site:
         """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
         since = self.live().since
         found = await self.deps.reading.hypothesis(hypothesis_id)
-        requests = [found["ideation"]["requestId"]] if found["ideation"] else []
+        requests = [found.ideation.request_id] if found.ideation else []
         topics = (
             f"hypothesis/{hypothesis_id}",
             *(f"run/{each}" for each in requests),
-            *topics_of(found["runs"]),
+            *topics_of(found.runs),
         )
-        index = found["ideaIndex"]
-        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
+        index = found.idea_index
+        ideas, unfinished = found.ideas[:IDEAS_SHOWN], found.unfinished_ideas[:IDEAS_SHOWN]
         return await self.show(
             "hypothesis.html",
             code if problems else 200,
             live=Live(topics, since),
-            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
-            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
+            hypothesis=msgspec.structs.replace(found, ideas=ideas, unfinished_ideas=unfinished),
+            more_ideas=len(found.ideas) - len(ideas) + len(found.unfinished_ideas) - len(unfinished),
             form=form or LaunchForm(idea_index="" if index is None else str(index)),
             problems=problems,
         )
@@ -351,15 +373,13 @@ class Site:
     async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
         """Show what waits for a person's verdict, papers beside scores; `done` just got one."""
         live = self.live("runs")
-        page = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
-        for run in page["items"]:
-            visible = run.pop("visible")
-            run["papers"] = papers(visible)
-            run["figures"] = figures(visible, [])
+        waiting, older = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
+        shown = [(each, papers(each.visible), figures(each.visible, [])) for each in waiting]
         return await self.show(
             "reviews.html",
             live=live,
-            page=page,
+            reviews=shown,
+            older=older,
             done=await self._verdict(done),
             is_keyless=await self.deps.authenticator.is_open(),
         )
@@ -368,13 +388,11 @@ class Site:
         """Return a page that says what did not work, with the way back."""
         return await self.show("problem.html", code, status=code, detail=detail, back=back)
 
-    async def said(self, run_id: str) -> Mapping[str, Any] | None:
+    async def said(self, run_id: str) -> HumanVerdict | None:
         """Return what a person has said of a run, None where nobody has."""
-        run = await self.deps.reading.run(run_id)
-        said: Mapping[str, Any] | None = run.get("humanVerdict")
-        return said
+        return (await self.deps.reading.run(run_id)).human_verdict or None
 
-    async def _verdict(self, run_id: str | None) -> Json | None:
+    async def _verdict(self, run_id: str | None) -> Run | None:
         """Return the run on which a verdict was just given, None for any other."""
         if run_id is None:
             return None
@@ -382,7 +400,7 @@ class Site:
             run = await self.deps.reading.run(run_id)
         except NotFound:
             return None
-        return run if run.get("humanVerdict") else None
+        return run if run.human_verdict else None
 
     async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a page with what stands on every page."""
@@ -400,12 +418,12 @@ def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
     return stages
 
 
-def topics_of(runs: Sequence[Json]) -> Sequence[str]:
+def topics_of(runs: Sequence[RunRow]) -> Sequence[str]:
     """Return what a list of runs listens to: those that may still change, or all where those are many.
 
     The tabs of a browser share one stream, and its address has to hold the topics of all.
     """
-    moving = [f"run/{run['id']}" for run in runs if Status(run["status"]) not in FINAL]
+    moving = [f"run/{run.id}" for run in runs if Status(run.status) not in FINAL]
     return moving if len(moving) <= RUNS_FOLLOWED else ("runs",)
 
 

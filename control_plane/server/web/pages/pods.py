@@ -10,13 +10,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from control_plane.reads.reading import Json
 from control_plane.server.api.fleet import PodFilters
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, Point, line_chart, thinned
 from control_plane.server.web.site import Site
 from control_plane.store.pods import HOURS_MAX
 from events.answers.pods import Pod, Sample
+from events.answers.runs import RunRow
 
 HISTORY_SHOWN: Final = 20
 POINTS_MAX: Final = 240
@@ -60,7 +60,7 @@ class PodPages:
             history=await deps.reading.attempts_of_pod(pod_id, HISTORY_SHOWN, after),
         )
 
-    async def _run(self, pod: Pod) -> Json | None:
+    async def _run(self, pod: Pod) -> RunRow | None:
         if pod.run_id is None:
             return None
         found = await self.site.deps.reading.runs_of_ids([pod.run_id])

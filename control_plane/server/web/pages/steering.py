@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Form
@@ -15,6 +15,7 @@ from control_plane.server.api.runs import MayReview, MaySubmit
 from control_plane.server.web.forms.fields import LaunchForm, ProposalForm, ReviewForm, Unfit, typed_lines
 from control_plane.server.web.pages.orders import carried_out, refused, see
 from control_plane.server.web.site import Site
+from events.answers.runs import HumanVerdict
 from events.runtime.errors import Conflict, Rejected
 
 FORM_CHARS_MAX: Final = 20_000
@@ -66,10 +67,10 @@ def _add_hypotheses(routes: APIRouter, site: Site) -> None:
     @routes.post("/hypotheses/{hypothesis_id}/cancel")
     async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
         back = f"/hypotheses/{quote(hypothesis_id, safe='')}"
-        ideation = (await site.deps.reading.hypothesis(hypothesis_id))["ideation"]
+        ideation = (await site.deps.reading.hypothesis(hypothesis_id)).ideation
         if ideation is None:
             return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
-        order = site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
+        order = site.deps.decider.cancel(ideation.request_id, by=f"user:{principal.name}")
         return await carried_out(site, order, back)
 
 
@@ -135,10 +136,10 @@ def _add_review(routes: APIRouter, site: Site) -> None:
         return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 
 
-def _once(said: Any) -> str:
-    verdict = "pass" if said["verdict"] == "pass" else "fail"
+def _once(said: HumanVerdict) -> str:
+    verdict = "pass" if said.verdict == "pass" else "fail"
     return (
-        f"This run has its verdict: {said['reviewer']} said {verdict}. "
+        f"This run has its verdict: {said.reviewer} said {verdict}. "
         "It can be revised on the run's page, with a reason."
     )
 
