@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import NoneType
 from typing import Any, Final
 
 from events.runtime.clock import timestamp
@@ -14,6 +15,7 @@ SPENT: Final = ("promptTokens", "completionTokens", "costUsd", "gpuSeconds", "ca
 # What a browser shows in place without running anything of it; everything else is a download.
 IN_PLACE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
+AS_IT_IS: Final = frozenset({NoneType, str, bool, int})
 # What serves the queries or the fence, and is nobody else's business.
 INTERNAL: Final = frozenset(
     {"words", "labelList", "idempotency", "tokens", "tokenHash", "hash", "orphan", "expiresAt"}
@@ -31,7 +33,9 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return `value` as JSON can say it: dates as RFC 3339 text, numbers that JSON lacks as null."""
-    match value:  # what is frequent and quickly told comes first
+    if type(value) in AS_IT_IS:  # nearly all that there is
+        return value
+    match value:
         case None | str() | bool():
             return value
         case int():

@@ -235,7 +235,7 @@ class Reading:
             attempts=[attempt(each) for each in attempts],
             stages=[stage(each, run) for each in own.stages],
             validations=[shown(each) for each in believed(own.validations, own.attempts)],
-            artifacts=[artifact(each) for each in own.artifacts],
+            artifacts=[filled(Artifact, each) for each in own.artifacts],
             nodes=plain(own.nodes),
             usage=usage(own.usages, USAGE_EVENTS_MAX),
             truncated=sorted(own.cut),

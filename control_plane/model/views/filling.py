@@ -20,12 +20,10 @@ def filled(kind: type[View], document: Mapping[str, Any], **made: Any) -> View:
 
     What the struct may leave out is left out where it is not stored; anything else that is not is null.
     """
-    fields = {
-        field: read(document[name]) if name in document else default
-        for field, name, default, read in _fields(kind)
-        if field not in made
-    }
-    return kind(**fields, **made)
+    for field, name, default, read in _fields(kind):
+        if field not in made:
+            made[field] = read(document[name]) if name in document else default
+    return kind(**made)
 
 
 @cache
