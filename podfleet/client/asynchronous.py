@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import update_wrapper
 from types import TracebackType
@@ -24,7 +24,7 @@ A = TypeVar("A")
 P = ParamSpec("P")
 
 
-def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[AsyncClient, P], Awaitable[A]]:
+def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A]]:
     """Return the method that makes a call."""
 
     async def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> A:

@@ -7,13 +7,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
-from control_plane.model.views.filling import filled
+from control_plane.model.ownership import OWNERS
+from control_plane.model.presentation import INTERNAL
+from control_plane.model.views.filling import filled, stored_names
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import attempt, run_row
-from events.answers.attempts import Attempt
+from events.answers.artifacts import Artifact
+from events.answers.attempts import Attempt, Stage
+from events.answers.hypotheses import HypothesisRow
 from events.answers.keys import Key
+from events.answers.logs import LoggedEvent
+from events.answers.pods import Pod
 from events.answers.runs import Lease, Note, Run, RunRow
+from events.answers.schedules import Schedule
 
 MOMENT = datetime(2026, 11, 21, 10, 0, 0, 123_000, UTC)
 
@@ -60,3 +68,22 @@ def test_a_pod_that_fell_silent_is_gone_unless_it_said_goodbye() -> None:
         return pod(document, MOMENT + timedelta(seconds=silent_for_s)).state
 
     assert (state("busy", 0), state("busy", 1), state("stopped", 1)) == ("busy", "gone", "stopped")
+
+
+SHOWN = {
+    "runs": Run,
+    "attempts": Attempt,
+    "stages": Stage,
+    "artifacts": Artifact,
+    "hypotheses": HypothesisRow,
+    "events": LoggedEvent,
+    "pods": Pod,
+    "schedules": Schedule,
+}
+HIDDEN = {"events": {"ceId", "hash", "expiresAt", "orphan"}, "runs": INTERNAL}
+
+
+@pytest.mark.parametrize("collection", SHOWN)
+def test_no_stored_field_is_forgotten(collection: str) -> None:
+    names = set(stored_names(SHOWN[collection]).values())
+    assert OWNERS[collection].keys() - names == HIDDEN.get(collection, set()) & OWNERS[collection].keys()

@@ -97,6 +97,36 @@ async def test_the_other_client_asks_the_same() -> None:
         await AsyncClient(URL, transport=httpx.MockTransport(_missing)).run("x")
 
 
+def test_a_run_is_watched_until_it_is_over_and_told_of_when_it_changes() -> None:
+    over = make_run(status="COMPLETED", finishedAt="2026-01-01T00:00:09.000Z")
+    states = iter([make_run(), make_run(), over])
+    change = b"event: run\ndata: {}\n\n"
+    stream = b"event: at\ndata: {}\nid: 1\n\n" + 3 * change
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/stream":
+            return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, content=msgspec.json.encode(next(states)))
+
+    assert [run.status for run in client_of(answering).watch(RUN_ID)] == ["QUEUED", "COMPLETED"]
+    with pytest.raises(NotAllowed):
+        next(answered(401, {"code": "bad_key", "detail": "no"}).watch(RUN_ID))
+
+
+def test_a_log_is_read_to_its_end_in_its_order() -> None:
+    def answering(request: httpx.Request) -> httpx.Response:
+        asked = dict(request.url.params)
+        assert (asked["type"], asked["order"], asked["level"]) == ("ai.run.log", "oldest", "warn")
+        event = {
+            **dict.fromkeys(("time", "revision", "traceparent")), "runId": "r", "id": "e", "source": "s",
+            "position": asked.get("after", "0"), "type": "ai.run.log", "attempt": 1, "sequence": 1,
+            "data": {}, "receivedAt": "2026-01-01T00:00:00.000Z",
+        }  # fmt: skip
+        return httpx.Response(200, json={"items": [event], "next": None if "after" in asked else "1"})
+
+    assert [event.position for event in client_of(answering).logs("r", level="warn")] == ["0", "1"]
+
+
 def _missing(_: httpx.Request) -> httpx.Response:
     return httpx.Response(404, json={"code": "unknown_run", "detail": "there is no run 'x'"})
 
