@@ -123,7 +123,12 @@ class AsyncClient:
 
         try:
             async with self.http.stream(
-                call.method, call.address, params=call.parameters, json=call.body, headers=dict(call.headers)
+                call.method,
+                call.address,
+                params=call.parameters,
+                json=call.body,
+                headers=dict(call.headers),
+                timeout=self.target.timeout_s,
             ) as response:
                 yield response
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:

@@ -37,7 +37,6 @@ class Target:
         return {
             "base_url": self.url,
             "headers": {"Authorization": f"Bearer {self.key}"} if self.key else {},
-            "timeout": self.timeout_s,
             "trust_env": not is_near,
             "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,
         }

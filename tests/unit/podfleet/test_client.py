@@ -27,7 +27,7 @@ from podfleet import (
     asking,
 )
 from podfleet.asking import status_of
-from podfleet.client import synchronous, transport
+from podfleet.client import asynchronous, synchronous, transport
 from podfleet.client.calls import PAGE
 from podfleet.nouns import Nouns
 
@@ -194,7 +194,7 @@ def test_what_no_control_plane_answers_is_said_to_be_none(body: object) -> None:
             list(answered(status, body).runs())
 
 
-def test_an_answer_has_bounds_in_bytes_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_has_bounds_in_bytes_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronous, "ANSWER_BYTES_MAX", 1_000)
     with pytest.raises(Unreachable, match="more than 1000 bytes"):
         client_of(lambda _: httpx.Response(200, content=b" " * 1_001)).run("x")
@@ -205,6 +205,12 @@ def test_an_answer_has_bounds_in_bytes_and_in_time(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(Unreachable, match=r"no control plane at http://127.0.0.1:8700 \(ReadTimeout\)"):
         Client(URL, timeout_s=3.0, transport=httpx.MockTransport(never)).run("x")
+    with pytest.raises(Unreachable, match="ReadTimeout"):
+        await AsyncClient(URL, timeout_s=3.0, transport=httpx.MockTransport(never)).run("x")
+    monkeypatch.setattr(asynchronous, "ANSWER_BYTES_MAX", 1_000)
+    long = httpx.MockTransport(lambda _: httpx.Response(200, content=b" " * 1_001))
+    with pytest.raises(Unreachable, match="more than 1000 bytes"):
+        await AsyncClient(URL, transport=long).run("x")
 
 
 @pytest.mark.parametrize("url", ["localhost:8700", "http://me:a-password@[::1", "ftp://x"])
