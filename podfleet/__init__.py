@@ -1,6 +1,15 @@
 """The command `podfleet`, the clients that programs use, and the servers that it starts on one machine.
 
-`from podfleet import Client`: a control plane, typed; `AsyncClient` is the same for asyncio.
+A control plane for programs, typed; `AsyncClient` is the same for asyncio:
+
+    from podfleet import Client
+
+    with Client("http://127.0.0.1:8700", key) as fleet:
+        run = fleet.submit("probe", {"seconds": 5}, labels={"team": "vision"})
+        for run in fleet.watch(run.id):
+            print(run.status, run.current_stage)
+        for artifact in fleet.artifacts(run.id):
+            print(artifact.name, artifact.size)
 """
 
 from __future__ import annotations
