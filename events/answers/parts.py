@@ -21,7 +21,8 @@ _NAMES: Final = dict(zip(Run.__struct_encode_fields__, Run.__struct_fields__, st
 def spread(run: Run) -> dict[str, Any]:
     """Return the fields of a run by their names in JSON, each part as a field."""
     fields = {name: value for name, field in _NAMES.items() if (value := getattr(run, field)) is not UNSET}
-    return {**fields, **fields.pop(ROWS)}
+    rows = fields.pop(ROWS)
+    return {**fields, **rows}
 
 
 def gathered(fields: Mapping[str, Any]) -> Run:

@@ -201,7 +201,7 @@ class Run(RunRow, frozen=True, kw_only=True):
     stages: list[Stage]
     validations: list[dict[str, Any]]
     artifacts: list[Artifact]
-    sections: list[Part] = []  # an earlier control plane has none
+    sections: list[Part] = msgspec.field(default_factory=list)  # an earlier control plane has none
     rows: dict[str, list[Any]]  # the parts of every kind by name, in JSON fields of their own: `parts.py`
     usage: Usage
     truncated: list[str]
