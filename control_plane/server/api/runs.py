@@ -112,7 +112,7 @@ def router(deps: Deps) -> APIRouter:
     async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Listing[RunRow]:
         return await reading.runs(filters.filters(), filters.limit, filters.after)
 
-    @routes.get("/compare")
+    @routes.get("/compare", responses={404: {}})
     async def compare(_: MayRead, run: Several) -> Comparison:
         return await reading.comparison(run)
 

@@ -180,3 +180,10 @@ def _require_known(body: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     for name, value in body.items():
         if isinstance(value, Mapping) and "$ref" in known["properties"][name]:
             _require_known(value, known["properties"][name])
+
+
+def test_a_status_declared_without_words_is_a_refusal_and_any_other_an_answer() -> None:
+    found = document()["paths"]["/api/runs/compare"]["get"]["responses"]["404"]
+    assert list(found["content"]) == ["application/problem+json"]
+    ready = document()["paths"]["/readyz"]["get"]["responses"]["503"]
+    assert list(ready["content"]) == [JSON]

@@ -173,7 +173,8 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     answers.pop("422", None)  # FastAPI's own words, which are not ours
     if INGEST in operation.get("tags", ()):
         answers |= {status: _verdicts(words) for status, words in _VERDICTS_OF.items()}
-    for status in _refusals(method, said):
+    own = [int(status) for status, each in answers.items() if int(status) >= 400 and "content" not in each]
+    for status in (*own, *_refusals(method, said)):
         answers[str(status)] = _refusal(status, answers.get(str(status)))
     if OPEN not in operation.get("tags", ()):
         said["security"] = [{"key": []}]

@@ -36,7 +36,9 @@ class StructRoute(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.answers = structs_of(get_typed_return_annotation(endpoint))
         if self.answers:
-            statuses = {options.get("status_code") or 200, *(options.get("responses") or {})}
+            # one that is declared without a word is a refusal
+            own = [status for status, words in (options.get("responses") or {}).items() if words]
+            statuses = {options.get("status_code") or 200, *own}
             content = {JSON: {"schema": reference(*self.answers)}}
             said = {str(status): {"content": content} for status in statuses}
             options |= {"response_model": None, "response_class": Encoded}
