@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, get_args
 
+import msgspec
 from markupsafe import Markup, escape
 
+from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
 from events.text.brief import brief_data
@@ -25,7 +27,7 @@ LINE_SHOWN_CHARS: Final = 2_000  # of one line among many; its JSON has more, an
 UNNAMED_CHARS_MAX: Final = 80
 LOG: Final = type_of(RunLog)
 LEVELS: Final = get_args(Level)
-_LAYOUT: Final = json.JSONEncoder(indent=1, ensure_ascii=False, sort_keys=True)
+_LAYOUT: Final = json.JSONEncoder(indent=1, ensure_ascii=False, sort_keys=True, default=msgspec.to_builtins)
 # An idea's fields in the order in which people read them; the name stands above.
 IDEA_FIELDS: Final = (
     "Title",
@@ -224,10 +226,10 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
-def says(event: Mapping[str, Any]) -> str:
+def says(event: LoggedEvent) -> str:
     """Return an event's data in one line."""
-    data = event["data"]
-    match event["type"]:
+    data = event.data
+    match event.type:
         case "ai.run.status_changed":
             return f"{data['from'] or 'new'} → {data['to']} ({data['cause']}, by {data['by']})"
         case "ai.run.stage_progress":
@@ -245,11 +247,11 @@ def says(event: Mapping[str, Any]) -> str:
     return ""
 
 
-def level(event: Mapping[str, Any]) -> str | None:
+def level(event: LoggedEvent) -> str | None:
     """Return the level of a log line as the filter names it; None of any other event."""
-    if event["type"] != LOG:
+    if event.type != LOG:
         return None
-    said = event["data"].get("level", "info")
+    said = event.data.get("level", "info")
     return "warn" if said == "warning" else said if said in LEVELS else None
 
 

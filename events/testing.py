@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from events.answers.parts import gathered
+from events.answers.runs import Run
 from events.catalog import RunLog
 from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox
 from events.delivery.sender import Declined, Rejection, Taken
@@ -29,6 +31,29 @@ CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 URL_SAFE: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 Fault = Literal["none", "lost", "eaten", "busy"]
+
+
+def make_run(**more: Any) -> Run:
+    """Return a run as the HTTP interface shows it: one that waits, but for the fields of JSON in `more`."""
+    nobody = dict.fromkeys(
+        (
+            "claimedBy", "claimedAt", "lease", "settled", "cancelRequested", "logIncomplete", "currentStage",
+            "lastHeartbeat", "error", "validation", "startedAt", "finishedAt", "hypothesisId", "parentRunId",
+            "notBefore", "sealed", "fromStage", "requires", "traceparent",
+        )
+    )  # fmt: skip
+    nothing = dict.fromkeys(
+        ("promptTokens", "completionTokens", "costUsd", "gpuSeconds", "calls", "unpricedCalls"), 0
+    )
+    lists = ("notes", "attempts", "stages", "validations", "artifacts", "sections", "nodes", "truncated")
+    usual = {
+        "id": RUN_ID, "kind": "any", "title": "a run", "status": "QUEUED", "revision": 1, "attempt": 0,
+        "maxAttempts": 3, "priority": 0, "classKey": "any/any/any", "labels": {}, "spec": {},
+        "failures": {"app": 0, "infra": 0, "preempted": 0}, "lastEventSeq": 0, "logOpen": False,
+        "paused": False, "createdAt": timestamp(EPOCH), "queuedAt": timestamp(EPOCH),
+        "usage": {**nothing, "models": [], "isPartial": False},
+    }  # fmt: skip
+    return gathered({**nobody, **{name: [] for name in lists}, **usual, **more})
 
 
 class ManualClock:

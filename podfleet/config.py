@@ -13,13 +13,12 @@ import typer
 from control_plane.config import BUDGETS
 from events.kinds.queues import DEFAULT_MODE
 from events.runtime.access import URL_DEFAULT
-from events.text.mask import SECRET_IN_QUERY
+from events.text.mask import STARS, masked_address
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, field, is_terminal, print_items, say
 
 app = noun("config")
 
-MASK: Final = "********"
 # Every setting that is read, with its default; None: it has none.
 KNOWN: Final[Mapping[str, str | None]] = {
     "CONTROL_PLANE_URL": URL_DEFAULT,
@@ -63,8 +62,6 @@ KNOWN: Final[Mapping[str, str | None]] = {
 }
 PREFIXES: Final = ("PODFLEET_", "MINIO_")  # a name of ours that is not known was misspelt
 SECRET: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD")
-# Up to the last @: a password may hold one.
-SIGNED_IN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<who>[^/\s]*)@")
 
 COLUMNS: Final = (
     Column("NAME", field("name"), is_whole=True),
@@ -111,15 +108,7 @@ def settings(
 
 def masked(name: str, value: str) -> str:
     """Return a value without what is secret in it."""
-    if SECRET.search(name):
-        return MASK
-    return SECRET_IN_QUERY.sub(rf"\1{MASK}", SIGNED_IN.sub(_without_password, value))
-
-
-def _without_password(found: re.Match[str]) -> str:
-    user, colon, _ = found["who"].partition(":")
-    # An address with one word before the @ carries a token.
-    return f"{found['scheme']}{f'{user}:{MASK}' if colon else MASK}@"
+    return STARS if SECRET.search(name) else masked_address(value)
 
 
 def _once(names: Iterable[str]) -> list[str]:

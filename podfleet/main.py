@@ -70,14 +70,14 @@ def env() -> None:
 @app.command()
 def signin() -> None:
     """Print a link that signs one browser in, once and within ten minutes, with the key of this folder."""
-    from podfleet.client import client
+    from podfleet.asking import client
 
     asked = client()
-    print(f"{asked.url}{asked.post('/api/signin-links')['path']}")
+    print(f"{asked.target.url}{asked.sign_in_link().path}")
 
 
 def _fleet_here() -> Access:
-    from podfleet.client import EXIT_UNREACHABLE, fail
+    from podfleet.asking import EXIT_UNREACHABLE, fail
     from podfleet.embedded.config import data_folder
 
     data = data_folder(Path.cwd())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from podfleet.client import EXIT_FAILED, EXIT_WRONG_USE, Client, client, fail
+from events.answers.kinds.hypotheses import HypothesisRow
+from events.answers.runs import RunRow
+from podfleet.asking import EXIT_FAILED, EXIT_WRONG_USE, client, fail
+from podfleet.client.calls import PAGE
+from podfleet.client.synchronous import Client
 from podfleet.output import clean
 
 LATEST: Final = "@latest"
@@ -18,25 +22,26 @@ LOOKED_AT_MAX: Final = 2_000
 CANDIDATES_MAX: Final = 10
 COMPLETED_MAX: Final = 50
 
-Json = Mapping[str, Any]
+
+Item = RunRow | HypothesisRow
 
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """What is looked for: its name, its list, and whether the list knows how to search by id."""
+    """What is looked for: its name, its plural, and its list; where that can search by id, of these ids."""
 
     name: str
-    path: str
-    is_searched: bool
+    plural: str
+    listed: Callable[[Client, str | None, int], Iterator[Item]]
 
-    def title(self, item: Json) -> str:
+    def title(self, item: Item) -> str:
         """Return a text that distinguishes an item from others of its kind."""
-        status = item.get("status")
-        return " ".join(str(each) for each in (status, item.get("title")) if each)
+        status = item.status if isinstance(item, RunRow) else None
+        return " ".join(str(each) for each in (status, item.title) if each)
 
 
-RUN: Final = Noun("run", "/api/runs", is_searched=True)
-HYPOTHESIS: Final = Noun("hypothesis", "/api/hypotheses", is_searched=False)
+RUN: Final = Noun("run", "runs", lambda asked, q, limit: asked.runs(q=q, limit=limit))
+HYPOTHESIS: Final = Noun("hypothesis", "hypotheses", lambda asked, _, limit: asked.hypotheses(limit=limit))
 
 
 class Unknown(Exception):
@@ -47,43 +52,42 @@ def find(control_plane: Client, noun: Noun, said: str) -> str:
     """Return the whole id that `said` names, or end the command."""
     said = said.strip()
     if said == LATEST:
-        newest = control_plane.get(noun.path, limit=1)["items"]
-        if not newest:
+        newest = next(noun.listed(control_plane, None, 1), None)
+        if newest is None:
             fail(f"there is no {noun.name} yet; `podfleet --help` shows how to make one", EXIT_FAILED)
-        return str(newest[0]["id"])
+        return newest.id
     wanted = said.upper()
     if not (wanted.isascii() and wanted.isalnum()) or len(wanted) > ID_CHARS:
         message = f"{said!r} is no id of a {noun.name}; give an id, its beginning, or {LATEST}"
         fail(message, EXIT_WRONG_USE)
     if len(wanted) == ID_CHARS:
         return wanted
-    known = control_plane.items(noun.path, q=wanted if noun.is_searched else None)
+    known = noun.listed(control_plane, wanted, PAGE)
     try:
         return meant(islice(known, LOOKED_AT_MAX), noun, wanted)
     except Unknown as unknown:
         fail(str(unknown), EXIT_FAILED)
 
 
-def meant(known: Iterable[Json], noun: Noun, wanted: str) -> str:
+def meant(known: Iterable[Item], noun: Noun, wanted: str) -> str:
     """Return the only id that begins with `wanted`. Raises `Unknown` that lists the candidates."""
-    found: list[Json] = []
+    found: list[Item] = []
     for item in known:
-        if item["id"].startswith(wanted):
+        if item.id.startswith(wanted):
             found.append(item)
         if len(found) > CANDIDATES_MAX:
             break
     if len(found) == 1:
-        return str(found[0]["id"])
+        return found[0].id
     if not found:
-        plural = "hypotheses" if noun is HYPOTHESIS else f"{noun.name}s"
         raise Unknown(
-            f"there is no {noun.name} {wanted!r}; `podfleet {plural} list` shows those that there are"
+            f"there is no {noun.name} {wanted!r}; `podfleet {noun.plural} list` shows those that there are"
         )
     raise Unknown(_several(found, noun, wanted))
 
 
-def _several(found: Sequence[Json], noun: Noun, wanted: str) -> str:
-    lines = [f"  {each['id']}  {clean(noun.title(each))[:80]}" for each in found[:CANDIDATES_MAX]]
+def _several(found: Sequence[Item], noun: Noun, wanted: str) -> str:
+    lines = [f"  {each.id}  {clean(noun.title(each))[:80]}" for each in found[:CANDIDATES_MAX]]
     more = ["  …"] if len(found) > CANDIDATES_MAX else []
     return "\n".join([f"{wanted!r} is the beginning of several; give more of it:", *lines, *more])
 
@@ -102,13 +106,12 @@ def _offered(noun: Noun, incomplete: str) -> list[tuple[str, str]]:
     if incomplete.startswith("@"):
         return [(LATEST, f"the newest {noun.name}")]
     try:
-        page = client().try_get(
-            noun.path, limit=COMPLETED_MAX, q=incomplete or None if noun.is_searched else None
-        )
+        newest = noun.listed(client(), incomplete or None, COMPLETED_MAX)
+        found = list(islice(newest, COMPLETED_MAX))
     except Exception:  # noqa: BLE001 - a shell that completes shows no errors
         return []
     wanted = incomplete.upper()
-    return [(each["id"], clean(noun.title(each))) for each in page["items"] if each["id"].startswith(wanted)]
+    return [(each.id, clean(noun.title(each))) for each in found if each.id.startswith(wanted)]
 
 
 RunName = Annotated[

@@ -61,6 +61,18 @@ class Nouns(TyperGroup):
         nouns = {name: TyperCommand(name, help=says) for name, (_, says) in NOUNS.items()}
         self.commands = {**nouns, **self.commands}
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what a client meets ends it in words."""
+        from podfleet.client.problems import ClientError
+
+        try:
+            return super().invoke(ctx)
+        except ClientError as error:
+            from podfleet.asking import status_of, tell_of
+
+            tell_of(error)
+            raise typer.Exit(status_of(error)) from None
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name, loaded."""
         if args and args[0] in NOUNS:

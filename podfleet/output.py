@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec import UNSET
 
+from events.answers.parts import in_json
 from events.text.harmless import for_spreadsheet
-
-Json = Mapping[str, Any]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 IdsOnly = Annotated[bool, typer.Option("--ids", help="Print the ids only, one a line.")]
@@ -60,20 +60,20 @@ class Column:
     """A column: its title, what it takes from an item, and how a person reads that."""
 
     title: str
-    value: Callable[[Json], Any]
+    value: Callable[[Any], Any]
     shown: Callable[[Any], str] | None = None
     is_whole: bool = False  # never broken into lines: an id, a number
     is_right: bool = False
     is_spare: bool = False  # left out where the terminal is too narrow for all
 
-    def said(self, item: Json) -> str:
+    def said(self, item: Any) -> str:
         """Return the cell for people."""
         value = self.value(item)
         if value is None or value == "":
             return NOTHING
         return clean(_words(value) if self.shown is None else self.shown(value))[:CELL_CHARS_MAX]
 
-    def raw(self, item: Json) -> str:
+    def raw(self, item: Any) -> str:
         """Return the cell for programs, as the server has it."""
         value = self.value(item)
         match value:
@@ -89,30 +89,32 @@ class Column:
                 return clean(json.dumps(value))
 
 
-def field(*path: str) -> Callable[[Json], Any]:
-    """Return what takes the value at `path`; None where there is none."""
+def field(*path: str) -> Callable[[Any], Any]:
+    """Return what takes the value at `path`: of a struct its field, of a mapping its key; None of nothing."""
 
-    def take(item: Json) -> Any:
-        value: Any = item
+    def take(item: Any) -> Any:
+        value = item
         for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return value
+            if not value:
+                return None
+            value = value.get(name) if isinstance(value, Mapping) else getattr(value, name)
+        return None if value is UNSET else value
 
     return take
 
 
 def print_json(value: Any) -> None:
     """Print a value as JSON of ASCII, which steers no terminal."""
-    print(_ascii(json.dumps(value, indent=2)), flush=True)
+    print(_ascii(json.dumps(in_json(value), indent=2)), flush=True)
 
 
 def print_json_line(value: Any) -> None:
     """Print a value as one line of JSON."""
-    print(_ascii(json.dumps(value)), flush=True)
+    print(_ascii(json.dumps(in_json(value))), flush=True)
 
 
 def print_items(
-    items: Sequence[Json],
+    items: Sequence[Any],
     columns: Sequence[Column],
     *,
     as_json: bool = False,
@@ -124,7 +126,7 @@ def print_items(
         print_json(items)
     elif ids_only:
         for item in items:
-            print(clean(item["id"]))
+            print(clean(field("id")(item)))
     elif not is_terminal():
         print("\t".join(column.title for column in columns))
         for item in items:
@@ -228,7 +230,7 @@ def _style(text: str) -> str:
     return STYLES.get(text.rpartition(" ")[2], "")
 
 
-def _print_table(items: Sequence[Json], columns: Sequence[Column]) -> None:
+def _print_table(items: Sequence[Any], columns: Sequence[Column]) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from events.answers.attempts import Failure
+from events.answers.runs import Note, Part, Reason, Run
 from podfleet.output import (
     Column,
     ago,
@@ -21,98 +23,90 @@ from podfleet.output import (
 TRACEBACK_LINES: Final = 12
 ROWS_SHOWN: Final = 20  # of what belongs to a kind alone
 
-Json = Mapping[str, Any]
 
-
-def show_run(run: Json, reasons: Sequence[Json] = ()) -> None:
+def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
     """Print a run: how it stands, why it waits, and what belongs to it."""
     from events.formatting import dollars
     from events.runtime.clock import SystemClock
     from podfleet.watching import lasted
 
-    error = run.get("error")
-    usage = run["usage"]
-    paused = " (paused)" if run.get("paused") else ""
-    settled = run.get("settled") or {}
+    usage, settled = run.usage, run.settled
+    paused = " (paused)" if run.paused else ""
+    summary = settled.message if settled and settled.outcome == "completed" else None
     fields: list[tuple[str, str | None]] = [
-        ("id", run["id"]),
-        ("status", (with_sign(run["status"]) if is_terminal() else run["status"]) + paused),
-        ("title", run.get("title")),
-        ("kind", run["kind"]),
-        ("class", run["classKey"]),
-        ("priority", str(run["priority"])),
-        ("attempt", f"{run['attempt']} of {run['maxAttempts']}"),
-        ("pod", run.get("claimedBy")),
-        ("created", _moment(run["createdAt"])),
-        ("started", _moment(run.get("startedAt"))),
-        ("finished", _moment(run.get("finishedAt"))),
-        ("not before", _moment(run.get("notBefore"))),
-        ("took", lasted(run, SystemClock().now()) if run.get("startedAt") else None),
-        ("hypothesis", run.get("hypothesisId")),
-        ("retry of", run.get("parentRunId")),
-        ("from stage", run.get("fromStage")),
-        ("labels", ", ".join(f"{name}={value}" for name, value in run["labels"].items()) or None),
-        ("requires", as_text(run.get("requires"))),
-        ("spec", as_text(run.get("spec"))),
-        ("summary", settled.get("message") if settled.get("outcome") == "completed" else None),
-        ("cost", dollars(usage["costUsd"]) if usage["calls"] or usage["costUsd"] else None),
+        ("id", run.id),
+        ("status", (with_sign(run.status) if is_terminal() else run.status) + paused),
+        ("title", run.title),
+        ("kind", run.kind),
+        ("class", run.class_key),
+        ("priority", str(run.priority)),
+        ("attempt", f"{run.attempt} of {run.max_attempts}"),
+        ("pod", run.claimed_by),
+        ("created", _moment(run.created_at)),
+        ("started", _moment(run.started_at)),
+        ("finished", _moment(run.finished_at)),
+        ("not before", _moment(run.not_before)),
+        ("took", lasted(run, SystemClock().now()) if run.started_at else None),
+        ("hypothesis", run.hypothesis_id),
+        ("retry of", run.parent_run_id),
+        ("from stage", run.from_stage),
+        ("labels", ", ".join(f"{name}={value}" for name, value in run.labels.items()) or None),
+        ("requires", as_text(run.requires)),
+        ("spec", as_text(run.spec)),
+        ("summary", summary or None),
+        ("cost", dollars(usage.cost_usd) if usage.calls or usage.cost_usd else None),
     ]
     print_fields(fields)
-    if error:
-        _show_error(run, error)
+    if run.error:
+        _show_error(run, run.error)
     for reason in reasons:
-        say(f"why: {reason['message']}")
-    if run["status"] == "AWAITING_HUMAN":
-        say(f"\na person's verdict is due: podfleet reviews pass {run['id']} (or fail)")
+        say(f"why: {reason.message}")
+    if run.status == "AWAITING_HUMAN":
+        say(f"\na person's verdict is due: podfleet reviews pass {run.id} (or fail)")
     _show_parts(run)
 
 
-def _show_error(run: Json, error: Json) -> None:
+def _show_error(run: Run, error: Failure) -> None:
     from events.formatting import NEXT_STEPS
 
     print_heading("error")
-    code = str(error.get("code"))
-    step = NEXT_STEPS.get(code) or f"`podfleet runs logs {run['id']}` shows what it said before"
-    fields = [
-        ("code", code),
-        ("message", error.get("message")),
-        ("stage", error.get("stage")),
-        ("next", step),
-    ]
-    print_fields(fields)
-    lines = str(error.get("traceback") or "").rstrip().splitlines()
+    code = str(error.code)
+    step = NEXT_STEPS.get(code) or f"`podfleet runs logs {run.id}` shows what it said before"
+    print_fields([("code", code), ("message", error.message), ("stage", error.stage or None), ("next", step)])
+    lines = str(error.traceback or "").rstrip().splitlines()
     if len(lines) > TRACEBACK_LINES:
         lines = ["…", *lines[-TRACEBACK_LINES:]]
     for line in lines:
         _quote(line)
 
 
-def _show_parts(run: Json) -> None:
+def _show_parts(run: Run) -> None:
     from events.formatting import size
 
-    parts: tuple[tuple[str, tuple[Column, ...]], ...] = (
-        ("attempts", ATTEMPTS),
-        ("stages", STAGES),
-        ("validations", VALIDATIONS),
-        ("notes", NOTES),
+    notes = [each for each in run.notes if isinstance(each, Note)]
+    parts: tuple[tuple[str, Sequence[Any], tuple[Column, ...]], ...] = (
+        ("attempts", run.attempts, ATTEMPTS),
+        ("stages", run.stages, STAGES),
+        ("validations", run.validations, VALIDATIONS),
+        ("notes", notes, NOTES),
     )
-    for name, columns in parts:
-        if run.get(name):
+    for name, found, columns in parts:
+        if found:
             print_heading(name)
-            print_items(run[name], columns)
-    for part in run.get("sections", ()):
-        _show_part(part, run[part["name"]])
-    if run["artifacts"]:
-        total = sum(artifact["size"] for artifact in run["artifacts"])
+            print_items(found, columns)
+    for part in run.sections:
+        _show_part(part, run.rows.get(part.name, []))
+    if run.artifacts:
+        total = sum(artifact.size for artifact in run.artifacts)
         print_heading("artifacts")
-        say(f"{len(run['artifacts'])} files, {size(total)}: podfleet artifacts list {run['id']}")
+        say(f"{len(run.artifacts)} files, {size(total)}: podfleet artifacts list {run.id}")
 
 
-def _show_part(part: Json, rows: Sequence[Json]) -> None:
+def _show_part(part: Part, rows: Sequence[Any]) -> None:
     """Print the rows that belong to the run's kind alone, in the columns that the kind names."""
     if rows:
-        print_heading(str(part["title"]).lower())
-        columns = tuple(Column(name.upper(), field(name), _cell) for name in part["columns"])
+        print_heading(part.title.lower())
+        columns = tuple(Column(name.upper(), field(name), _cell) for name in part.columns)
         print_items(rows[:ROWS_SHOWN], columns)
         if len(rows) > ROWS_SHOWN:
             say(f"and {len(rows) - ROWS_SHOWN} more: podfleet runs show --json has all")
@@ -187,8 +181,8 @@ ATTEMPTS: Final = (
     Column("ATTEMPT", field("attempt"), is_right=True, is_whole=True),
     Column("OUTCOME", field("outcome")),
     Column("POD", field("pod")),
-    Column("STARTED", field("startedAt"), ago, is_whole=True),
-    Column("ENDED", field("endedAt"), ago, is_whole=True),
+    Column("STARTED", field("started_at"), ago, is_whole=True),
+    Column("ENDED", field("ended_at"), ago, is_whole=True),
     Column("ERROR", field("error", "code")),
 )
 STAGES: Final = (
@@ -196,7 +190,7 @@ STAGES: Final = (
     Column("STAGE", field("name")),
     Column("STATUS", field("status"), with_sign, is_whole=True),
     Column("PROGRESS", field("progress"), _percent, is_right=True, is_whole=True),
-    Column("TOOK", field("durationS"), _seconds, is_right=True, is_whole=True),
+    Column("TOOK", field("duration_s"), _seconds, is_right=True, is_whole=True),
     Column("ACTIVITY", field("activity")),
 )
 VALIDATIONS: Final = (

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+import msgspec
 import typer
 
-from podfleet.client import EXIT_FAILED, EXIT_INTERRUPTED, Client
-from podfleet.following import Changed, Follower, Happened, Silence
+from events.answers.attempts import Stage
+from events.answers.logs import LoggedEvent
+from events.answers.runs import Run, RunRow
+from podfleet.asking import EXIT_FAILED, EXIT_INTERRUPTED
+from podfleet.client import calls
+from podfleet.client.following import LOG, Changed, Follower, Happened
+from podfleet.client.synchronous import Client
 from podfleet.output import clean, clock_time, is_terminal, print_json_line, say, tell
-
-Json = Mapping[str, Any]
 
 WELL: Final = frozenset({"COMPLETED", "HUMAN_VALIDATED"})
 BADLY: Final = frozenset({"FAILED", "CANCELED", "HUMAN_REJECTED"})
@@ -27,9 +31,9 @@ STEP: Final = 0.1  # of progress, between two lines in a pipe
 class Screen(Protocol):
     """Shows a run as it stands."""
 
-    def show(self, run: Json) -> None: ...
+    def show(self, run: RunRow) -> None: ...
 
-    def log(self, event: Json) -> None: ...
+    def log(self, event: LoggedEvent) -> None: ...
 
 
 def watch(control_plane: Client, run_id: str, *, as_json: bool, exit_status: bool) -> None:
@@ -39,32 +43,32 @@ def watch(control_plane: Client, run_id: str, *, as_json: bool, exit_status: boo
     except KeyboardInterrupt:
         tell(f"the run goes on: `podfleet runs watch {run_id}`, or `podfleet runs cancel {run_id}`")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    if exit_status and last["status"] in BADLY:
+    if exit_status and last.status in BADLY:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Json:
+def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
     follower = Follower(control_plane, run_id)
     with _screen(follower, run_id, as_json=as_json) as screen:
         for news in follower.news():
             if isinstance(news, Happened):
-                if news.event.get("type") == "ai.run.log":
+                if news.event.type == LOG:
                     screen.log(news.event)
                 # Stages are told of by events; the run itself changes with each of them, too.
                 continue
             if isinstance(news, Changed) and is_live(news.run) and not is_terminal():
                 screen.show(news.run)
                 continue
-            run = follower.look(f"/api/runs/{run_id}")
+            run = follower.look(calls.run(run_id))
             screen.show(run)
-            if not is_live(run) and not run["logOpen"]:
+            if not is_live(run) and not run.log_open:
                 return run
     raise AssertionError("news of a run come until it is over")
 
 
-def is_live(run: Json) -> bool:
+def is_live(run: RunRow) -> bool:
     """Return whether a run has not ended yet."""
-    return run["status"] not in WELL | BADLY
+    return run.status not in WELL | BADLY
 
 
 @contextmanager
@@ -75,12 +79,22 @@ def _screen(follower: Follower, run_id: str, *, as_json: bool) -> Iterator[Scree
         return
     board = Board()
     follower.on_silence = board.be_silent
-    for event in reversed(
-        follower.look(f"/api/runs/{run_id}/events", type="ai.run.log", limit=LOG_LINES)["items"]
-    ):
+    for event in reversed(follower.look(calls.events(run_id, type=LOG, limit=LOG_LINES)).items):
         board.log(event)
     with board.live():
         yield board
+
+
+@dataclass(slots=True)
+class Silence:
+    """Says once that nobody answers, and once that somebody does again."""
+
+    is_silent: bool = False
+
+    def __call__(self, is_silent: bool) -> None:
+        if is_silent != self.is_silent:
+            self.is_silent = is_silent
+            tell("no answer; trying again …" if is_silent else "the control plane answers again")
 
 
 @dataclass(slots=True)
@@ -90,24 +104,25 @@ class Plain:
     as_json: bool
     _last: tuple[Any, ...] = ()
 
-    def show(self, run: Json) -> None:
+    def show(self, run: RunRow) -> None:
         """Print the run if it looks otherwise than before; its end when all is known that led there."""
-        if not is_live(run) and run["logOpen"]:
+        if not is_live(run) and run.log_open:
             return
-        stage = run.get("currentStage") or {}
-        progress = stage.get("progress")
+        stage = run.current_stage
+        progress = stage.progress if stage else None
         tenth = None if progress is None else int(progress / STEP)
-        place = (stage.get("name"), tenth, run.get("paused")) if is_live(run) else ()
-        state = (run["status"], run["attempt"], *place)
+        place = (stage.name if stage else None, tenth, bool(run.paused)) if is_live(run) else ()
+        state = (run.status, run.attempt, *place)
         if state == self._last:
             return
         self._last = state
         if self.as_json:
-            print_json_line({name: run.get(name) for name in SHOWN})
+            told = msgspec.to_builtins(run)
+            print_json_line({name: told.get(name) for name in SHOWN})
         else:
             say(" ".join(words(run)))
 
-    def log(self, event: Json) -> None:
+    def log(self, event: LoggedEvent) -> None:
         """Leave the log to `podfleet runs logs`."""
 
 
@@ -116,26 +131,25 @@ SHOWN: Final = (
 )  # fmt: skip
 
 
-def words(run: Json) -> list[str]:
+def words(run: RunRow) -> list[str]:
     """Return how a run stands in the words of one line."""
-    status = run["status"]
-    stage = run.get("currentStage")
-    said = [run["id"], status]
-    if run.get("paused"):
+    stage = run.current_stage
+    said = [run.id, run.status]
+    if run.paused:
         said.append("(paused)")
-    if is_live(run) and stage and status not in ("QUEUED", "DELAYED"):
-        said += [stage["name"], percent(stage.get("progress")), stage.get("activity") or ""]
-    if run["attempt"] > 1:
-        said.append(f"attempt {run['attempt']} of {run['maxAttempts']}")
-    if status == "SCHEDULED":
-        said.append(f"on {run.get('claimedBy')}")
-    if status == "AWAITING_HUMAN":
-        said.append(f"– a person's verdict is due: podfleet reviews pass {run['id']} (or fail)")
+    if is_live(run) and stage and run.status not in ("QUEUED", "DELAYED"):
+        said += [stage.name, percent(stage.progress), stage.activity or ""]
+    if run.attempt > 1:
+        said.append(f"attempt {run.attempt} of {run.max_attempts}")
+    if run.status == "SCHEDULED":
+        said.append(f"on {run.claimed_by}")
+    if run.status == "AWAITING_HUMAN":
+        said.append(f"– a person's verdict is due: podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
         said.append(f"after {lasted(run)}")
-    if run.get("error") and (status == "DELAYED" or not is_live(run)):
-        said.append(f"– {run['error'].get('code')}: {run['error'].get('message')}")
-    return [str(each) for each in said if each]
+    if run.error and (run.status == "DELAYED" or not is_live(run)):
+        said.append(f"– {run.error.code}: {run.error.message}")
+    return [each for each in said if each]
 
 
 def percent(progress: float | None) -> str:
@@ -143,12 +157,12 @@ def percent(progress: float | None) -> str:
     return "" if progress is None else f"{progress:.0%}"
 
 
-def lasted(run: Json, now: datetime | None = None) -> str:
+def lasted(run: RunRow, now: datetime | None = None) -> str:
     """Return how long a run has been at it, since its start or else since it was queued."""
     from events.formatting import seconds
 
-    begun = run.get("startedAt") or run.get("createdAt")
-    ended = run.get("finishedAt")
+    begun = run.started_at or run.created_at
+    ended = run.finished_at
     if begun is None or (ended is None and now is None):
         return "–"
     end = datetime.fromisoformat(ended) if ended else now
@@ -160,15 +174,16 @@ def lasted(run: Json, now: datetime | None = None) -> str:
 class Board:
     """The live view: how the run stands, its stages as bars, the end of its log."""
 
-    _run: Json | None = None
-    _log: list[Json] = field(default_factory=list)
+    _run: Run | None = None
+    _log: list[LoggedEvent] = field(default_factory=list)
     _silent: bool = False
 
-    def show(self, run: Json) -> None:
-        """Show this from now on."""
+    def show(self, run: RunRow) -> None:
+        """Show this from now on, which is a whole run."""
+        assert isinstance(run, Run), "a terminal is shown all that belongs to a run"
         self._run = run
 
-    def log(self, event: Json) -> None:
+    def log(self, event: LoggedEvent) -> None:
         """Show a line of the log in the place of the oldest."""
         self._log = [*self._log, event][-LOG_LINES:]
 
@@ -200,60 +215,59 @@ class Board:
         return drawn(self._run, self._log, SystemClock().now(), is_silent=self._silent)
 
 
-def drawn(run: Json, log: Sequence[Json], now: datetime, *, is_silent: bool) -> Any:
+def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: bool) -> Any:
     """Return a run as a picture of lines."""
     from rich.console import Group
     from rich.text import Text
 
     from podfleet.output import STYLES, with_sign
 
-    status = run["status"]
+    status = run.status
     head = Text.assemble(
         (with_sign(status), f"bold {STYLES.get(status, '')}"),
-        ("  paused" if run.get("paused") else "", "yellow"),
+        ("  paused" if run.paused else "", "yellow"),
         f"  {lasted(run, now)}  ",
-        (run["id"], "dim"),
+        (run.id, "dim"),
     )
-    facts = [run["kind"], f"attempt {run['attempt']} of {run['maxAttempts']}" if run["attempt"] else ""]
-    facts += [f"on {run['claimedBy']}" if run.get("claimedBy") else ""]
-    cost = run["usage"]["costUsd"]
+    facts = [run.kind, f"attempt {run.attempt} of {run.max_attempts}" if run.attempt else ""]
+    facts += [f"on {run.claimed_by}" if run.claimed_by else ""]
+    cost = run.usage.cost_usd
     facts += [f"${cost:.4g}" if cost else ""]
     lines = [
         head,
-        Text(clean(run.get("title") or "")[:200]),
+        Text(clean(run.title or "")[:200]),
         Text(clean(" · ".join(filter(None, facts))), "dim"),
     ]
-    lines += [_bar(stage, run) for stage in run["stages"] if stage["attempt"] == run["attempt"]]
-    if run.get("error"):
-        lines.append(Text(clean(f"{run['error'].get('code')}: {run['error'].get('message')}"), "red"))
+    lines += [_bar(stage, run) for stage in run.stages if stage.attempt == run.attempt]
+    if run.error:
+        lines.append(Text(clean(f"{run.error.code}: {run.error.message}"), "red"))
     for event in log:
-        said = f"{clock_time(str(event.get('time')))} {clean(event['data'].get('message'))}"
+        said = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
         lines.append(Text(said, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
-        lines.append(
-            Text(f"a person's verdict is due: podfleet reviews pass {run['id']} (or fail)", "magenta")
-        )
+        lines.append(Text(f"a person's verdict is due: podfleet reviews pass {run.id} (or fail)", "magenta"))
     if is_silent:
         lines.append(Text("no answer from the control plane; trying again …", "yellow"))
     return Group(*lines)
 
 
-def _bar(stage: Json, run: Json) -> Any:
+def _bar(stage: Stage, run: Run) -> Any:
     from rich.text import Text
 
     from events.formatting import seconds
     from podfleet.output import STYLES, with_sign
 
-    progress = stage.get("progress") or 0.0
-    is_done = stage["status"] == "COMPLETED"
+    progress = stage.progress or 0.0
+    is_done = stage.status == "COMPLETED"
     share = 1.0 if is_done else min(1.0, max(0.0, progress))
     full = round(share * BAR_CHARS)
-    current = run.get("currentStage") or {}
-    activity = "" if is_done or current.get("name") != stage["name"] else current.get("activity") or ""
-    took = seconds(stage["durationS"]) if is_done and stage.get("durationS") is not None else f"{share:.0%}"
-    style = STYLES.get(stage["status"], "")
+    current = run.current_stage
+    is_current = current is not None and not is_done and current.name == stage.name
+    activity = (current.activity or "") if current and is_current else ""
+    took = seconds(stage.duration_s) if is_done and stage.duration_s is not None else f"{share:.0%}"
+    style = STYLES.get(stage.status, "")
     return Text.assemble(
-        (f"{with_sign(stage['status'])[:1]} {clean(stage['name']):<16.16} ", style),
+        (f"{with_sign(stage.status)[:1]} {clean(stage.name):<16.16} ", style),
         ("█" * full, style),
         ("░" * (BAR_CHARS - full), "dim"),
         f" {took}  ",

@@ -23,8 +23,6 @@ NAMED_MAX: Final = 5
 PAGE: Final = 200
 UNREAD: Final = "object_unread"
 
-Artifact = Mapping[str, Any]
-
 
 class Storage(Protocol):
     """Where objects are looked at; raises `Transient` when it does not answer."""
@@ -49,13 +47,12 @@ class Inspector:
     _joined: Singleflight[Version | Looked | None] = field(default_factory=Singleflight)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_MAX))
 
-    async def require(self, artifact: Artifact) -> None:
-        """Return where the object is what was registered.
+    async def require(self, name: str, key: str, size: int, sha256: str) -> None:
+        """Return where the object of the file `name` is what was registered.
 
         Raises `NotFound`, `Conflict` (`object_unfit`), `Rejected` for a key that no storage holds, and
         `Transient` (`object_unread`) while the object is still being read.
         """
-        name, size, key = artifact["name"], artifact["size"], artifact["key"]
         try:
             # It is read on where nobody waits any more, so that whoever asks again finds it done.
             found = await asyncio.wait_for(
@@ -69,7 +66,7 @@ class Inspector:
                 raise NotFound("unknown_artifact", f"the object of {name!r} is not in the storage")
             case Version(size=bytes_):
                 told = f"the storage holds {bytes_} bytes, {size} were registered"
-            case Looked(sha256=sha256) if sha256 == artifact["sha256"]:
+            case Looked(sha256=found_sha256) if found_sha256 == sha256:
                 return
             case _:
                 told = "its bytes are not those of the SHA-256 that was registered"
@@ -95,9 +92,9 @@ class Inspector:
             if after is None:
                 return problems
 
-    async def _problem(self, artifact: Artifact) -> str | None:
+    async def _problem(self, artifact: Mapping[str, Any]) -> str | None:
         try:
-            await self.require(artifact)
+            await self.require(*(artifact[name] for name in ("name", "key", "size", "sha256")))
         except PodfleetError as error:
             if isinstance(error, Transient) and error.code != UNREAD:
                 raise

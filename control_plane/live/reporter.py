@@ -6,17 +6,19 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from control_plane.live.change_feed import SINGULARS, News, topics
-from control_plane.model.presentation import event, shown
+from control_plane.model.views.filling import filled
+from control_plane.model.views.runs import logged
 from control_plane.store.changes import Change
 from control_plane.store.reads import RunReads
+from events.answers.answer import Reference
+from events.answers.logs import LoggedEvent
+from events.answers.runs import RunRow
 from events.kinds.queues import QUEUES
-
-Json = dict[str, Any]
 
 KNOWN_MAX: Final = 4_000
 PART_MAX: Final = 500  # of what is looked up and told at once; far less than what is remembered
@@ -29,7 +31,7 @@ class Report:
     name: str
     key: str  # the same for the same state of the same thing
     topics: Sequence[str]
-    data: Json
+    data: RunRow | LoggedEvent | Reference
     text: str  # the data as JSON, made once for all who hear it
 
 
@@ -68,14 +70,15 @@ class Reporter:
 
     async def _learn(self, changes: Sequence[Change]) -> Mapping[Change, Report | None]:
         """Look changes up and remember what became of them, which makes the oldest forgotten."""
-        found: dict[str, Json] = {}
+        found: dict[str, RunRow | LoggedEvent] = {}
         events = [each.id for each in changes if each.collection == "events"]
         for queue in QUEUES:
             runs = [each.id for each in changes if each.collection == queue]
             if runs:
-                found |= {each["_id"]: shown(each) for each in await self.run_reads.of_ids(runs, [queue])}
+                brief = await self.run_reads.of_ids(runs, [queue])
+                found |= {each["_id"]: filled(RunRow, each) for each in brief}
         if events:
-            found |= {each["_id"]: event(each) for each in await self.run_reads.events_of_ids(events)}
+            found |= {each["_id"]: logged(each) for each in await self.run_reads.events_of_ids(events)}
         learned = {each: _report(each, found) for each in changes}
         self._known |= learned
         while len(self._known) > KNOWN_MAX:
@@ -83,10 +86,10 @@ class Reporter:
         return learned
 
 
-def _report(change: Change, found: dict[str, Json]) -> Report | None:
+def _report(change: Change, found: Mapping[str, RunRow | LoggedEvent]) -> Report | None:
     """Return what is said of a change; None of one whose document is gone."""
     name = SINGULARS.get(change.collection) or ("event" if change.collection == "events" else "run")
-    data = {"id": change.id} if change.collection in SINGULARS else found.get(change.id)
+    data = Reference(id=change.id) if change.collection in SINGULARS else found.get(change.id)
     if data is None:
         return None
     return Report(name, change.token, topics(change), data, msgspec.json.encode(data).decode())

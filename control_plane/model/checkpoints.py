@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from control_plane.model.projection import artifact_prefix, artifact_problem
-from events.checkpoints import checkpoint_of, manifest_artifact
+from events.files.checkpoints import checkpoint_of, manifest_artifact
 from events.files.paths import SafeName
 from events.kinds import stages_of
 

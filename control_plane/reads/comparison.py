@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from events.answers.runs import ComparedField
 from events.runtime.errors import Rejected
 
 RUNS_MIN: Final = 2
@@ -13,19 +13,6 @@ RUNS_MAX: Final = 12
 SPEC: Final = "spec."
 
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One field, with its value in each run; None where a run has none."""
-
-    field: str
-    values: Sequence[Any]
-
-    @property
-    def differs(self) -> bool:
-        """Say whether the runs differ in it."""
-        return any(value != self.values[0] for value in self.values)
 
 
 def chosen(run_ids: Sequence[str]) -> list[str]:
@@ -37,11 +24,16 @@ def chosen(run_ids: Sequence[str]) -> list[str]:
     return found
 
 
-def compared(runs: Sequence[Json]) -> list[Row]:
+def compared(runs: Sequence[Json]) -> list[ComparedField]:
     """Return every field that one of the runs has."""
     facts = [dict(_facts(run)) for run in runs]
     names = dict.fromkeys(name for each in facts for name in each)
-    return [Row(name, [each.get(name) for each in facts]) for name in names]
+    return [_row(name, [each.get(name) for each in facts]) for name in names]
+
+
+def _row(field: str, values: list[Any]) -> ComparedField:
+    differs = any(value != values[0] for value in values)
+    return ComparedField(field=field, differs=differs, values=values)
 
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -42,6 +42,11 @@ def parts_of_kinds() -> Parts:
     return {kind: module.PARTS for kind, module in modules("parts").items()}
 
 
+def names_of(parts: Parts) -> list[str]:
+    """Return the names of the parts of all kinds, which are fields of every run's answer."""
+    return [each.name for every in parts.values() for each in every]
+
+
 def documents_of(collection: str) -> Callable[[RunReads, str], Awaitable[Part]]:
     """Return how the documents of a kind's collection are read, the latest attempt's first."""
 

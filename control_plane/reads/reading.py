@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from control_plane.model.checkpoints import Candidate
-from control_plane.model.presentation import IN_PLACE, event, plain, shown, stage, usage
+from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
+from control_plane.model.views.filling import filled
+from control_plane.model.views.pods import pod
+from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.lineage import Lineage
-from control_plane.reads.parts import KindPart, Parts, parts_of_kinds
+from control_plane.reads.parts import KindPart, Parts, names_of, parts_of_kinds
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -26,13 +29,26 @@ from control_plane.store.queue.submissions import Submitted
 from control_plane.store.queue.tallies import COUNT_MAX, Tallies, Waiting
 from control_plane.store.reads import METRICS_MAX, USAGE_EVENTS_MAX, Part, RunReads
 from control_plane.store.schedules import Schedules
-from events.checkpoints import PREFIX
+from events.answers.answer import Listing
+from events.answers.artifacts import Artifact
+from events.answers.attempts import PodAttempt
+from events.answers.audit_log import AuditEntry
+from events.answers.fleet import QueuedClass
+from events.answers.keys import Key
+from events.answers.logs import LoggedEvent, LogPage
+from events.answers.parts import in_json
+from events.answers.pods import Pod, Sample
+from events.answers.runs import Comparison, Run, RunRow
+from events.answers.runs import Part as PartAnswer
+from events.answers.schedules import Schedule
+from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
 from events.text.brief import brief_fields, brief_list
 
 Json = dict[str, Any]
+Item = TypeVar("Item")
 
 SILENT_AFTER: Final = timedelta(seconds=60)
 FORGOTTEN_AFTER: Final = timedelta(days=1)
@@ -42,16 +58,7 @@ OF_EVERY_KIND: Final = ("attempts", "stages", "validations", "artifacts")
 PART_MAX: Final = 400  # rows of what belongs to one kind
 TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
-# Of an attempt whose end is decided, and not written beside its run yet.
-UNSAID_OF_ATTEMPT: Final[Json] = dict.fromkeys(
-    ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "startedAt", "currentStage", "error")
-)
 LARGE_READS_MAX: Final = 4
-# What a stage has only when it was said: a pod may leave out that it began.
-UNSAID_OF_STAGE: Final[Json] = {
-    **dict.fromkeys(("index", "total", "activity", "startedAt", "completedAt", "durationS")),
-    "progress": 0.0,
-}
 # Two spellings of one level come in; whoever asks for one means both.
 LEVELS: Final[Mapping[str, Sequence[str]]] = {
     "debug": ("debug",),
@@ -108,6 +115,36 @@ class _Own:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What the fleet does now; counts stop at `count_max`."""
+
+    statuses: Mapping[str, int]
+    queue: Sequence[QueuedClass]
+    pods: Mapping[str, int]
+    recent_failures: Sequence[RunRow]
+    awaiting_human: int
+    count_max: int = COUNT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class LogStretch:
+    """Some events of a log in their order, and where it goes on in both directions; None at its end."""
+
+    items: Sequence[LoggedEvent]
+    earlier: str
+    later: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A run that waits for a person, with the verdicts on it and what a browser shows of it in place."""
+
+    run: RunRow
+    validations: Sequence[Json]
+    visible: Sequence[Artifact]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """Every read has a bound; lists are pages."""
 
@@ -122,45 +159,40 @@ class Reading:
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
     large_reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LARGE_READS_MAX))
 
-    async def overview(self) -> Json:
-        """Return what the fleet does now; counts stop at `countMax`."""
+    async def overview(self) -> Overview:
+        """Return what the fleet does now."""
         tally, failures, pods = await asyncio.gather(
             self.tallies.look(), self.run_reads.newest(Status.FAILED, FAILURES_SHOWN), self._pod_counts()
         )
-        fields = ("_id", "kind", "title", "error", "finishedAt", "attempt", "hypothesisId")
-        return {
-            "statuses": {status.value: count for status, count in tally.statuses.items()},
-            "queue": [_waiting(each, self.clock.now()) for each in tally.waiting],
-            "pods": pods,
-            "recentFailures": [_told({name: run.get(name) for name in fields}) for run in failures],
-            "awaitingHuman": tally.statuses[Status.AWAITING_HUMAN],
-            "countMax": COUNT_MAX,
-        }
+        return Overview(
+            statuses={status.value: count for status, count in tally.statuses.items()},
+            queue=[_waiting(each, self.clock.now()) for each in tally.waiting],
+            pods=pods,
+            recent_failures=[run_row(run) for run in failures],
+            awaiting_human=tally.statuses[Status.AWAITING_HUMAN],
+        )
 
     async def runs(
         self, filters: RunFilters, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
-    ) -> Json:
+    ) -> Listing[RunRow]:
         """Return a page of runs, newest first."""
         key = None if after is None else paging.decode("runs", after, str)
         found = await self.run_reads.page(filters.conditions(), filters.search(), key, paging.limited(limit))
-        return page_of("runs", found, _told)
+        return listing("runs", found, run_row)
 
-    async def runs_of_ids(self, run_ids: Sequence[str]) -> list[Json]:
+    async def runs_of_ids(self, run_ids: Sequence[str]) -> list[RunRow]:
         """Return these runs and requests as a list shows them; those that are not there are left out."""
-        return _shown(await self.run_reads.of_ids(run_ids))
+        return [run_row(each) for each in await self.run_reads.of_ids(run_ids)]
 
     async def compared(self, run_ids: Sequence[str]) -> list[Json]:
         """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
         found = {run["_id"]: _told(run) for run in await self.run_reads.of_ids(run_ids)}
         return [await self._compared(found[each]) for each in run_ids if each in found]
 
-    async def comparison(self, run_ids: Sequence[str]) -> Json:
+    async def comparison(self, run_ids: Sequence[str]) -> Comparison:
         """Return in what runs differ and agree. Raises `Rejected` for too few or too many, `NotFound`."""
-        runs = [await self.run(each) for each in chosen(run_ids)]
-        fields = [
-            {"field": row.field, "differs": row.differs, "values": row.values} for row in compared(runs)
-        ]
-        return {"runs": [run["id"] for run in runs], "fields": fields}
+        runs = [in_json(await self.run(each)) for each in chosen(run_ids)]
+        return Comparison(runs=[run["id"] for run in runs], fields=compared(runs))
 
     async def measured(self, run_id: str, most: int = METRICS_MAX) -> list[Json]:
         """Return at most the latest `most` numbers that a run measured, in the order of the log."""
@@ -173,52 +205,50 @@ class Reading:
         return {
             **run,
             "spec": plain(spec.get("spec")),
-            "usage": usage(await self.run_reads.usage([run["id"]]), USAGE_EVENTS_MAX),
+            "usage": in_json(usage(await self.run_reads.usage([run["id"]]), USAGE_EVENTS_MAX)),
             "metrics": metrics,
             "isPartial": len(metrics) >= METRICS_MAX,
         }
 
-    async def run(self, run_id: str) -> Json:
+    async def run(self, run_id: str) -> Run:
         """Return a run with everything that belongs to it but its nodes' texts. Raises `NotFound`."""
         async with self.large_reads:
             run, spec = await asyncio.gather(self.require(run_id), self.run_reads.spec(run_id))
             return await self._whole(run, spec or {})
 
-    async def submitted(self, submitted: Submitted) -> Json:
+    async def submitted(self, submitted: Submitted) -> Run:
         """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
 
         One that was there already is returned as it is.
         """
         if submitted.run is None:
             return await self.run(submitted.run_id)
-        return await self._whole(shown(submitted.run), submitted.spec)
+        return await self._whole(submitted.run, submitted.spec)
 
-    async def _whole(self, run: Json, spec: Mapping[str, Any]) -> Json:
+    async def _whole(self, run: Mapping[str, Any], spec: Mapping[str, Any]) -> Run:
         # nothing belongs to a run that no pod has taken yet
         parts = self.parts.get(run["kind"], ())
-        own = await self._own(run["id"], parts) if run["attempt"] else _Own()
-        validations = [shown(each) for each in believed(own.validations, own.attempts)]
+        own = await self._own(run["_id"], parts) if run["attempt"] else _Own()
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
-        return {
+        return filled(
+            Run,
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
-            **{"paused": False, "notes": [], "sealed": None},
-            **brief_fields(run),
-            "fromStage": plain(spec.get("fromStage")),
-            "spec": plain(spec.get("spec")),
-            "requires": plain(spec.get("requires")),
-            "traceparent": spec.get("traceparent"),
-            "attempts": [{**UNSAID_OF_ATTEMPT, **shown(each)} for each in attempts],
-            "stages": [{**UNSAID_OF_STAGE, **stage(each, run)} for each in own.stages],
-            "validations": validations,
-            "artifacts": [shown(each) for each in own.artifacts],
-            **{each.name: [] for every in self.parts.values() for each in every},
-            **{name: plain(rows) for name, rows in own.of_kind.items()},
-            "sections": [
-                {"name": each.name, "title": each.title, "columns": list(each.columns)} for each in parts
+            {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
+            from_stage=plain(spec.get("fromStage")),
+            spec=plain(spec.get("spec")),
+            requires=plain(spec.get("requires")),
+            traceparent=spec.get("traceparent"),
+            attempts=[attempt(each) for each in attempts],
+            stages=[stage(each, run) for each in own.stages],
+            validations=[shown(each) for each in believed(own.validations, own.attempts)],
+            artifacts=[filled(Artifact, each) for each in own.artifacts],
+            sections=[
+                PartAnswer(name=each.name, title=each.title, columns=[*each.columns]) for each in parts
             ],
-            "usage": usage(own.usages, USAGE_EVENTS_MAX),
-            "truncated": sorted(own.cut),
-        }
+            rows={**{name: [] for name in names_of(self.parts)}, **plain(own.of_kind)},
+            usage=usage(own.usages, USAGE_EVENTS_MAX),
+            truncated=sorted(own.cut),
+        )
 
     async def _own(self, run_id: str, of_kind: Sequence[KindPart]) -> _Own:
         """Ask for everything at once: one after the other is what a page of a run would wait for."""
@@ -234,43 +264,44 @@ class Reading:
         # beside the event loop: what a pod said decides how long it takes
         return await asyncio.to_thread(_kept, kept, usages, of_kind)
 
-    async def pace(self, run: Json) -> Pace | None:
-        """Return how fast the stage of a run moves, as `run` returns that; None where it is in none."""
-        stages = [each for each in run["stages"] if each["status"] == "RUNNING"]
-        if not stages:
+    async def pace(self, run: Run) -> Pace | None:
+        """Return how fast the stage of a run moves; None where it is in none."""
+        running = [each for each in run.stages if each.status == "RUNNING"]
+        if not running:
             return None
-        name, attempt, started = (stages[-1][field] for field in ("name", "attempt", "startedAt"))
+        current = running[-1]
         steps = [
             {"at": each["receivedAt"], "progress": each["data"]["progress"]}
-            for each in reversed(await self.run_reads.progress(run["id"]))
-            if each["attempt"] == attempt and each["data"]["stage"] == name
+            for each in reversed(await self.run_reads.progress(run.id))
+            if each["attempt"] == current.attempt and each["data"]["stage"] == current.name
         ]
-        return pace(steps, None if started is None else datetime.fromisoformat(started), self.clock.now())
+        started = None if current.started_at is None else datetime.fromisoformat(current.started_at)
+        return pace(steps, started, self.clock.now())
 
-    async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Json]]:
+    async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Artifact]]:
         """Return for each run what a browser shows in place, of each name the latest attempt's."""
-        latest: dict[str, dict[str, Json]] = {run_id: {} for run_id in run_ids}
-        for artifact in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
-            if not artifact["name"].startswith(PREFIX):
-                latest[artifact["runId"]].setdefault(artifact["name"], _told(artifact))
+        latest: dict[str, dict[str, Artifact]] = {run_id: {} for run_id in run_ids}
+        for each in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
+            if not each["name"].startswith(PREFIX):
+                latest[each["runId"]].setdefault(each["name"], artifact(each))
         return {run_id: list(named.values()) for run_id, named in latest.items()}
 
-    async def reviewed(self, limit: int, after: str | None = None) -> Json:
-        """Return a page of the runs that wait for a person, newest first, with what a verdict rests on."""
+    async def reviewed(self, limit: int, after: str | None = None) -> tuple[Sequence[Review], str | None]:
+        """Return a page of the runs that wait for a person, newest first, and where the next one begins."""
         page = await self.runs(RunFilters(status=Status.AWAITING_HUMAN), limit, after)
-        run_ids = [run["id"] for run in page["items"]]
+        run_ids = [run.id for run in page.items]
         visible = await self.visible_artifacts(run_ids) if run_ids else {}
         found = (
             await self.run_reads.beside("validations", run_ids, (("_id", 1),)) if run_ids else Part((), False)
         )
         doubtful = [each["runId"] for each in found.documents if each.get("replication") == ELSEWHERE]
         attempts = (await self.run_reads.verdicts_of_attempts(doubtful)) if doubtful else []
-        for run in page["items"]:
-            own = [each for each in found.documents if each["runId"] == run["id"]]
-            made = [each for each in attempts if each["runId"] == run["id"]]
-            run["validations"] = [_told(each) for each in believed(own, made)]
-            run["visible"] = visible[run["id"]]
-        return page
+        reviews = []
+        for run in page.items:
+            own = [each for each in found.documents if each["runId"] == run.id]
+            made = [each for each in attempts if each["runId"] == run.id]
+            reviews.append(Review(run, [_told(each) for each in believed(own, made)], visible[run.id]))
+        return reviews, page.next
 
     async def waiting_for_people(self) -> int:
         """Return how many runs wait for a person, counted up to `WAITING_SHOWN`."""
@@ -286,7 +317,7 @@ class Reading:
         after: str | None = None,
         limit: int = paging.LIMIT_DEFAULT,
         newest_first: bool = True,
-    ) -> Json:
+    ) -> LogPage:
         """Return a page of a run's log; `text` is looked for in what lines and activities say.
 
         Raises `NotFound` for a run that never was heard of.
@@ -304,25 +335,24 @@ class Reading:
                 limit=paging.limited(limit),
                 newest_first=newest_first,
             )
-            page = page_of(name, found, event)
+            page = listing(name, found, logged)
         if not found.documents and after is None:
             await self.require(run_id)
-        if not newest_first:
-            last = [paging.encode(name, found.documents[-1]["position"])] if found.documents else []
-            page["tail"] = page["next"] or (last[0] if last else after)
-        return page
+        if newest_first:
+            return LogPage(items=page.items, next=page.next)
+        last = paging.encode(name, page.items[-1].position) if page.items else after
+        return LogPage(items=page.items, next=page.next, tail=page.next or last)
 
-    async def events_from(self, run_id: str, position: str) -> Json:
-        """Return the page of a run's log that begins at `position`, and where it goes on in both directions.
+    async def events_from(self, run_id: str, position: str) -> LogStretch:
+        """Return the page of a run's log that begins at `position`.
 
         Raises `NotFound`.
         """
         after = paging.encode("events", position[:-1])
         page = await self.events(run_id, after=after, newest_first=False)
-        first = page["items"][0]["position"] if page["items"] else position
+        first = page.items[0].position if page.items else position
         earlier = paging.encode("events, newest first", first)
-        later = page["items"][-1]["position"] if page["next"] else None
-        return {"items": page["items"], "earlier": earlier, "later": later}
+        return LogStretch(page.items, earlier, page.items[-1].position if page.next else None)
 
     async def attempts(self, run_id: str) -> Sequence[Json]:
         """Return which pod made each attempt of a run, until the last one of which a file is registered."""
@@ -334,16 +364,16 @@ class Reading:
 
     async def artifacts(
         self, run_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
-    ) -> Json:
+    ) -> Listing[Artifact]:
         """Return a page of a run's artifacts, the latest attempt's first. Raises `NotFound`."""
         await self.require(run_id)
         key = None if after is None else paging.decode("artifacts", after, int, str)
         found = await self.run_reads.artifacts(run_id, key, paging.limited(limit))
-        return page_of("artifacts", found, _told)
+        return listing("artifacts", found, artifact)
 
-    async def artifact(self, artifact_id: str) -> Json:
+    async def artifact(self, artifact_id: str) -> Artifact:
         """Return one artifact. Raises `NotFound`."""
-        return _told(required(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
+        return artifact(required(await self.run_reads.artifact(artifact_id), "artifact", artifact_id))
 
     async def pods(
         self,
@@ -352,30 +382,32 @@ class Reading:
         *,
         live_only: bool = False,
         region: str | None = None,
-    ) -> Json:
+    ) -> Listing[Pod]:
         """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
         found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
-        return page_of("pods", found, self._pod)
+        return listing("pods", found, self._pod)
 
-    async def telemetry(self, pod_id: str, hours: int) -> list[Json]:
+    async def telemetry(self, pod_id: str, hours: int) -> list[Sample]:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
         required(await self.pod_reads.find(pod_id), "pod", pod_id)
         since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
-        return _shown(await self.pod_reads.samples(pod_id, since))
+        return [filled(Sample, each) for each in await self.pod_reads.samples(pod_id, since)]
 
     async def attempts_of_pod(
         self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
-    ) -> Json:
+    ) -> Listing[PodAttempt]:
         """Return a page of a pod's attempts, those of the newest runs first, each with its run's title."""
         key = None if after is None else paging.decode("attempts", after, str)
-        page = page_of("attempts", await self.pod_reads.attempts(pod_id, key, paging.limited(limit)), _told)
-        page["items"] = await self._borne_out(page["items"])
-        runs = await self.run_reads.of_ids([each["runId"] for each in page["items"]])
+        found = await self.pod_reads.attempts(pod_id, key, paging.limited(limit))
+        runs = await self.run_reads.of_ids([each["runId"] for each in found.documents])
         titles = {run["_id"]: run.get("title") for run in runs}
-        for each in page["items"]:
-            each["title"] = titles.get(each["runId"])
-        return page
+        made = await self._borne_out(found.documents)
+        return listing(
+            "attempts",
+            replace(found, documents=made),
+            lambda each: filled(PodAttempt, brief_fields(each), title=plain(titles.get(each["runId"]))),
+        )
 
     async def _borne_out(self, attempts: Sequence[Json]) -> list[Json]:
         """Return attempts of any runs, each with the replication that the record of its run bears out."""
@@ -383,11 +415,11 @@ class Reading:
         made = await self.run_reads.verdicts_of_attempts(doubtful) if doubtful else []
         return [borne_out(each, [one for one in made if one["runId"] == each["runId"]]) for each in attempts]
 
-    async def pod(self, pod_id: str) -> Json:
+    async def pod(self, pod_id: str) -> Pod:
         """Return one pod. Raises `NotFound`."""
         return self._pod(required(await self.pod_reads.find(pod_id), "pod", pod_id))
 
-    async def drain(self, pod_id: str) -> Json:
+    async def drain(self, pod_id: str) -> Pod:
         """Order a pod to take nothing new, and return it. Raises `NotFound`."""
         return self._pod(required(await self.pod_reads.order_drain(pod_id), "pod", pod_id))
 
@@ -395,63 +427,62 @@ class Reading:
         """Return how many live pods take runs of each kind."""
         return await self.pod_reads.takers_by_kind(self.clock.now() - SILENT_AFTER)
 
-    async def schedules(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+    async def schedules(
+        self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Listing[Schedule]:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
-        return page_of("schedules", found, shown)
+        return listing("schedules", found, partial(filled, Schedule))
 
-    async def schedule(self, schedule_id: str) -> Json:
+    async def schedule(self, schedule_id: str) -> Schedule:
         """Return one schedule. Raises `NotFound`."""
-        return shown(required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id))
+        return filled(
+            Schedule, required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id)
+        )
 
-    async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+    async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[Key]:
         """Return a page of keys, the newest first, as they may be seen."""
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
-        return page_of("keys", found, shown)
+        return listing("keys", found, partial(filled, Key))
 
-    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Json:
+    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Listing[AuditEntry]:
         """Return a page of the records of who did what, the newest first."""
         found = await self.trail_reads.page(
             filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
         )
-        return page_of("trail", found, shown)
+        return listing("trail", found, partial(filled, AuditEntry))
 
-    async def require(self, run_id: str) -> Json:
-        """Return a run without what belongs to it. Raises `NotFound`."""
-        return shown(required(await self.run_reads.find(run_id), "run", run_id))
+    async def require(self, run_id: str) -> Mapping[str, Any]:
+        """Return a run as it is stored, without what belongs to it. Raises `NotFound`."""
+        return required(await self.run_reads.find(run_id), "run", run_id)
 
-    async def _pod_counts(self) -> Json:
+    async def _pod_counts(self) -> Mapping[str, int]:
         now = self.clock.now()
         silent_since = now - SILENT_AFTER
         gone = await self.pod_reads.silent(silent_since, now - FORGOTTEN_AFTER)
         live = await self.pod_reads.live_by_state(silent_since)
         return {"busy": 0, "idle": 0, "suspended": 0, **live, "gone": gone}
 
-    def _pod(self, document: Mapping[str, Any]) -> Json:
-        """Return a pod whose state tells when nobody has heard of it for long."""
-        pod = _told(document)
-        is_silent = document["reportedAt"] < self.clock.now() - SILENT_AFTER
-        if is_silent and pod["state"] != "stopped":
-            pod["state"] = "gone"
-        return pod
+    def _pod(self, document: Mapping[str, Any]) -> Pod:
+        return pod(document, self.clock.now() - SILENT_AFTER)
 
 
-def _waiting(found: Waiting, now: datetime) -> Json:
+def _waiting(found: Waiting, now: datetime) -> QueuedClass:
     """Return a class in which something waits: how many, and how long the oldest."""
-    return {
-        "classKey": found.class_key,
-        "collection": found.collection,
-        "depth": found.depth,
-        "isPartial": found.is_partial,
-        "oldestQueuedAt": plain(found.oldest),
-        "oldestWaitS": None if found.oldest is None else _seconds(found.oldest, now),
-    }
+    return QueuedClass(
+        class_key=found.class_key,
+        collection=found.collection,
+        depth=found.depth,
+        is_partial=found.is_partial,
+        oldest_queued_at=plain(found.oldest),
+        oldest_wait_s=None if found.oldest is None else _seconds(found.oldest, now),
+    )
 
 
-def page_of(name: str, found: Slice, show: Callable[[Mapping[str, Any]], Json]) -> Json:
-    """Return a page of a list as JSON, with the cursor of the next one."""
+def listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) -> Listing[Item]:
+    """Return a page of a list, with the cursor of the next one."""
     stop = None if found.stopped_at is None else paging.encode(name, *map(plain, found.stopped_at))
-    return {"items": [show(document) for document in found.documents], "next": stop}
+    return Listing(items=[view(document) for document in found.documents], next=stop)
 
 
 def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindPart]) -> _Own:
@@ -474,10 +505,6 @@ def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindP
 def _told(document: Mapping[str, Any]) -> Json:
     """Return a stored document as the outside sees it, each of its fields brief."""
     return shown(brief_fields(document))
-
-
-def _shown(documents: Sequence[Mapping[str, Any]]) -> list[Json]:
-    return [_told(document) for document in documents]
 
 
 def required(document: Mapping[str, Any] | None, what: str, identity: str) -> Mapping[str, Any]:

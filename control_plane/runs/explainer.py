@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from control_plane.model.explanation import Line, LivePod, explain, why_class_waits
 from control_plane.model.presentation import plain
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.store.queue.queues import ahead_of
+from events.answers.runs import Explanation, Reason
 from events.lifecycle import Status
 from events.queue.abilities import Abilities
 from events.runtime.errors import NotFound
 
 MIB_A_GIB: Final = 1024
 
-Json = dict[str, Any]
 
-
-async def explanation(reading: Reading, run_id: str) -> Json:
+async def explanation(reading: Reading, run_id: str) -> Explanation:
     """Return why a run stands where it stands. Raises `NotFound`."""
     run = await reading.run_reads.find(run_id)
     if run is None:
@@ -30,7 +28,11 @@ async def explanation(reading: Reading, run_id: str) -> Json:
         line, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
     elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
-    return {"status": run["status"], "reasons": [plain(asdict(each)) for each in explain(run, line, pods)]}
+    reasons = [
+        Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
+        for each in explain(run, line, pods)
+    ]
+    return Explanation(status=run["status"], reasons=reasons)
 
 
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from control_plane.store.database import Document
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
 from control_plane.store.reads import RunReads
+from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of, read_spec, stages_of, title_of
 from events.kinds.queues import RUNS
 from events.kinds.spec import Spec
@@ -178,18 +179,18 @@ def read(wanted: Submission) -> Order:
     return Order(wanted, spec, read_requirements(wanted.requires), _digest(wanted))
 
 
-def checked(wanted: Submission) -> dict[str, Any]:
+def checked(wanted: Submission) -> CheckedRun:
     """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`."""
     order = check(wanted)
-    return {
-        "kind": wanted.kind,
-        "title": title_of(wanted.kind, order.spec),
-        "classKey": class_key(wanted.kind, order.requires),
-        "priority": wanted.priority,
-        "labels": labels_of(order),
-        "spec": msgspec.to_builtins(order.spec),
-        "requires": msgspec.to_builtins(order.requires),
-    }
+    return CheckedRun(
+        kind=wanted.kind,
+        title=title_of(wanted.kind, order.spec),
+        class_key=class_key(wanted.kind, order.requires),
+        priority=wanted.priority,
+        labels=labels_of(order),
+        spec=msgspec.to_builtins(order.spec),
+        requires=msgspec.to_builtins(order.requires),
+    )
 
 
 def check_stage(kind: str, stage: str) -> None:

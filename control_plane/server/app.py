@@ -18,6 +18,7 @@ from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.model.rooms import modules
+from control_plane.reads.parts import names_of
 from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
     artifacts,
@@ -34,6 +35,7 @@ from control_plane.server.api import (
     uploads,
 )
 from control_plane.server.api.contract import openapi, problems
+from control_plane.server.api.contract.struct_routes import answers_of
 from control_plane.server.deps import Deps
 from control_plane.server.http.answer_count import AnswerCount
 from control_plane.server.http.answer_headers import AnswerHeaders
@@ -94,28 +96,21 @@ def create_app(deps: Deps) -> FastAPI:
     _wrap(app, deps, watchdog)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
-    app.include_router(fleet.health(deps))
-    app.include_router(ingest.router(deps.ingestor, deps.intake))
-    for noun in NOUNS:
-        app.include_router(noun.router(deps))
+    routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.intake)]
+    routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
-    app.include_router(sign_in.router(site, deps.authenticator))
-    app.include_router(bulk_pages.router(site))
-    app.include_router(compare.router(site))
-    app.include_router(new_run.router(site))
-    app.include_router(views.router(site))
-    app.include_router(steering.router(site))
-    app.include_router(live.router(site))
-    for room in modules("routes").values():
-        app.include_router(room.router(site))
-    app.include_router(schedule_pages.router(site))
-    app.include_router(numbers.router(site))
-    app.include_router(pods.router(site))
+    routers.append(sign_in.router(site, deps.authenticator))
+    routers += [page.router(site) for page in (bulk_pages, compare, new_run, views, steering, live)]
+    routers += [room.router(site) for room in modules("routes").values()]
+    routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
+    for router in routers:
+        app.include_router(router)
+    answers = set().union(*map(answers_of, routers))
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def document(_: runs.MayRead) -> dict[str, object]:
-        return openapi.described(app.openapi())
+        return openapi.described(app.openapi(), answers, names_of(deps.reading.parts))
 
     return app
 

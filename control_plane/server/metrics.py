@@ -5,12 +5,12 @@ Every name ends in its unit. The help of a number that is bounded states the bou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
 from control_plane.reads.numbers import Numbers
+from control_plane.reads.reading import Overview
 
 REGISTRY: Final = CollectorRegistry()
 
@@ -53,16 +53,16 @@ _GPU: Final = _gauge("gpu_today_hours", "GPU time told since midnight UTC")
 _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, by how", "end")
 
 
-def exposition(overview: Mapping[str, Any], numbers: Numbers) -> bytes:
+def exposition(overview: Overview, numbers: Numbers) -> bytes:
     """Return the text that Prometheus reads, for a fleet that stands like `overview`."""
-    for status, count in overview["statuses"].items():
+    for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
     for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value
         gauge.clear()
-    for each in overview["queue"]:
-        _DEPTH.labels(each["classKey"]).set(each["depth"])
-        _WAIT.labels(each["classKey"]).set(each["oldestWaitS"] or 0.0)
-    for state, count in overview["pods"].items():
+    for each in overview.queue:
+        _DEPTH.labels(each.class_key).set(each.depth)
+        _WAIT.labels(each.class_key).set(each.oldest_wait_s or 0.0)
+    for state, count in overview.pods.items():
         _PODS.labels(state).set(count)
     _tell(numbers)
     return generate_latest(REGISTRY)

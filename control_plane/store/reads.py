@@ -15,7 +15,7 @@ from control_plane.model.replicated import borne_out, is_doubtful
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.pages import NEWEST, Order, Slice, Wanted, raw, read_bounded, read_page
 from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, type_of
-from events.checkpoints import PREFIX
+from events.files.checkpoints import PREFIX
 from events.kinds.queues import QUEUES
 from events.lifecycle import Status
 from events.text.brief import brief_data, brief_fields

@@ -6,6 +6,8 @@ Law: a cut text states what was left out, so that a part is never taken for the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -16,10 +18,14 @@ NAME_CHARS_MAX: Final = 200
 VALUE_CHARS: Final = 8  # what a number, a date, or a place in a list counts as
 ESCAPED: Final = (b"&", b"<", b">", b"'", b'\\"')  # in JSON: of each a page makes five characters
 ESCAPED_MORE: Final = 4
+SHORT: Final = frozenset({NoneType, bool, int, float, datetime})
 
 
 def brief(value: Any, chars_max: int = FIELD_CHARS_MAX) -> Any:
     """Return a JSON value of about `chars_max` characters at most, each cut marked in its place."""
+    kind = type(value)
+    if kind in SHORT or (kind is str and len(value) <= chars_max):  # nearly all of what is told
+        return value
     return _Budget(chars_max).cut(value)
 
 

@@ -16,6 +16,9 @@ SECRET_NAME: Final = re.compile(
 )
 # Up to the last @: a password may hold one.
 CREDENTIALS_IN_URL: Final = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
+# Where a person shall still see who signs in.
+SIGNED_IN: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<who>[^/\s]*)@")
+STARS: Final = "********"
 # What signs an address, or opens it.
 SECRET_IN_QUERY: Final = re.compile(
     r"(?<=[?&])([\w.-]*(?:key|token|secret|password|signature|credential)[\w.-]*=)[^&\s\"'<>]+", re.IGNORECASE
@@ -79,3 +82,14 @@ def passwords_of(url: str) -> tuple[str, ...]:
     secret = password if colon else user
     is_word = len(secret) < PASSWORD_MIN_CHARS or url.count(secret) > 1
     return () if is_word else (secret, unquote(secret))
+
+
+def masked_address(text: str) -> str:
+    """Return an address without the secrets in it; the name that signs in stays, to tell it from others."""
+    return SECRET_IN_QUERY.sub(rf"\1{STARS}", SIGNED_IN.sub(_without_password, text))
+
+
+def _without_password(found: re.Match[str]) -> str:
+    user, colon, _ = found["who"].partition(":")
+    # An address with one word before the @ carries a token.
+    return f"{found['scheme']}{f'{user}:{STARS}' if colon else STARS}@"

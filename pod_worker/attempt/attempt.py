@@ -26,9 +26,9 @@ from events.catalog import (
     RunLog,
     RunPreempted,
 )
-from events.checkpoints import MANIFEST
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import end_of
+from events.files.checkpoints import MANIFEST
 from events.files.removing import remove_tree
 from events.kinds import stages_before
 from events.kinds.fact import Fact

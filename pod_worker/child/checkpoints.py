@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from events.checkpoints import (
+from events.files.beneath import read_beneath
+from events.files.checkpoints import (
     MANIFEST,
     BrokenManifest,
     CheckpointFile,
@@ -23,7 +24,6 @@ from events.checkpoints import (
     file_artifact,
     manifest_artifact,
 )
-from events.files.beneath import read_beneath
 from events.files.paths import RunPath, SafeName
 from events.pipe import Checkpoint, Kept, Made
 from events.runtime.clock import Clock

@@ -18,7 +18,9 @@ from typing import Annotated, Final
 import httpx
 import msgspec
 
-from events.checkpoints import (
+from events.delivery.control_plane_client import ControlPlane, bearer
+from events.files.beneath import read_beneath, write_beneath
+from events.files.checkpoints import (
     MANIFEST,
     MANIFEST_BYTES_MAX,
     BrokenManifest,
@@ -26,8 +28,6 @@ from events.checkpoints import (
     Contents,
     decode_contents,
 )
-from events.delivery.control_plane_client import ControlPlane, bearer
-from events.files.beneath import read_beneath, write_beneath
 from events.files.paths import BadPath, RunPath, SafeName
 from events.queue.claims import Claim
 from events.runtime.errors import Transient

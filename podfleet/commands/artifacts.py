@@ -9,17 +9,20 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
+from events.answers.artifacts import Artifact
 from events.files.paths import BadPath, RunPath
-from podfleet.client import EXIT_FAILED, EXIT_WRONG_USE, Client, Withheld, client, fail
+from podfleet.asking import EXIT_FAILED, EXIT_WRONG_USE, client, fail
+from podfleet.client.problems import Refused
+from podfleet.client.synchronous import Client
+from podfleet.client.transport import is_loopback
 from podfleet.naming import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, ago, field, print_items, print_json, say, tell
@@ -31,9 +34,9 @@ PIECE_BYTES: Final = 256 * 1024
 ANSWER_S: Final = 60.0
 # The control plane reads a large file before it hands it out, and is asked again every ten seconds.
 UNREAD: Final = "object_unread"
+# Says something of one file, and nothing of the others.
+WITHHELD: Final = frozenset({"object_unfit", UNREAD, "unknown_artifact", "bad_key"})
 CHECKS_MAX: Final = 360
-
-Json = Mapping[str, Any]
 
 
 class Unkept(Exception):
@@ -49,10 +52,10 @@ def _size(value: float) -> str:
 COLUMNS: Final = (
     Column("NAME", field("name")),
     Column("SIZE", field("size"), _size, is_whole=True, is_right=True),
-    Column("TYPE", field("contentType"), is_spare=True),
+    Column("TYPE", field("content_type"), is_spare=True),
     Column("STAGE", field("stage"), is_spare=True),
     Column("ATTEMPT", field("attempt"), is_whole=True, is_right=True),
-    Column("REGISTERED", field("registeredAt"), ago, is_whole=True, is_spare=True),
+    Column("REGISTERED", field("registered_at"), ago, is_whole=True, is_spare=True),
     Column("SHA256", field("sha256"), lambda digest: digest[:12], is_whole=True),
     Column("ID", field("id"), is_spare=True),
 )
@@ -106,15 +109,13 @@ def get(
     done, problems = [], []
     for artifact in chosen:
         try:
-            target = place if is_file else inside(place, artifact["name"])
+            target = place if is_file else inside(place, artifact.name)
             state = _fetch(control_plane, artifact, target, force=force)
         except Unkept as error:
             problems.append(str(error))
             tell(str(error))
             continue
-        done.append(
-            {"name": artifact["name"], "path": str(target), "state": state, "sha256": artifact["sha256"]}
-        )
+        done.append({"name": artifact.name, "path": str(target), "state": state, "sha256": artifact.sha256})
         if not as_json:
             say(f"{target}" if state == "fetched" else f"{target} (unchanged)")
     if as_json:
@@ -123,30 +124,29 @@ def get(
         fail(f"{len(problems)} of {len(chosen)} files could not be kept", EXIT_FAILED)
 
 
-def kept(control_plane: Client, run_id: str, attempt: int | None, *, checkpoints: bool) -> list[Json]:
+def kept(control_plane: Client, run_id: str, attempt: int | None, *, checkpoints: bool) -> list[Artifact]:
     """Return the files of a run, of each name the latest attempt's, by name."""
-    latest: dict[str, Json] = {}
-    for artifact in control_plane.items(f"/api/runs/{run_id}/artifacts"):
-        if attempt in (None, artifact["attempt"]) and (
-            checkpoints or not artifact["name"].startswith(CHECKPOINTS)
-        ):
-            latest.setdefault(artifact["name"], artifact)
+    latest: dict[str, Artifact] = {}
+    for artifact in control_plane.artifacts(run_id):
+        is_wanted = checkpoints or not artifact.name.startswith(CHECKPOINTS)
+        if is_wanted and attempt in (None, artifact.attempt):
+            latest.setdefault(artifact.name, artifact)
     return [latest[name] for name in sorted(latest)]
 
 
-def wanted(known: Sequence[Json], names: Iterable[str]) -> list[Json]:
+def wanted(known: Sequence[Artifact], names: Iterable[str]) -> list[Artifact]:
     """Return the files that the names and patterns mean. Raises `Unkept` for one that means none."""
     if not names:
         if not known:
             raise Unkept("the run keeps no files")
         return list(known)
-    chosen: dict[str, Json] = {}
+    chosen: dict[str, Artifact] = {}
     for name in names:
-        found = [each for each in known if each["name"] == name]
-        found = found or [each for each in known if fnmatchcase(each["name"], name)]
+        found = [each for each in known if each.name == name]
+        found = found or [each for each in known if fnmatchcase(each.name, name)]
         if not found:
             raise Unkept(f"the run keeps no file {name!r}")
-        chosen |= {each["name"]: each for each in found}
+        chosen |= {each.name: each for each in found}
     return list(chosen.values())
 
 
@@ -162,18 +162,18 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def _is_file(chosen: Sequence[Json], names: Sequence[str], output: str | None) -> bool:
+def _is_file(chosen: Sequence[Artifact], names: Sequence[str], output: str | None) -> bool:
     """Return whether `output` is the path of the only file, rather than a folder."""
     if output is None or output.endswith(os.sep) or Path(output).is_dir():
         return False
-    return len(chosen) == 1 and list(names) == [chosen[0]["name"]]
+    return len(chosen) == 1 and list(names) == [chosen[0].name]
 
 
-def _fetch(control_plane: Client, artifact: Json, target: Path, *, force: bool) -> str:
+def _fetch(control_plane: Client, artifact: Artifact, target: Path, *, force: bool) -> str:
     """Put a file in its place; `unchanged` where it lies there already. Raises `Unkept`."""
     if target.is_dir():
         raise Unkept(f"{target} is a folder; choose another --output")
-    if target.exists() and _digest(target) == artifact["sha256"]:
+    if target.exists() and _digest(target) == artifact.sha256:
         return "unchanged"
     if target.exists() and not force:
         raise Unkept(f"{target} is there already and holds something else; --force replaces it")
@@ -197,20 +197,20 @@ def _fetch(control_plane: Client, artifact: Json, target: Path, *, force: bool) 
     return "fetched"
 
 
-def _download(control_plane: Client, artifact: Json, file: Any) -> None:
+def _download(control_plane: Client, artifact: Artifact, file: Any) -> None:
     """Write the content of an artifact, whole and as it was registered. Raises `Unkept`."""
     import httpx
 
-    name, digest, size = artifact["name"], hashlib.sha256(), 0
+    name, digest, size = artifact.name, hashlib.sha256(), 0
     url = _address(control_plane, artifact)
     try:
         # Without our key: the address itself is the permission, and the storage is another server.
-        with httpx.stream("GET", url, timeout=ANSWER_S, trust_env=not control_plane.is_near(url)) as response:
+        with httpx.stream("GET", url, timeout=ANSWER_S, trust_env=not is_loopback(url)) as response:
             if response.status_code != httpx.codes.OK:
                 raise Unkept(f"{name}: the storage answers {response.status_code}; try again")
             for piece in response.iter_raw(PIECE_BYTES):
                 size += len(piece)
-                if size > artifact["size"]:
+                if size > artifact.size:
                     break
                 digest.update(piece)
                 file.write(piece)
@@ -219,25 +219,26 @@ def _download(control_plane: Client, artifact: Json, file: Any) -> None:
         raise Unkept(
             f"{name}: the storage at {where} broke off ({type(error).__name__}); try again"
         ) from error
-    if size != artifact["size"] or digest.hexdigest() != artifact["sha256"]:
+    if size != artifact.size or digest.hexdigest() != artifact.sha256:
         raise Unkept(
             f"{name}: the storage holds other bytes than were registered; `podfleet verify` looks closer"
         )
 
 
-def _address(control_plane: Client, artifact: Json) -> str:
+def _address(control_plane: Client, artifact: Artifact) -> str:
     """Return the signed address of an artifact's content, once it was checked. Raises `Unkept`."""
-    path = f"/api/artifacts/{quote(artifact['id'], safe='/')}"
     location = None
     asked = 0
     while location is None:
         asked += 1
         try:
-            location = control_plane.location(path)
-        except Withheld as error:
+            location = control_plane.artifact_address(artifact.id).location
+        except Refused as error:
+            if error.code not in WITHHELD:
+                raise
             if error.code != UNREAD or asked == CHECKS_MAX:
-                raise Unkept(str(error)) from error
-            tell(str(error))
+                raise Unkept(error.detail) from error
+            tell(error.detail)
     if not location.startswith(("http://", "https://")):
         fail(f"the control plane names no address of the file, but {location!r}", EXIT_WRONG_USE)
     return location

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from typing import Annotated, Final
 
 import typer
 
-from podfleet.client import client
+from podfleet.asking import client
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, ago, field, print_items, print_json_line
@@ -26,7 +25,7 @@ COLUMNS: Final = (
     Column("OBJECT", field("object")),
     Column("STATUS", field("status"), is_whole=True),
     Column("MADE", field("made"), is_spare=True),
-    Column("KEY", field("keyId"), is_whole=True, is_spare=True),
+    Column("KEY", field("key_id"), is_whole=True, is_spare=True),
     Column("FROM", field("address"), is_spare=True),
 )
 
@@ -36,12 +35,12 @@ def list_entries(
     by: By = None, key: Key = None, wanted: Object = None, limit: Limit = SHOWN, as_json: AsJson = False
 ) -> None:
     """Show what was done, the latest first."""
-    entries = client().items("/api/audit", limit=min(limit, 200), by=by, key=key, object=wanted)
+    entries = client().audit_log(limit=min(limit, 200), by=by, key=key, object=wanted)
     print_items(list(islice(entries, limit)), COLUMNS, as_json=as_json, none="nobody has done anything yet")
 
 
 @app.command()
 def export(by: By = None, key: Key = None, wanted: Object = None) -> None:
     """Write every entry to the standard output, the oldest first, one JSON object a line."""
-    for line in client().lines("/api/audit/export", by=by, key=key, object=wanted):
-        print_json_line(json.loads(line))
+    for entry in client().export_audit_log(by=by, key=key, object=wanted):
+        print_json_line(entry)

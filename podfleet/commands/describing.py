@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from typer.core import TyperCommand
 
+from events.answers.parts import in_json
 from events.kinds import KINDS, RUN_KINDS, read_spec
 from events.kinds.description import described
 from events.kinds.fields import Field, arranged, fields_of, flat
 from events.runtime.errors import Rejected
-from podfleet.client import EXIT_WRONG_USE, client, fail
+from podfleet.asking import EXIT_WRONG_USE, client, fail
 from podfleet.output import clean
 
 OPTION: Final = "--kind"
@@ -51,7 +51,8 @@ def description(kind: str) -> Mapping[str, Any]:
     """Return what is told of a kind. Ends the command where nobody knows it."""
     if kind in KINDS:
         return described(KINDS[kind])
-    return client().get(f"/api/kinds/{quote(kind, safe='')}")
+    found: Mapping[str, Any] = in_json(client().kind(kind))
+    return found
 
 
 def fields(kind: Mapping[str, Any]) -> Iterator[Field]:

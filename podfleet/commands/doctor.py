@@ -18,7 +18,9 @@ import typer
 from events.kinds import KINDS
 from events.queue.abilities import ISOLATIONS
 from events.runtime.interpreter import objection
-from podfleet.client import EXIT_FAILED, Client
+from podfleet.asking import EXIT_FAILED
+from podfleet.client.problems import ClientError
+from podfleet.client.synchronous import Client
 from podfleet.config import masked
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, field, print_items, tell
@@ -181,13 +183,13 @@ def control_plane(_: Variables) -> Iterator[Finding]:
         return
     url, asked = found.url, Client(found.url, found.key)
     try:
-        http = asked.http()
+        http = asked.http
         ready = http.get("/readyz", timeout=PATIENCE_S)
         states = ready.json()
         if not isinstance(states, dict):
             raise ValueError("no control plane answers so")
         allowed = http.get("/api/runs", params={"limit": 1}, timeout=PATIENCE_S)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ClientError, ValueError) as error:
         then = "start one with `podfleet up`, or set CONTROL_PLANE_URL"
         yield Finding("control plane", "failed", f"{url}: {type(error).__name__}", then)
         return

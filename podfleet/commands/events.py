@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
+from events.answers.logs import LoggedEvent
 from events.text.harmless import for_spreadsheet
-from podfleet.client import EXIT_WRONG_USE, client, fail
-from podfleet.following import Changed, Follower, Happened, Log, Silence
+from podfleet.asking import EXIT_WRONG_USE, client, fail
+from podfleet.client import calls
+from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
 from podfleet.naming import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, clean, clock_time, is_terminal, print_json_line, tell
+from podfleet.watching import Silence
 
 app = noun("events")
 
@@ -24,10 +27,8 @@ LEVELS: Final[Mapping[str, frozenset[str]]] = {
     "warning": frozenset({"warn", "warning"}),
     "error": frozenset({"error"}),
 }
-LOG: Final = "ai.run.log"
 LEVEL_STYLES: Final = {"error": "red", "warn": "yellow", "warning": "yellow", "debug": "dim"}
 
-Json = Mapping[str, Any]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")]
 Lines = Annotated[
     str, typer.Option("--lines", "-n", metavar="N", help="How many of the latest to begin with, or `all`.")
@@ -69,7 +70,7 @@ def show(
     level: str | None,
     follow: bool,
     lines: str,
-    printer: Callable[[Json], None],
+    printer: Callable[[LoggedEvent], None],
 ) -> None:
     """Print the events of a run that fit, the latest `lines` first, then those to come where wanted."""
     last = how_many(lines)
@@ -80,7 +81,7 @@ def show(
     parameters = {name: value for name, value in (("type", kind), ("level", level)) if value is not None}
     follower = Follower(control_plane, run_id, on_silence=Silence())
     log = Log(follower, lambda event: fits(event, kind, level), parameters)
-    first = control_plane.get(f"/api/runs/{run_id}")  # says at once where there is no such run
+    first = control_plane.run(run_id)  # says at once where there is no such run
     if not follow or is_over(first):
         for event in log.begin(last):
             printer(event)
@@ -92,9 +93,9 @@ def show(
                 for each in log.hear(event):
                     printer(each)
                 continue
-            case Changed(told) if not is_over(told):
+            case Changed(told) if told.finished_at is None or told.log_open:
                 continue
-        current = follower.look(f"/api/runs/{run_id}")
+        current = follower.look(calls.run(run_id))
         for event in log.more() if has_begun else log.begin(last):
             printer(event)
         has_begun = True
@@ -102,18 +103,12 @@ def show(
             return
 
 
-def is_over(run: Json) -> bool:
-    """Return whether a run has no more events to come."""
-    # A decision stands in the journal until the log has it.
-    return run.get("finishedAt") is not None and not run.get("logOpen") and not run.get("journal")
-
-
-def fits(event: Json, kind: str | None, level: str | None) -> bool:
+def fits(event: LoggedEvent, kind: str | None, level: str | None) -> bool:
     """Return whether an event matches the filters, as the server would."""
     if level is not None:
-        said = event.get("data", {}).get("level") or "info"
-        return event.get("type") == (kind or LOG) and said in LEVELS[level]
-    return kind is None or event.get("type") == kind
+        said = event.data.get("level") or "info"
+        return event.type == (kind or LOG) and said in LEVELS[level]
+    return kind is None or event.type == kind
 
 
 def how_many(lines: str) -> int | None:
@@ -125,25 +120,25 @@ def how_many(lines: str) -> int | None:
     return int(lines)
 
 
-def event_line(event: Json) -> tuple[str, ...]:
+def event_line(event: LoggedEvent) -> tuple[str, ...]:
     """Return an event in its columns: time, type, attempt, summary."""
     from events.formatting import says
 
-    kind = str(event.get("type")).removeprefix("ai.")
+    kind = event.type.removeprefix("ai.")
     try:
         said = says(event)
     except (KeyError, TypeError, ValueError):  # of a type that only a newer server knows
         said = ""
-    return (str(event.get("time") or event.get("receivedAt")), kind, str(event.get("attempt") or ""), said)
+    return (event.time or event.received_at, kind, str(event.attempt or ""), said)
 
 
-def log_line(event: Json) -> tuple[str, ...]:
+def log_line(event: LoggedEvent) -> tuple[str, ...]:
     """Return a line of the log in its columns: time, level, message."""
-    data = event.get("data", {})
-    return (str(event.get("time")), str(data.get("level") or "info"), str(data.get("message")))
+    data = event.data
+    return (str(event.time), str(data.get("level") or "info"), str(data.get("message")))
 
 
-def _printer(as_json: bool, line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+def _printer(as_json: bool, line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:
     if as_json:
         return print_json_line
     if not is_terminal():
@@ -151,25 +146,25 @@ def _printer(as_json: bool, line: Callable[[Json], tuple[str, ...]]) -> Callable
     return _on_terminal(line)
 
 
-def _into_pipe(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+def _into_pipe(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:
     return lambda event: print("\t".join(for_spreadsheet(clean(cell)) for cell in line(event)), flush=True)
 
 
-def log_printer(as_json: bool) -> Callable[[Json], None]:
+def log_printer(as_json: bool) -> Callable[[LoggedEvent], None]:
     """Return what prints lines of a log."""
     return _printer(as_json, log_line)
 
 
-def _on_terminal(line: Callable[[Json], tuple[str, ...]]) -> Callable[[Json], None]:
+def _on_terminal(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[LoggedEvent], None]:
     from rich.text import Text
 
     from podfleet.output import console
 
     terminal = console()
 
-    def print_one(event: Json) -> None:
+    def print_one(event: LoggedEvent) -> None:
         time, *cells, said = line(event)
-        style = LEVEL_STYLES.get(event.get("data", {}).get("level") or "", "")
+        style = LEVEL_STYLES.get(event.data.get("level") or "", "")
         text = Text(f"{clock_time(time)} ", style="dim")
         text.append(" ".join(f"{clean(cell):<12}" for cell in cells) + " ", style=style or "cyan")
         text.append(clean(said), style=style)

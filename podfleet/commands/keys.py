@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
+from events.answers.keys import Key, MadeKey
 from events.runtime.clock import SystemClock
-from podfleet.client import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
+from podfleet.asking import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
 
@@ -24,16 +24,15 @@ HOUR_S: Final = 3_600
 UNITS_S: Final = {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}
 LIFE: Final = re.compile(r"([1-9]\d{0,9})([smhd])", re.ASCII)
 
-Json = Mapping[str, Any]
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Its id: `podfleet keys list` shows them.")]
 
 
-def _state(key: Json) -> str:
-    if key["revokedAt"]:
+def _state(key: Key) -> str:
+    if key.revoked_at:
         return "revoked"
-    if key["endsAt"] and datetime.fromisoformat(key["endsAt"]) <= SystemClock().now():
+    if key.ends_at and datetime.fromisoformat(key.ends_at) <= SystemClock().now():
         return "ended"
-    return "rotated" if key["successor"] else "open"
+    return "rotated" if key.successor else "open"
 
 
 COLUMNS: Final = (
@@ -43,10 +42,10 @@ COLUMNS: Final = (
     Column("POD", field("pod"), is_spare=True),
     Column("STATE", _state, is_whole=True),
     Column("SCOPES", field("scopes"), lambda scopes: ",".join(scopes), is_spare=True),
-    Column("MADE", field("createdAt"), ago, is_whole=True),
-    Column("BY", field("createdBy"), is_spare=True),
-    Column("USED", field("lastUsedAt"), ago, is_whole=True),
-    Column("ENDS", field("endsAt"), ago, is_whole=True),
+    Column("MADE", field("created_at"), ago, is_whole=True),
+    Column("BY", field("created_by"), is_spare=True),
+    Column("USED", field("last_used_at"), ago, is_whole=True),
+    Column("ENDS", field("ends_at"), ago, is_whole=True),
 )
 
 
@@ -70,20 +69,18 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print it: it is shown this once, and kept nowhere."""
-    body: dict[str, Any] = {"kind": kind, "name": name}
-    if scope:
-        body["scopes"] = scope
-    if pod is not None:
-        body["pod"] = pod
-    if expires is not None:
-        body["life_s"] = _seconds(expires)
-    _tell(_direct(body) if direct else client().post("/api/keys", body), as_json=as_json)
+    life_s = None if expires is None else _seconds(expires)
+    if direct:
+        made = _direct({"kind": kind, "name": name, "pod": pod, "scopes": scope or None, "life_s": life_s})
+    else:
+        made = client().make_key(kind, name, scopes=scope or None, pod=pod, life_s=life_s)
+    _tell(made, as_json=as_json)
 
 
 @app.command("list")
 def list_keys(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """Show the keys, the newest first; never their text."""
-    found = list(islice(client().items("/api/keys"), SHOWN_MAX))
+    found = list(islice(client().keys(), SHOWN_MAX))
     print_items(
         found,
         COLUMNS,
@@ -103,17 +100,17 @@ def rotate(
     as_json: AsJson = False,
 ) -> None:
     """Make a key like this one and print it; the old one ends after the overlap."""
-    _tell(client().post(f"{_path(key)}/rotate", {"overlap_s": overlap_hours * HOUR_S}), as_json=as_json)
+    _tell(client().rotate_key(key, overlap_s=overlap_hours * HOUR_S), as_json=as_json)
 
 
 @app.command()
 def revoke(key: KeyId, as_json: AsJson = False) -> None:
     """Let a key open nothing any more, at every control plane, within seconds."""
-    revoked = client().post(f"{_path(key)}/revoke")
+    revoked = client().revoke_key(key)
     if as_json:
         print_json(revoked)
     else:
-        say(f"{revoked['id']} ({revoked['name']}) is revoked")
+        say(f"{revoked.id} ({revoked.name}) is revoked")
 
 
 def _seconds(text: str) -> int:
@@ -123,19 +120,17 @@ def _seconds(text: str) -> int:
     return int(found[1]) * UNITS_S[found[2]]
 
 
-def _tell(made: Json, *, as_json: bool) -> None:
+def _tell(made: MadeKey, *, as_json: bool) -> None:
     if as_json:
         print_json(made)
         return
-    print(made["key"])
-    ends = f"until {made['endsAt']}" if made["endsAt"] else "without end"
-    note = (
-        f"key {made['id']} ({made['name']}) may do {', '.join(made['scopes'])}, {ends}; it is shown this once"
-    )
+    print(made.key)
+    ends = f"until {made.ends_at}" if made.ends_at else "without end"
+    note = f"key {made.id} ({made.name}) may do {', '.join(made.scopes)}, {ends}; it is shown this once"
     typer.echo(note, err=True)
 
 
-def _direct(body: Json) -> Json:
+def _direct(body: Mapping[str, Any]) -> MadeKey:
     """Make a key without a control plane, with the caller's access to the database."""
     import asyncio
 
@@ -155,7 +150,7 @@ def _direct(body: Json) -> Json:
         fail(error.message, EXIT_UNREACHABLE)
 
 
-async def _store(body: Any) -> Json:
+async def _store(body: Any) -> MadeKey:
     from pathlib import Path
 
     from control_plane.access.key_ring import KeyRing
@@ -178,7 +173,3 @@ async def _store(body: Any) -> Json:
         return told_once(await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}"))
     finally:
         await mongo.close()
-
-
-def _path(key: str) -> str:
-    return f"/api/keys/{quote(key, safe='')}"

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from podfleet.client import client
+from podfleet.asking import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, field, print_fields, print_heading, print_items, print_json
 
@@ -14,8 +14,8 @@ app = noun("kinds")
 
 COLUMNS: Final = (
     Column("KIND", field("name"), is_whole=True),
-    Column("PODS", field("livePods"), is_whole=True, is_right=True),
-    Column("OPEN", field("isOpen"), lambda is_open: "yes" if is_open else "no"),
+    Column("PODS", field("live_pods"), is_whole=True, is_right=True),
+    Column("OPEN", field("is_open"), lambda is_open: "yes" if is_open else "no"),
     Column("DOES", field("says")),
 )
 FIELDS: Final = (
@@ -30,7 +30,7 @@ FIELDS: Final = (
 @app.command("list")
 def list_kinds(as_json: AsJson = False) -> None:
     """Show every kind, and how many pods take its runs now."""
-    print_items(client().get("/api/kinds")["items"], COLUMNS, as_json=as_json, none="none")
+    print_items(list(client().kinds()), COLUMNS, as_json=as_json, none="none")
 
 
 @app.command()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Any, Final
-from urllib.parse import quote
+from typing import Annotated, Final
 
 import typer
 
-from podfleet.client import EXIT_FAILED, Client, client, fail
+from events.answers.pods import Gpu, Pod
+from podfleet.asking import EXIT_FAILED, client, fail
+from podfleet.client.synchronous import Client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
 
@@ -20,7 +21,6 @@ KNOWN_MAX: Final = 20  # how many names a message lists
 MIB_PER_GIB: Final = 1024
 ENDED: Final = frozenset({"stopped", "gone"})
 
-Pod = Mapping[str, Any]
 PodName = Annotated[
     str, typer.Argument(metavar="POD", help="A worker's id or its unique beginning, or the name of a pod.")
 ]
@@ -35,20 +35,20 @@ def meant(pods: Sequence[Pod], name: str) -> list[Pod]:
 
     A pod whose workers have all ended means none of them. Raises `Unknown`.
     """
-    exact = [pod for pod in pods if pod["id"] == name]
+    exact = [pod for pod in pods if pod.id == name]
     if exact:
         return exact
-    of_pod = [pod for pod in pods if pod["pod"] == name]
+    of_pod = [pod for pod in pods if pod.pod == name]
     if of_pod:
-        return [pod for pod in of_pod if pod["state"] not in ENDED]
-    matching = [pod for pod in pods if pod["id"].startswith(name)]
+        return [pod for pod in of_pod if pod.state not in ENDED]
+    matching = [pod for pod in pods if pod.id.startswith(name)]
     # Each start of a worker is another boot of its pod, so the ended ones only matter alone.
-    live = [pod for pod in matching if pod["state"] not in ENDED] or matching
+    live = [pod for pod in matching if pod.state not in ENDED] or matching
     if len(live) == 1:
         return live
     if live:
         raise Unknown(f"{name!r} means {len(live)} workers: {_names(live)}")
-    known = [pod for pod in pods if pod["state"] not in ENDED]
+    known = [pod for pod in pods if pod.state not in ENDED]
     raise Unknown(f"there is no pod {name!r}; live workers: {_names(known) or 'none'}")
 
 
@@ -56,10 +56,10 @@ COLUMNS: Final = (
     Column("WORKER", field("id"), is_whole=True),
     Column("STATE", field("state"), is_whole=True),
     Column("MODE", field("mode"), is_whole=True, is_spare=True),
-    Column("RUN", field("runId"), is_whole=True),
+    Column("RUN", field("run_id"), is_whole=True),
     Column("DEVICE", field("capabilities", "device")),
     Column("REGION", field("region"), is_spare=True),
-    Column("REPORTED", field("reportedAt"), ago, is_whole=True),
+    Column("REPORTED", field("reported_at"), ago, is_whole=True),
     Column("DRAINS", field("orders", "drain"), lambda drains: "drains" if drains else "–", is_spare=True),
 )
 
@@ -67,7 +67,7 @@ COLUMNS: Final = (
 @app.command("list")
 def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """Show the workers, the last started first."""
-    pods = list(islice(client().items("/api/pods"), SHOWN_MAX))
+    pods = list(islice(client().pods(), SHOWN_MAX))
     print_items(
         pods, COLUMNS, as_json=as_json, ids_only=ids_only, none="no workers: `podfleet up` starts one"
     )
@@ -83,26 +83,26 @@ def show(pod: PodName, as_json: AsJson = False) -> None:
         print_json(found)
         return
     for each in found:
-        telemetry, has = each.get("telemetry") or {}, each.get("capabilities") or {}
+        telemetry, has = each.telemetry, each.capabilities
         print_fields(
             [
-                ("id", each["id"]),
-                ("state", each["state"] + (" (drains)" if each["orders"]["drain"] else "")),
-                ("run", each["runId"]),
-                ("mode", each["mode"]),
-                ("kinds", ", ".join(each["kinds"])),
-                ("region", each["region"]),
-                ("device", has.get("device")),
-                ("isolation", has.get("isolation")),
-                ("pipelines have", has.get("pipelineUser")),
-                ("cpus", str(has.get("cpus"))),
-                ("memory", f"{(has.get('memoryMib') or 0) / MIB_PER_GIB:.1f} GiB"),
-                ("gpus", ", ".join(map(_memory, has.get("gpus") or ())) or None),
-                ("cpu in use", percent(telemetry.get("cpuUtil"))),
-                ("gpu in use", percent(telemetry.get("gpuUtil"))),
-                ("version", each.get("version")),
-                ("started", each["startedAt"]),
-                ("reported", each["reportedAt"]),
+                ("id", each.id),
+                ("state", each.state + (" (drains)" if each.orders.drain else "")),
+                ("run", each.run_id),
+                ("mode", each.mode),
+                ("kinds", ", ".join(each.kinds)),
+                ("region", each.region),
+                ("device", has.device or None),
+                ("isolation", has.isolation or None),
+                ("pipelines have", has.pipeline_user or None),
+                ("cpus", str(has.cpus)),
+                ("memory", f"{(has.memory_mib or 0) / MIB_PER_GIB:.1f} GiB"),
+                ("gpus", ", ".join(map(_memory, has.gpus)) or None),
+                ("cpu in use", percent(field("cpu_util")(telemetry))),
+                ("gpu in use", percent(field("gpu_util")(telemetry))),
+                ("version", each.version),
+                ("started", each.started_at),
+                ("reported", each.reported_at),
             ]
         )
 
@@ -115,35 +115,35 @@ def drain(
     """Let a worker finish its run, take no other, and end."""
     control_plane = client()
     chosen = _chosen(control_plane, pod)
-    drained = [control_plane.post(f"/api/pods/{quote(each['id'])}/drain") for each in chosen]
+    drained = [control_plane.drain(each.id) for each in chosen]
     if as_json:
         print_json(drained)
         return
     for each in drained:
-        say(f"{each['id']}: {_farewell(each)}")
+        say(f"{each.id}: {_farewell(each)}")
     if not drained:
         say(f"{pod}: no live worker, nothing to drain")
 
 
 def _chosen(control_plane: Client, name: str) -> list[Pod]:
     try:
-        return meant(list(islice(control_plane.items("/api/pods"), SHOWN_MAX)), name)
+        return meant(list(islice(control_plane.pods(), SHOWN_MAX)), name)
     except Unknown as unknown:
         fail(str(unknown), EXIT_FAILED)
 
 
 def _farewell(pod: Pod) -> str:
-    if pod["state"] in ENDED:
-        return f"is {pod['state']}"
-    if pod["runId"] is not None:
-        return f"ends after run {pod['runId']}"
+    if pod.state in ENDED:
+        return f"is {pod.state}"
+    if pod.run_id is not None:
+        return f"ends after run {pod.run_id}"
     return "ends as soon as it hears of it"
 
 
 def _names(pods: Sequence[Pod]) -> str:
     more = f" and {len(pods) - KNOWN_MAX} more" if len(pods) > KNOWN_MAX else ""
-    return ", ".join(pod["id"] for pod in pods[:KNOWN_MAX]) + more
+    return ", ".join(pod.id for pod in pods[:KNOWN_MAX]) + more
 
 
-def _memory(gpu: Pod) -> str:
-    return f"{gpu.get('name')} {(gpu.get('memoryMib') or 0) / MIB_PER_GIB:.0f} GiB"
+def _memory(gpu: Gpu) -> str:
+    return f"{gpu.name} {(gpu.memory_mib or 0) / MIB_PER_GIB:.0f} GiB"

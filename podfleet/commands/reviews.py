@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from podfleet.client import client
+from podfleet.asking import client
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.naming import RUN, RunName, find
 from podfleet.nouns import noun
@@ -29,15 +29,15 @@ COLUMNS: Final = (
     Column("TITLE", field("title")),
     Column("MEASURED", field("validation", "verdict"), is_whole=True),
     Column("SAYS", field("validation", "summary")),
-    Column("HYPOTHESIS", field("hypothesisId"), is_whole=True, is_spare=True),
-    Column("CREATED", field("createdAt"), ago, is_whole=True),
+    Column("HYPOTHESIS", field("hypothesis_id"), is_whole=True, is_spare=True),
+    Column("CREATED", field("created_at"), ago, is_whole=True),
 )
 
 
 @app.command("list")
 def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """Show the runs that wait for a verdict, the newest first."""
-    waiting = client().items("/api/runs", status="AWAITING_HUMAN", limit=min(limit, 200))
+    waiting = client().runs(status="AWAITING_HUMAN", limit=min(limit, 200))
     none = "nothing waits for a verdict"
     print_items(list(islice(waiting, limit)), COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
 
@@ -54,12 +54,13 @@ def _add_verdict(verdict: str, says: str) -> None:
         as_json: AsJson = False,
     ) -> None:
         control_plane = client()
-        body = {"verdict": verdict, "notes": notes, "incomplete": incomplete, "revise": revise}
-        reviewed = control_plane.post(f"/api/runs/{find(control_plane, RUN, run)}/review", body)
+        reviewed = control_plane.review(
+            find(control_plane, RUN, run), verdict, notes=notes, incomplete=incomplete, revise=revise
+        )
         if as_json:
             print_json(reviewed)
         else:
-            say(f"{reviewed['id']} {reviewed['status']}")
+            say(f"{reviewed.id} {reviewed.status}")
 
 
 _add_verdict("pass", "Say that the claim of a run stands.")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final
 
 import typer
 
+from events.answers.runs import Reason, Run
 from podfleet import comparing, watching
-from podfleet.client import EXIT_FAILED, Client, client, fail
+from podfleet.asking import EXIT_FAILED, client, fail, status_of, tell_of
+from podfleet.client.following import LOG
+from podfleet.client.problems import NotFound, Refused
+from podfleet.client.synchronous import Client
 from podfleet.commands import events
 from podfleet.naming import RUN, RunName, RunNames, find
 from podfleet.nouns import noun
@@ -22,7 +26,6 @@ app = noun("runs")
 SHOWN: Final = 30
 SHOWN_MAX: Final = 10_000
 
-Json = Mapping[str, Any]
 Limit = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=SHOWN_MAX, help="How many, the newest first.")
 ]
@@ -32,18 +35,18 @@ COLUMNS: Final = (
     Column("STATUS", field("status"), with_sign, is_whole=True),
     Column("KIND", field("kind"), is_whole=True),
     Column("TITLE", field("title")),
-    Column("STAGE", field("currentStage", "name"), is_whole=True, is_spare=True),
+    Column("STAGE", field("current_stage", "name"), is_whole=True, is_spare=True),
     Column(
         "PROGRESS",
-        field("currentStage", "progress"),
+        field("current_stage", "progress"),
         watching.percent,
         is_whole=True,
         is_right=True,
         is_spare=True,
     ),
     Column("ATTEMPT", field("attempt"), is_right=True, is_whole=True, is_spare=True),
-    Column("POD", field("claimedBy"), is_spare=True),
-    Column("CREATED", field("createdAt"), ago, is_whole=True),
+    Column("POD", field("claimed_by"), is_spare=True),
+    Column("CREATED", field("created_at"), ago, is_whole=True),
 )
 
 
@@ -67,7 +70,7 @@ def list_runs(
 
     labels([label] if label else None)  # one that can be on no run is a slip, not an empty list
     control_plane = client()
-    filters: dict[str, str | int | None] = {
+    filters: dict[str, Any] = {
         "status": None if status is None else status.upper().replace("-", "_"),
         "kind": kind,
         "label": label,
@@ -75,14 +78,9 @@ def list_runs(
         "pod": pod,
         "region": region,
         "q": search,
-        "limit": min(limit, 200),
     }
-    found = list(islice(control_plane.items("/api/runs", **filters), limit))
-    none = (
-        "no run fits"
-        if any(filters[name] for name in filters if name != "limit")
-        else "no runs yet: `podfleet submit`"
-    )
+    found = list(islice(control_plane.runs(**filters, limit=min(limit, 200)), limit))
+    none = "no run fits" if any(filters.values()) else "no runs yet: `podfleet submit`"
     print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
 
 
@@ -92,13 +90,22 @@ def show(run: RunName, as_json: AsJson = False) -> None:
     from podfleet import showing
 
     control_plane = client()
-    found = control_plane.get(f"/api/runs/{find(control_plane, RUN, run)}")
+    found = control_plane.run(find(control_plane, RUN, run))
     if as_json:
         print_json(found)
         return
-    waits = found["status"] in ("QUEUED", "DELAYED")
-    why = control_plane.get_if_known(f"/api/runs/{found['id']}/explain") if waits else None
-    showing.show_run(found, why["reasons"] if why else ())
+    waits = found.status in ("QUEUED", "DELAYED")
+    showing.show_run(found, _reasons(control_plane, found.id) if waits else ())
+
+
+def _reasons(control_plane: Client, run_id: str) -> Sequence[Reason]:
+    """Return why a run waits; nothing where the control plane is too old to know it."""
+    try:
+        return control_plane.explain(run_id).reasons
+    except NotFound as error:
+        if error.is_route:
+            return ()
+        raise
 
 
 @app.command()
@@ -112,7 +119,7 @@ def watch(
     """Show a run live until it ends; Ctrl-C leaves it alone."""
     control_plane = client()
     run_id = find(control_plane, RUN, run)
-    control_plane.get(f"/api/runs/{run_id}")  # says at once where there is no such run
+    control_plane.run(run_id)  # says at once where there is no such run
     watching.watch(control_plane, run_id, as_json=as_json, exit_status=exit_status)
 
 
@@ -126,25 +133,25 @@ def logs(
 ) -> None:
     """Print the lines that a run has logged; with -f, also those to come."""
     printer = events.log_printer(as_json)
-    events.show(run, kind=events.LOG, level=level, follow=follow, lines=lines, printer=printer)
+    events.show(run, kind=LOG, level=level, follow=follow, lines=lines, printer=printer)
 
 
 @app.command()
 def cancel(runs: RunNames, as_json: AsJson = False) -> None:
     """Cancel runs: at once where they wait, else as soon as their pods have heard of it."""
-    _steer(runs, "cancel", as_json=as_json)
+    _steer(runs, client().cancel, as_json=as_json)
 
 
 @app.command()
 def pause(runs: RunNames, as_json: AsJson = False) -> None:
     """Let runs stand still where they are until they are resumed."""
-    _steer(runs, "pause", as_json=as_json)
+    _steer(runs, client().pause, as_json=as_json)
 
 
 @app.command()
 def resume(runs: RunNames, as_json: AsJson = False) -> None:
     """Let paused runs go on."""
-    _steer(runs, "resume", as_json=as_json)
+    _steer(runs, client().resume, as_json=as_json)
 
 
 @app.command()
@@ -154,7 +161,7 @@ def note(
     as_json: AsJson = False,
 ) -> None:
     """Tell a run's pipeline something, which it reads at its next step."""
-    _steer([run], "notes", {"text": text}, as_json=as_json)
+    _steer([run], partial(client().note, text=text), as_json=as_json)
 
 
 @app.command()
@@ -176,11 +183,15 @@ def retry(
     if watch and len(runs) > 1:
         raise typer.BadParameter("one run can be watched at a time", param_hint="--watch")
     control_plane = client()
-    body = None if from_stage is None else {"from_stage": from_stage}
-    ask = partial(_retried, control_plane, body)
-    again = _each(control_plane, runs, ask)
+
+    def retried(run_id: str) -> Run:
+        again = control_plane.retry(run_id, from_stage=from_stage)
+        say(again.id)
+        return again
+
+    again = _each(control_plane, runs, retried)
     if watch:
-        watching.watch(control_plane, again[0]["id"], as_json=as_json, exit_status=exit_status)
+        watching.watch(control_plane, again[0].id, as_json=as_json, exit_status=exit_status)
     elif as_json:
         print_json(again)
 
@@ -194,8 +205,7 @@ def compare(
     """Show side by side in what runs differ: parameters, ends, scores, cost."""
     control_plane = client()
     ids = [find(control_plane, RUN, run) for run in runs]
-    comparison = control_plane.get("/api/runs/compare", run=ids)
-    comparing.show(comparison, everything=everything, as_json=as_json)
+    comparing.show(control_plane.compare(ids), everything=everything, as_json=as_json)
 
 
 @app.command("open")
@@ -205,45 +215,38 @@ def open_page(run: RunName) -> None:
 
     control_plane = client()
     run_id = find(control_plane, RUN, run)
-    control_plane.get(f"/api/runs/{run_id}")
-    url = f"{control_plane.url}/runs/{run_id}"
+    control_plane.run(run_id)
+    url = f"{control_plane.target.url}/runs/{run_id}"
     say(url)
     if not webbrowser.open(url):
         fail("no browser can be opened here; open the address above in one", EXIT_FAILED)
 
 
-def _steer(runs: Sequence[str], order: str, body: Json | None = None, *, as_json: bool) -> None:
-    control_plane = client()
-
-    def ask(run_id: str) -> Json:
-        answer = control_plane.post(f"/api/runs/{run_id}/{order}", body)
+def _steer(runs: Sequence[str], order: Callable[[str], Run], *, as_json: bool) -> None:
+    def ask(run_id: str) -> Run:
+        answer = order(run_id)
         if not as_json:
-            say(f"{run_id} {answer['status']}{' (paused)' if answer.get('paused') else ''}")
+            say(f"{run_id} {answer.status}{' (paused)' if answer.paused else ''}")
         return answer
 
-    answers = _each(control_plane, runs, ask)
+    answers = _each(client(), runs, ask)
     if as_json:
         print_json(answers)
 
 
-def _retried(control_plane: Client, body: Json | None, run_id: str) -> Json:
-    again = control_plane.post(f"/api/runs/{run_id}/retry", body)
-    say(again["id"])
-    return again
-
-
-def _each(control_plane: Client, runs: Sequence[str], ask: Callable[[str], Json]) -> list[Json]:
+def _each(control_plane: Client, runs: Sequence[str], ask: Callable[[str], Run]) -> list[Run]:
     """Ask for each run, also behind one that refuses; the first refusal is the command's end."""
     ids = [find(control_plane, RUN, run) for run in runs]
-    answers: list[Json] = []
+    answers: list[Run] = []
     refused: typer.Exit | None = None
     for run_id in dict.fromkeys(ids):
         try:
             answers.append(ask(run_id))
-        except typer.Exit as exit:
+        except Refused as error:
+            tell_of(error)
             if len(ids) > 1:
                 tell(f"{run_id} was refused")
-            refused = refused or exit
+            refused = refused or typer.Exit(status_of(error))
     if refused is not None:
         raise refused
     return answers

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, Final
-from urllib.parse import quote
+from typing import Annotated, Final
 
 import typer
 
+from events.answers.schedules import Schedule
 from podfleet import parameters
-from podfleet.client import EXIT_WRONG_USE, Client, client, fail
+from podfleet.asking import EXIT_WRONG_USE, client, fail
+from podfleet.client.synchronous import Client
 from podfleet.commands.describing import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submitting import ExitStatus, Labels, Watch, conclude
@@ -33,7 +33,6 @@ app = noun("schedules")
 
 SLOTS: Final = 5
 
-Json = Mapping[str, Any]
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id.")]
 Zone = Annotated[
     str, typer.Option("--time-zone", "-z", help="Whose clocks are meant, such as Europe/Berlin.")
@@ -42,12 +41,12 @@ Zone = Annotated[
 COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
     Column("CRON", field("cron"), is_whole=True),
-    Column("TIME_ZONE", field("timeZone"), is_whole=True),
+    Column("TIME_ZONE", field("time_zone"), is_whole=True),
     Column("KIND", field("run", "kind"), is_whole=True),
     Column("PAUSED", field("paused"), lambda paused: "paused" if paused else "–", is_whole=True),
-    Column("NEXT", field("nextAt"), ago, is_whole=True),
+    Column("NEXT", field("next_at"), ago, is_whole=True),
     Column("LAST", field("last", "outcome"), is_whole=True, is_spare=True),
-    Column("LAST_RUN", field("last", "runId"), is_whole=True, is_spare=True),
+    Column("LAST_RUN", field("last", "run_id"), is_whole=True, is_spare=True),
 )
 UPCOMING: Final = (
     Column("LOCAL", field("local"), is_whole=True),
@@ -58,7 +57,7 @@ UPCOMING: Final = (
 @app.command("list")
 def list_schedules(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """Show schedules, the newest first."""
-    found = list(islice(client().items("/api/schedules", limit=min(limit, 200)), limit))
+    found = list(islice(client().schedules(limit=min(limit, 200)), limit))
     print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet schedules add`")
 
 
@@ -68,28 +67,28 @@ def show(schedule: Name, as_json: AsJson = False) -> None:
     from podfleet.showing import as_text
 
     control_plane = client()
-    found = control_plane.get(_path(schedule))
+    found = control_plane.schedule(schedule)
     if as_json:
         print_json(found)
         return
-    last, error = found["last"] or {}, found["error"] or {}
+    last, error = found.last, found.error
     print_fields(
         [
-            ("id", found["id"]),
-            ("cron", found["cron"]),
+            ("id", found.id),
+            ("cron", found.cron),
             ("means", _meaning(control_plane, found)),
-            ("time zone", found["timeZone"]),
+            ("time zone", found.time_zone),
             ("paused", _pause(found)),
-            ("missed", found["missed"]),
-            ("overlap", found["overlap"]),
-            ("runs", found["run"]["kind"]),
-            ("spec", as_text(found["run"]["spec"])),
-            ("last", f"{last.get('slot')} {last.get('outcome')} {last.get('runId') or ''}" if last else None),
-            ("error", f"{error.get('code')}: {error.get('message')}" if error else None),
+            ("missed", found.missed),
+            ("overlap", found.overlap),
+            ("runs", found.run.kind),
+            ("spec", as_text(found.run.spec)),
+            ("last", f"{last.slot} {last.outcome} {last.run_id or ''}" if last else None),
+            ("error", f"{error.code}: {error.message}" if error else None),
         ]
     )
     print_heading("next")
-    print_items(control_plane.get(f"{_path(schedule)}/next", n=SLOTS)["items"], UPCOMING)
+    print_items(control_plane.upcoming(schedule, n=SLOTS).items, UPCOMING)
 
 
 @app.command(cls=KindHelp)
@@ -111,26 +110,23 @@ def add(
 ) -> None:
     """Make a schedule; nothing is made of a cron text that could never fire."""
     spec = parameters.spec(file, parameter)
-    body = {
-        "id": schedule,
-        "cron": cron,
-        "time_zone": time_zone,
-        "missed": missed,
-        "overlap": overlap,
-        "paused": paused,
-        "run": {
-            "kind": kind,
-            "spec": spec,
-            "priority": priority,
-            "labels": parameters.labels(label),
-        },
-    }
     check(kind, spec)
-    made = client().post("/api/schedules", body)
+    made = client().add_schedule(
+        schedule,
+        cron,
+        kind,
+        spec,
+        time_zone=time_zone,
+        priority=priority,
+        labels=parameters.labels(label),
+        missed=missed,
+        overlap=overlap,
+        paused=paused,
+    )
     if as_json:
         print_json(made)
     else:
-        say(f"{made['id']} fires next {made['nextAt'] or 'when it is resumed'}")
+        say(f"{made.id} fires next {made.next_at or 'when it is resumed'}")
 
 
 @app.command()
@@ -147,17 +143,17 @@ def preview(
     """Show what a cron text means, and when it or a schedule fires next."""
     control_plane = client()
     if " " not in schedule.strip() and not schedule.startswith("@"):
-        slots = control_plane.get(f"{_path(schedule)}/next", n=count)["items"]
+        slots = control_plane.upcoming(schedule, n=count).items
         print_items(slots, UPCOMING, as_json=as_json)
         return
-    found = control_plane.get("/api/schedules/preview", cron=schedule, time_zone=time_zone, n=count)
+    found = control_plane.preview_cron(schedule, time_zone=time_zone, n=count)
     if as_json:
         print_json(found)
-    if found["problem"]:
-        fail(found["problem"]["message"], EXIT_WRONG_USE)
+    if found.problem:
+        fail(found.problem.message, EXIT_WRONG_USE)
     if not as_json:
-        say(found["meaning"])
-        print_items(found["next"], UPCOMING)
+        say(found.meaning or "")
+        print_items(found.next, UPCOMING)
 
 
 @app.command()
@@ -167,20 +163,19 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Let a schedule rest."""
-    body = {"paused": True, "note": note} if note else {"paused": True}
-    _say(client().patch(_path(schedule), body), as_json=as_json)
+    _say(client().pause_schedule(schedule, note=note), as_json=as_json)
 
 
 @app.command()
 def resume(schedule: Name, as_json: AsJson = False) -> None:
     """Let a paused schedule go on with its next time."""
-    _say(client().patch(_path(schedule), {"paused": False}), as_json=as_json)
+    _say(client().pause_schedule(schedule, paused=False), as_json=as_json)
 
 
 @app.command()
 def remove(schedule: Name) -> None:
     """Remove a schedule; the runs that it fired stay."""
-    client().delete(_path(schedule))
+    client().remove_schedule(schedule)
     say(f"{schedule} is removed")
 
 
@@ -190,31 +185,25 @@ def run(
 ) -> None:
     """Submit the run of a schedule now, beside its times; prints the run's id."""
     control_plane = client()
-    made = control_plane.post(f"{_path(schedule)}/run")
-    conclude(control_plane, made, made["id"], watch=watch, exit_status=exit_status, as_json=as_json)
+    made = control_plane.run_schedule(schedule)
+    conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 
-def _say(schedule: Json, *, as_json: bool) -> None:
+def _say(schedule: Schedule, *, as_json: bool) -> None:
     if as_json:
         print_json(schedule)
-    elif schedule["paused"]:
-        say(f"{schedule['id']} rests")
+    elif schedule.paused:
+        say(f"{schedule.id} rests")
     else:
-        say(f"{schedule['id']} fires next {schedule['nextAt']}")
+        say(f"{schedule.id} fires next {schedule.next_at}")
 
 
-def _pause(schedule: Json) -> str | None:
-    if not schedule["paused"]:
+def _pause(schedule: Schedule) -> str | None:
+    if not schedule.paused:
         return None
-    by, note = schedule.get("pausedBy"), schedule.get("pauseNote")
+    by, note = schedule.paused_by, schedule.pause_note
     return " ".join(filter(None, ("yes", f"by {by}" if by else None, f"({note})" if note else None)))
 
 
-def _meaning(control_plane: Client, schedule: Json) -> str | None:
-    found = control_plane.get("/api/schedules/preview", cron=schedule["cron"], time_zone=schedule["timeZone"])
-    meaning: str | None = found["meaning"]
-    return meaning
-
-
-def _path(schedule: str) -> str:
-    return f"/api/schedules/{quote(schedule, safe='')}"
+def _meaning(control_plane: Client, schedule: Schedule) -> str | None:
+    return control_plane.preview_cron(schedule.cron, time_zone=schedule.time_zone).meaning

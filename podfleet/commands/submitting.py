@@ -6,8 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from events.answers.kinds.hypotheses import Hypothesis
+from events.answers.runs import CheckedRun, Run
 from podfleet import parameters, watching
-from podfleet.client import Client, client
+from podfleet.asking import client
+from podfleet.client.synchronous import Client
 from podfleet.commands.describing import KindHelp, check
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_fields, print_json, say, tell
@@ -45,43 +48,47 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Queue a run and print its id."""
-    body: dict[str, Any] = {
-        "kind": kind,
-        "spec": parameters.spec(file, parameter),
+    spec = parameters.spec(file, parameter)
+    wanted: dict[str, Any] = {
         "priority": priority,
         "labels": parameters.labels(label),
         "requires": parameters.spec(None, requires),
         "max_attempts": attempts,
     }
-    check(kind, body["spec"])
+    check(kind, spec)
     control_plane = client()
     if dry_run:
-        _show_check(control_plane.post("/api/runs", body, dry_run="true"), as_json=as_json)
+        _show_check(control_plane.check(kind, spec, **wanted), as_json=as_json)
         return
-    headers = {} if key is None else {"Idempotency-Key": key}
-    run = control_plane.post("/api/runs", body, headers=headers)
-    conclude(control_plane, run, run["id"], watch=watch, exit_status=exit_status, as_json=as_json)
+    run = control_plane.submit(kind, spec, **wanted, idempotency_key=key)
+    conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 
 def conclude(
-    control_plane: Client, made: dict[str, Any], run_id: str, *, watch: bool, exit_status: bool, as_json: bool
+    control_plane: Client,
+    made: Run | Hypothesis,
+    run_id: str,
+    *,
+    watch: bool,
+    exit_status: bool,
+    as_json: bool,
 ) -> None:
     """Print what was made, by its id unless as JSON; then, where wanted, watch the run that it queued."""
     if as_json and not watch:
         print_json(made)
     elif not as_json:
-        say(made["id"])
+        say(made.id)
     if watch:
         watching.watch(control_plane, run_id, as_json=as_json, exit_status=exit_status)
 
 
-def _show_check(checked: dict[str, Any], *, as_json: bool) -> None:
+def _show_check(checked: CheckedRun, *, as_json: bool) -> None:
     if as_json:
         print_json(checked)
         return
-    fields: list[tuple[str, str | None]] = [("kind", checked["kind"]), ("title", checked["title"])]
-    fields += [("class", checked["classKey"])]
-    fields += [(f"spec.{name}", _shown(value)) for name, value in sorted(checked["spec"].items())]
+    fields: list[tuple[str, str | None]] = [("kind", checked.kind), ("title", checked.title)]
+    fields += [("class", checked.class_key)]
+    fields += [(f"spec.{name}", _shown(value)) for name, value in sorted(checked.spec.items())]
     print_fields(fields)
     tell("it could run; nothing was queued")
 

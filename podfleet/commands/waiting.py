@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from podfleet.client import client
+from podfleet.asking import client
 from podfleet.nouns import noun
 from podfleet.output import (
     AsJson,
@@ -27,10 +27,10 @@ def _seconds(value: float) -> str:
 app = noun("queue", has_verbs=False)
 
 CLASSES: Final = (
-    Column("CLASS", field("classKey"), is_whole=True),
+    Column("CLASS", field("class_key"), is_whole=True),
     Column("WAITING", field("depth"), is_whole=True, is_right=True),
-    Column("OLDEST_S", field("oldestWaitS"), _seconds, is_whole=True, is_right=True),
-    Column("SINCE", field("oldestQueuedAt"), is_spare=True),
+    Column("OLDEST_S", field("oldest_wait_s"), _seconds, is_whole=True, is_right=True),
+    Column("SINCE", field("oldest_queued_at"), is_spare=True),
     Column("QUEUE", field("collection"), is_spare=True),
 )
 STATUSES: Final = (
@@ -42,12 +42,12 @@ STATUSES: Final = (
 @app.command()
 def queue(as_json: AsJson = False) -> None:
     """Show how many runs wait in each class, and how many there are of each status."""
-    found = client().get("/api/queue")
+    found = client().queue()
     if as_json:
         print_json(found)
         return
-    print_items(found["items"], CLASSES, none="nothing waits for a pod")
+    print_items(found.items, CLASSES, none="nothing waits for a pod")
     if is_terminal():
         print_heading("runs")
-        counts = [{"status": name, "count": count} for name, count in found["statuses"].items() if count]
+        counts = [{"status": name, "count": count} for name, count in found.statuses.items() if count]
         print_items(counts, STATUSES, none="none yet")

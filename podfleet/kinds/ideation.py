@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from podfleet import parameters
-from podfleet.client import client
+from podfleet.asking import client
 from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submitting import ExitStatus, Watch, conclude
@@ -38,16 +38,16 @@ COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
     Column("TITLE", field("title")),
     Column("IDEATION", field("ideation", "status"), with_sign, is_whole=True),
-    Column("IDEAS", field("ideaCount"), is_whole=True, is_right=True),
-    Column("BY", field("createdBy"), is_spare=True),
-    Column("CREATED", field("createdAt"), ago, is_whole=True),
+    Column("IDEAS", field("idea_count"), is_whole=True, is_right=True),
+    Column("BY", field("created_by"), is_spare=True),
+    Column("CREATED", field("created_at"), ago, is_whole=True),
 )
 
 
 @app.command("list")
 def list_hypotheses(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
     """Show hypotheses, the newest first."""
-    found = list(islice(client().items("/api/hypotheses", limit=min(limit, 200)), limit))
+    found = list(islice(client().hypotheses(limit=min(limit, 200)), limit))
     print_items(
         found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet hypotheses new`"
     )
@@ -76,20 +76,19 @@ def new(
     """Propose a hypothesis: queue its run, or with --ideation the search for ideas. Prints its id."""
     if (idea is None) == (file is None):
         raise typer.BadParameter("give the idea as text, or as a file with -f", param_hint="--idea")
-    body = {
-        "title": title,
-        "idea": idea if file is None else parameters.spec(file, None),
-        "enable_ideation": ideation,
-        "reflections": reflections,
-        "max_num_generations": ideas,
-        "additional_context": context,
-        "max_cost_usd": max_cost_usd,
-        "max_tokens": max_tokens,
-        "spec": parameters.spec(None, parameter),
-    }
     control_plane = client()
-    made = control_plane.post("/api/hypotheses", body)
-    queued = made["ideation_request_id" if ideation else "run_id"]
+    made = control_plane.propose(
+        title,
+        parameters.spec(file, None) if idea is None else idea,
+        search_ideas=ideation,
+        reflections=reflections,
+        max_num_generations=ideas,
+        additional_context=context,
+        max_cost_usd=max_cost_usd,
+        max_tokens=max_tokens,
+        spec=parameters.spec(None, parameter),
+    )
+    queued = made.ideation_request_id or made.run_id or ""
     conclude(control_plane, made, queued, watch=watch, exit_status=exit_status, as_json=as_json)
 
 
@@ -99,46 +98,44 @@ def show(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
     from podfleet.showing import show_idea
 
     control_plane = client()
-    found = control_plane.get(f"/api/hypotheses/{find(control_plane, HYPOTHESIS, hypothesis)}")
+    found = control_plane.hypothesis(find(control_plane, HYPOTHESIS, hypothesis))
     if as_json:
         print_json(found)
         return
-    ideation = found["ideation"] or {}
-    error = ideation.get("error") or {}
+    ideation = found.ideation
+    error = ideation.error if ideation else None
     print_fields(
         [
-            ("id", found["id"]),
-            ("title", found["title"]),
-            ("created", found["createdAt"]),
-            ("by", found.get("createdBy")),
-            ("context", found.get("additionalContext") or None),
-            ("ideation", ideation.get("status")),
-            ("error", f"{error.get('code')}: {error.get('message')}" if error else None),
-            ("ideas", str(len(found["ideas"])) if found["ideas"] else None),
-            ("chosen", None if found["ideaIndex"] is None else str(found["ideaIndex"])),
+            ("id", found.id),
+            ("title", found.title),
+            ("created", found.created_at),
+            ("by", found.created_by),
+            ("context", found.additional_context or None),
+            ("ideation", ideation.status if ideation else None),
+            ("error", f"{error.code}: {error.message}" if error else None),
+            ("ideas", str(len(found.ideas)) if found.ideas else None),
+            ("chosen", None if found.idea_index is None else str(found.idea_index)),
         ]
     )
     print_heading("idea")
-    show_idea(found["ideaJson"] or found["idea"])
-    if found["runs"]:
+    show_idea(found.idea_json or found.idea)
+    if found.runs:
         print_heading("runs")
-        print_items(found["runs"], RUN_COLUMNS)
+        print_items(found.runs, RUN_COLUMNS)
 
 
 @app.command("ideas")
 def list_ideas(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
     """Show the ideas that were found, all their fields with --json; the chosen one has a star."""
     control_plane = client()
-    found = control_plane.get(f"/api/hypotheses/{find(control_plane, HYPOTHESIS, hypothesis)}")
-    chosen = found["ideaIndex"]
+    found = control_plane.hypothesis(find(control_plane, HYPOTHESIS, hypothesis))
+    chosen = found.idea_index
     ideas = [
         {"number": number, "chosen": number == chosen, "idea": idea}
-        for number, idea in enumerate(found["ideas"])
+        for number, idea in enumerate(found.ideas)
     ]
     none = (
-        "no ideas were found"
-        if found["ideation"]
-        else "it was proposed without ideation; its own idea is all"
+        "no ideas were found" if found.ideation else "it was proposed without ideation; its own idea is all"
     )
     print_items(ideas, IDEAS, as_json=as_json, none=none)
 
@@ -156,12 +153,9 @@ def launch(
 ) -> None:
     """Queue another run of a hypothesis, of its chosen idea or of another; prints the run's id."""
     control_plane = client()
-    body: dict[str, Any] = {"spec": parameters.spec(None, parameter)}
-    if idea is not None:
-        body["idea_index"] = idea
-    path = f"/api/hypotheses/{find(control_plane, HYPOTHESIS, hypothesis)}/runs"
-    run = control_plane.post(path, body)
-    conclude(control_plane, run, run["id"], watch=watch, exit_status=exit_status, as_json=as_json)
+    hypothesis_id = find(control_plane, HYPOTHESIS, hypothesis)
+    run = control_plane.launch(hypothesis_id, spec=parameters.spec(None, parameter), idea_index=idea)
+    conclude(control_plane, run, run.id, watch=watch, exit_status=exit_status, as_json=as_json)
 
 
 def _name(item: Json) -> str:

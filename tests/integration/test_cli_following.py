@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 
+from events.testing import make_run
 from tests.integration.command_line import podfleet, started, within
 from tests.integration.conftest import start_control_plane
 
@@ -39,27 +41,29 @@ class Story:
         self.lines += not (self.has_stream or self.is_over)
 
     def run(self) -> dict[str, Any]:
-        return {
-            "id": RUN,
-            "status": "COMPLETED" if self.is_over else "RUNNING",
-            "kind": "probe",
-            "attempt": 1,
-            "maxAttempts": 3,
-            "startedAt": "2026-11-22T08:00:00.000Z",
-            "finishedAt": "2026-11-22T08:00:07.500Z" if self.is_over else None,
-            "currentStage": None,
-            "logOpen": False,
-            "journal": [],
-        }
+        run = make_run(
+            id=RUN,
+            status="COMPLETED" if self.is_over else "RUNNING",
+            attempt=1,
+            startedAt="2026-11-22T08:00:00.000Z",
+            finishedAt="2026-11-22T08:00:07.500Z" if self.is_over else None,
+        )
+        told: dict[str, Any] = msgspec.to_builtins(run)
+        return told
 
     def event(self, number: int) -> dict[str, Any]:
         return {
+            "runId": RUN,
             "id": f"e{number}",
             "source": "//test",
             "position": f"{number:026}",
             "type": "ai.run.log",
             "time": "2026-11-22T08:00:00.000Z",
             "attempt": 1,
+            "sequence": number + 1,
+            "revision": None,
+            "traceparent": None,
+            "receivedAt": "2026-11-22T08:00:00.000Z",
             "data": {"level": "info", "message": f"line {number}"},
         }
 

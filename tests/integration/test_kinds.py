@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import subprocess
 import sys
@@ -47,11 +48,11 @@ def fleet(hello_fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     return hello_fleet
 
 
-def podfleet(fleet: Fleet, *arguments: str) -> tuple[int, str]:
-    """Run the command line with the package installed; return its exit status, and all that it printed."""
+def podfleet(fleet: Fleet, *arguments: str, is_installed: bool = True) -> tuple[int, str]:
+    """Run the command line, with the package or without; return its exit status, and all that it printed."""
     environment = {
         **os.environ,  # noqa: TID251 - as a person's shell passes it on
-        **WITH_HELLO,
+        **(WITH_HELLO if is_installed else {}),
         "CONTROL_PLANE_URL": fleet.url,
         "MONGODB_URL": fleet.database_url,
     }
@@ -90,9 +91,13 @@ def test_a_kind_of_another_package_runs_and_is_shown_without_a_change_of_the_pro
         stored = client.get_default_database().greetings
         assert stored.count_documents({"runId": run_id}) == 3
         assert "by_run" in stored.index_information()
-    status, told = podfleet(fleet, "runs", "show", run_id)
+    for is_installed in (True, False):
+        status, told = podfleet(fleet, "runs", "show", run_id, is_installed=is_installed)
+        assert status == 0, told
+        assert told.count("Hello, Lovelace!") == 3
+    status, told = podfleet(fleet, "runs", "show", run_id, "--json", is_installed=False)
     assert status == 0, told
-    assert told.count("Hello, Lovelace!") == 3
+    assert {**json.loads(told), "revision": 0} == {**fleet.run(run_id), "revision": 0}
     status, told = podfleet(fleet, "verify", "--rebuild")
     assert status == 0, told
 

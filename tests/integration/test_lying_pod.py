@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from events.catalog import ArtifactRegistered, RunStarted
-from events.checkpoints import file_artifact, manifest_artifact
 from events.delivery.control_plane_client import bearer
+from events.files.checkpoints import file_artifact, manifest_artifact
 from events.queue.settlement import End
 from tests.integration.conftest import Fleet, HandDriven
 

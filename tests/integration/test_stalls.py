@@ -38,7 +38,7 @@ async def test_the_metrics_name_a_slow_route_of_the_application(
     settings = read_settings(values, host="127.0.0.1", port=8700, keyless=True)
     app = create_app(wire(settings, store.database(client, emptied_url), SystemClock(), SystemIds()))
 
-    def holding(_: Any) -> dict[str, Any]:
+    def holding(*_: Any) -> dict[str, Any]:
         threading.Event().wait(0.6)
         return {}
 

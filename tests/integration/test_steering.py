@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted
-from events.checkpoints import manifest_artifact
 from events.delivery.control_plane_client import bearer
+from events.files.checkpoints import manifest_artifact
 from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.settlement import End

@@ -12,6 +12,7 @@ from control_plane.reads import paging
 from control_plane.reads.parts import KindPart
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
+from events.answers.runs import Nodes
 
 Json = dict[str, Any]
 
@@ -37,7 +38,7 @@ async def events_of_nodes(reads: RunReads, run_id: str, nodes: Sequence[str]) ->
 
 async def page_of_nodes(
     reading: Reading, run_id: str, limit: int = NODES_MAX, after: str | None = None
-) -> Json:
+) -> Nodes:
     """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
 
     Raises `NotFound`.
@@ -47,7 +48,7 @@ async def page_of_nodes(
         return await _page(reading.run_reads, run_id, limit, after)
 
 
-async def _page(reads: RunReads, run_id: str, limit: int, after: str | None) -> Json:
+async def _page(reads: RunReads, run_id: str, limit: int, after: str | None) -> Nodes:
     first = 0 if after is None else max(0, int(paging.decode("nodes", after, int)[0]))
     last = first + min(paging.limited(limit), NODES_MAX)
     known = tree.nodes((await node_events(reads, run_id)).documents)
@@ -57,11 +58,11 @@ async def _page(reads: RunReads, run_id: str, limit: int, after: str | None) -> 
         wanted = wanted[: len(wanted) // 2]
         said = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
     last = first + len(wanted)
-    return {
-        "items": await asyncio.to_thread(_whole, wanted, said.documents),
-        "next": paging.encode("nodes", last) if last < len(known) else None,
-        "truncated": [*tree.TEXTS] if said.is_cut else [],
-    }
+    return Nodes(
+        items=await asyncio.to_thread(_whole, wanted, said.documents),
+        next=paging.encode("nodes", last) if last < len(known) else None,
+        truncated=[*tree.TEXTS] if said.is_cut else [],
+    )
 
 
 def _whole(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:

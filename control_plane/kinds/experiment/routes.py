@@ -8,9 +8,10 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from control_plane.kinds.experiment.parts import NODES_MAX, page_of_nodes
-from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.site import Site
+from events.answers.runs import Nodes
 
 
 class NodePage(BaseModel):
@@ -22,10 +23,10 @@ class NodePage(BaseModel):
 
 def router(site: Site) -> APIRouter:
     """Return the route of a run's nodes."""
-    routes = APIRouter(prefix="/api/runs", tags=["runs"])
+    routes = APIRouter(prefix="/api/runs", tags=["runs"], route_class=StructRoute)
 
     @routes.get("/{run_id}/nodes")
-    async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Items:
+    async def page(run_id: str, _: MayRead, wanted: Annotated[NodePage, Query()]) -> Nodes:
         return await page_of_nodes(site.deps.reading, run_id, wanted.limit, wanted.after)
 
     return routes

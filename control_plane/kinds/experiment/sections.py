@@ -20,10 +20,10 @@ NODES_WITH_CODE: Final = 100  # on one page; of the others the API has it
 
 
 async def _search_tree(page: RunPage) -> Mapping[str, Any] | None:
-    nodes = page.run["nodes"]
+    nodes = page.run.rows["nodes"]
     if not nodes:
         return None
-    whole = await _with_code(page.deps.reading, page.run["id"], nodes)
+    whole = await _with_code(page.deps.reading, page.run.id, nodes)
     return {
         "picture": tree_picture(nodes),
         "tree": by_stage(whole),
@@ -37,8 +37,8 @@ async def _with_code(reading: Reading, run_id: str, nodes: Sequence[Json]) -> li
     after: str | None = None
     for _ in range(NODES_WITH_CODE // NODES_MAX):
         page = await page_of_nodes(reading, run_id, after=after)
-        whole |= {(node["stage"], node["id"]): node for node in page["items"]}
-        after = page["next"]
+        whole |= {(node["stage"], node["id"]): node for node in page.items}
+        after = page.next
         if after is None:
             break
     left, shown = TEXTS_SHOWN_CHARS, []

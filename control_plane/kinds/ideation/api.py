@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StringConstraints
 
 from control_plane.kinds.ideation.proposing import NewHypothesis, Proposer
 from control_plane.kinds.ideation.reads import HypothesisReads
-from control_plane.server.api.contract.answers import Items
 from control_plane.server.api.contract.bodies import WHOLE, Body, ShortText, Storable, Text
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
+from events.answers.runs import Run
 
 Json = dict[str, Any]
 
@@ -43,26 +47,30 @@ class Launch(Body):
 
 def router(deps: Deps, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     """Return the routes below `/api/hypotheses`."""
-    routes = APIRouter(prefix="/api/hypotheses", tags=["hypotheses"])
+    routes = APIRouter(prefix="/api/hypotheses", tags=["hypotheses"], route_class=StructRoute)
 
     @routes.post("", status_code=201)
-    async def propose(body: NewHypothesisBody, principal: MaySubmit, response: Response) -> Json:
+    async def propose(
+        body: NewHypothesisBody, principal: MaySubmit, response: Response
+    ) -> ProposedHypothesis:
         wanted = NewHypothesis(**body.model_dump(), by=principal.name)
         hypothesis_id, queued_id = await proposer.propose(wanted)
         response.headers["Location"] = f"/api/hypotheses/{hypothesis_id}"
-        queued = "ideation_request_id" if body.enable_ideation else "run_id"
-        return {**await reads.one(hypothesis_id), queued: queued_id}
+        made = msgspec.structs.asdict(await reads.one(hypothesis_id))
+        if body.enable_ideation:
+            return ProposedHypothesis(**made, ideation_request_id=queued_id)
+        return ProposedHypothesis(**made, run_id=queued_id)
 
     @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Items:
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[HypothesisRow]:
         return await reads.page(wanted.limit, wanted.after)
 
     @routes.get("/{hypothesis_id}")
-    async def one(hypothesis_id: str, _: MayRead) -> Json:
+    async def one(hypothesis_id: str, _: MayRead) -> Hypothesis:
         return await reads.one(hypothesis_id)
 
     @routes.post("/{hypothesis_id}/runs", status_code=201)
-    async def launch(hypothesis_id: str, body: Launch, principal: MaySubmit, response: Response) -> Json:
+    async def launch(hypothesis_id: str, body: Launch, principal: MaySubmit, response: Response) -> Run:
         submitted = await proposer.launch(
             hypothesis_id, by=principal.name, spec=body.spec, idea_index=body.idea_index
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 from urllib.parse import quote
 
+import msgspec
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, Response
 
@@ -58,20 +59,20 @@ class HypothesisPages:
         """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
         since = self.site.live().since
         found = await self.reads.one(hypothesis_id)
-        requests = [found["ideation"]["requestId"]] if found["ideation"] else []
+        requests = [found.ideation.request_id] if found.ideation else []
         topics = (
             f"hypothesis/{hypothesis_id}",
             *(f"run/{each}" for each in requests),
-            *topics_of(found["runs"]),
+            *topics_of(found.runs),
         )
-        index = found["ideaIndex"]
-        ideas, unfinished = found["ideas"][:IDEAS_SHOWN], found["unfinishedIdeas"][:IDEAS_SHOWN]
+        index = found.idea_index
+        ideas, unfinished = found.ideas[:IDEAS_SHOWN], found.unfinished_ideas[:IDEAS_SHOWN]
         return await self.site.show(
             "ideation/hypothesis.html",
             code if problems else 200,
             live=NOT_LIVE if problems else Live(topics, since),
-            hypothesis={**found, "ideas": ideas, "unfinishedIdeas": unfinished},
-            more_ideas=len(found["ideas"]) - len(ideas) + len(found["unfinishedIdeas"]) - len(unfinished),
+            hypothesis=msgspec.structs.replace(found, ideas=ideas, unfinished_ideas=unfinished),
+            more_ideas=len(found.ideas) - len(ideas) + len(found.unfinished_ideas) - len(unfinished),
             form=form or LaunchForm(idea_index="" if index is None else str(index)),
             problems=problems,
         )
@@ -120,10 +121,10 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     @routes.post("/hypotheses/{hypothesis_id}/cancel")
     async def cancel(hypothesis_id: str, principal: MaySubmit) -> Response:
         back = f"/hypotheses/{quote(hypothesis_id, safe='')}"
-        ideation = (await reads.one(hypothesis_id))["ideation"]
+        ideation = (await reads.one(hypothesis_id)).ideation
         if ideation is None:
             return await site.problem(409, "This hypothesis looks for no ideas.", back=back)
-        order = site.deps.decider.cancel(ideation["requestId"], by=f"user:{principal.name}")
+        order = site.deps.decider.cancel(ideation.request_id, by=f"user:{principal.name}")
         return await carried_out(site, order, back)
 
     return routes

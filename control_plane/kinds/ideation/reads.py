@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from control_plane.kinds.ideation.ideas import ideas_of
 from control_plane.kinds.ideation.store import Hypotheses
-from control_plane.model.presentation import shown, usage
+from control_plane.model.presentation import plain
+from control_plane.model.views.filling import filled
+from control_plane.model.views.runs import usage
 from control_plane.reads import paging
-from control_plane.reads.reading import Reading, RunFilters, page_of, required
+from control_plane.reads.reading import Reading, RunFilters, listing, required
 from control_plane.store.reads import USAGE_EVENTS_MAX
-
-Json = dict[str, Any]
+from events.answers.answer import Listing
+from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +24,28 @@ class HypothesisReads:
     reading: Reading
     store: Hypotheses
 
-    async def page(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Json:
+    async def page(
+        self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
+    ) -> Listing[HypothesisRow]:
         """Return a page of hypotheses, newest first."""
         key = None if after is None else paging.decode("hypotheses", after, str)
-        return page_of("hypotheses", await self.store.page(key, paging.limited(limit)), shown)
+        found = await self.store.page(key, paging.limited(limit))
+        return listing("hypotheses", found, partial(filled, HypothesisRow))
 
-    async def one(self, hypothesis_id: str) -> Json:
+    async def one(self, hypothesis_id: str) -> Hypothesis:
         """Return a hypothesis with its newest runs. Raises `NotFound`."""
-        document = await self.store.find(hypothesis_id)
-        hypothesis = shown(required(document, "hypothesis", hypothesis_id))
-        ideas = ideas_of(hypothesis)
+        document = required(await self.store.find(hypothesis_id), "hypothesis", hypothesis_id)
+        ideas = ideas_of(document)
         runs = await self.reading.runs(RunFilters(hypothesis=hypothesis_id), paging.LIMIT_MAX)
-        spenders = [run["id"] for run in runs["items"]]
-        if hypothesis["ideation"] is not None:
-            spenders.append(hypothesis["ideation"]["requestId"])
-        return {
-            **hypothesis,
-            "usage": usage(await self.reading.run_reads.usage(spenders), USAGE_EVENTS_MAX),
-            "ideaIndex": ideas.index,
-            "ideaJson": hypothesis["ideaJson"] if ideas.index is None else ideas.chosen,
-            "runs": runs["items"],
-            "moreRuns": runs["next"],
-        }
+        spenders = [run.id for run in runs.items]
+        if document["ideation"] is not None:
+            spenders.append(document["ideation"]["requestId"])
+        return filled(
+            Hypothesis,
+            document,
+            usage=usage(await self.reading.run_reads.usage(spenders), USAGE_EVENTS_MAX),
+            idea_index=ideas.index,
+            idea_json=plain(document["ideaJson"] if ideas.index is None else ideas.chosen),
+            runs=runs.items,
+            more_runs=runs.next,
+        )

@@ -11,56 +11,58 @@ from fastapi.responses import RedirectResponse
 from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
 from control_plane.model.replicated import pods_until
+from control_plane.model.views.filling import filled
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.artifacts import Artifact
+from events.answers.uploads import Checkpoint, Checkpoints, SignedFile
 from events.runtime.errors import Conflict
 
-Json = dict[str, Any]
 MayIngest = Annotated[Principal, Depends(require("ingest"))]
 
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of artifacts."""
-    routes = APIRouter(tags=["artifacts"])
+    routes = APIRouter(tags=["artifacts"], route_class=StructRoute)
 
     @routes.get("/api/runs/{run_id}/artifacts")
-    async def page(run_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Json:
+    async def page(run_id: str, _: MayRead, wanted: Annotated[Page, Query()]) -> Listing[Artifact]:
         return await deps.reading.artifacts(run_id, wanted.limit, wanted.after)
 
     @routes.get("/api/artifacts/{artifact_id:path}", status_code=302)
     async def download(artifact_id: str, _: MayRead) -> RedirectResponse:
         artifact = await deps.reading.artifact(artifact_id)
-        await deps.inspector.require(artifact)
-        url = await deps.blobs.get_url(
-            artifact["key"], name=artifact["name"], content_type=artifact["contentType"]
-        )
+        await deps.inspector.require(artifact.name, artifact.key, artifact.size, artifact.sha256)
+        url = await deps.blobs.get_url(artifact.key, name=artifact.name, content_type=artifact.content_type)
         return RedirectResponse(url, 302)
 
     own = owner_of(deps)
 
     @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
-    async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Json:
+    async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Checkpoints:
         found = await deps.reading.checkpoints(run_id, attempt)
         made = await deps.reading.attempts(run_id) if found else ()
 
-        async def signed(artifact: Mapping[str, Any]) -> Json:
+        async def signed(artifact: Mapping[str, Any]) -> SignedFile:
             url = await deps.blobs.get_url(artifact["key"], name=artifact["name"])
-            return {**{name: artifact[name] for name in ("name", "size", "sha256")}, "url": url}
+            return filled(SignedFile, artifact, url=url)
 
-        return {
-            "checkpoints": [
-                {
-                    "name": each.name,
-                    "runId": each.run_id,
-                    "attempt": each.attempt,
-                    "pods": pods_until(made, each.attempt) if each.run_id == run_id else [],
-                    "manifest": await signed(each.manifest),
-                    "files": [await signed(file) for file in each.files],
-                }
+        return Checkpoints(
+            checkpoints=[
+                Checkpoint(
+                    name=str(each.name),
+                    run_id=each.run_id,
+                    attempt=each.attempt,
+                    pods=pods_until(made, each.attempt) if each.run_id == run_id else [],
+                    manifest=await signed(each.manifest),
+                    files=[await signed(file) for file in each.files],
+                )
                 for each in found
                 if all(is_key(file["key"]) for file in (each.manifest, *each.files))
             ]
-        }
+        )
 
     return routes
 

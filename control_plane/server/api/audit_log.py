@@ -10,13 +10,14 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from control_plane.model.presentation import shown
+from control_plane.model.views.filling import filled
 from control_plane.reads.paging import LIMIT_DEFAULT
-from control_plane.server.api.contract.answers import Items
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.audit_log import AuditEntry
 
-Json = dict[str, Any]
 Word = Annotated[str | None, Field(min_length=1, max_length=300, pattern=r"^[^\x00]*$")]
 
 EXPORT: Final[dict[int | str, dict[str, Any]]] = {
@@ -47,10 +48,10 @@ class TrailPage(TrailFilters):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/audit`."""
-    routes = APIRouter(prefix="/api/audit", tags=["audit"])
+    routes = APIRouter(prefix="/api/audit", tags=["audit"], route_class=StructRoute)
 
     @routes.get("")
-    async def page(_: MaySteer, wanted: Annotated[TrailPage, Query()]) -> Items:
+    async def page(_: MaySteer, wanted: Annotated[TrailPage, Query()]) -> Listing[AuditEntry]:
         return await deps.reading.trail(wanted.stored(), wanted.limit, wanted.after)
 
     @routes.get("/export", response_class=StreamingResponse, responses=EXPORT)
@@ -59,7 +60,7 @@ def router(deps: Deps) -> APIRouter:
 
         async def lines() -> AsyncIterator[bytes]:
             async for entry in deps.trail.all(wanted.stored()):
-                yield msgspec.json.encode(shown(entry)) + b"\n"
+                yield msgspec.json.encode(filled(AuditEntry, entry)) + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import Field, StringConstraints, model_validator
@@ -12,10 +12,11 @@ from pydantic import Field, StringConstraints, model_validator
 from control_plane.reads.reading import RunFilters
 from control_plane.runs.bulk import NAME_CHARS_MAX, PART_MAX, Action, Bulk, Part, counted
 from control_plane.server.api.contract.bodies import Body, Moment, ShortText, Storable
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.deps import Deps
+from events.answers.runs import BulkResult, BulkResults
 
-Json = dict[str, Any]
 Name = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9._-]{{1,{NAME_CHARS_MAX}}}$")]
 Wanted = Annotated[ShortText, Storable]
 
@@ -62,20 +63,20 @@ async def part_of(bulk: Bulk, body: BulkBody, asked_at: datetime, after: str | N
 
 def router(deps: Deps) -> APIRouter:
     """Return the route `/api/runs/bulk`."""
-    routes = APIRouter(tags=["runs"])
+    routes = APIRouter(tags=["runs"], route_class=StructRoute)
 
     @routes.post("/api/runs/bulk")
-    async def bulk(body: BulkBody, principal: MaySubmit) -> Json:
+    async def bulk(body: BulkBody, principal: MaySubmit) -> BulkResults:
         name = body.name or deps.submitter.ids.ulid()
         asked_at: datetime = body.asked_at or deps.reading.clock.now()
         part = await part_of(deps.bulk, body, asked_at, body.after)
         results = await deps.bulk.act(body.action, part, by=principal.name, name=name)
-        return {
-            "name": name,
-            "askedAt": asked_at.isoformat(),
-            "results": [asdict(each) for each in results],
-            "counts": counted(results),
-            "next": part.next,
-        }
+        return BulkResults(
+            name=name,
+            asked_at=asked_at.isoformat(),
+            results=[BulkResult(**asdict(each)) for each in results],
+            counts=counted(results),
+            next=part.next,
+        )
 
     return routes

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
 from control_plane.access.auth import Forbidden, Principal, is_still_admitted, require, sender_of
 from control_plane.concurrency.rate_limit import RateLimited
+from control_plane.model.presentation import plain
+from control_plane.model.views.filling import filled
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.server.api.contract.bodies import NewClaim, PodLine, Release, Settlement, SoughtClaim
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
+from events.answers.claims import (
+    ClaimAnswer,
+    ClaimedRun,
+    PodNote,
+    RunOrders,
+    SettledAnswer,
+    WaitingIn,
+    Wakeup,
+)
+from events.answers.pods import PodOrders
 from events.kinds.queues import collections
 from events.pipe import Note
 from events.queue.abilities import Abilities
@@ -26,8 +39,6 @@ from events.queue.matching import Seeker
 from events.queue.settlement import End
 from events.runtime.errors import Conflict, Rejected
 from events.text.key_text import RunToken, read_run_token
-
-Json = dict[str, Any]
 
 CLASS_KEY_MAX: Final = 200
 
@@ -47,25 +58,23 @@ def router(deps: Deps) -> APIRouter:
         if sender is not None and (wait_s := deps.claims_throttle.wait_s(sender)):
             raise RateLimited("too many requests from this sender", wait_s)
 
-    routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)])
+    routes = APIRouter(tags=["claims"], dependencies=[Depends(pace)], route_class=StructRoute)
 
     @routes.get("/api/wakeups")
     async def wakeups(
         wanted: Classes, principal: MayClaim, request: Request, wait_s: WaitS = WAIT_MAX_S
-    ) -> Json:
+    ) -> Wakeup:
         found = await claimer.hear(
             wanted, key_id=principal.key_id, wait_s=wait_s, is_gone=partial(_is_gone, request)
         )
-        return {
-            "waiting": found is not None,
-            "classes": [
-                {"collection": each.collection, "classKey": each.class_key, "priority": each.priority}
-                for each in found or ()
-            ],
-        }
+        classes = [
+            WaitingIn(collection=each.collection, class_key=each.class_key, priority=each.priority)
+            for each in found or ()
+        ]
+        return Wakeup(waiting=found is not None, classes=classes)
 
     @routes.post("/api/claims")
-    async def claim(body: NewClaim, principal: MayClaim, request: Request) -> Json:
+    async def claim(body: NewClaim, principal: MayClaim, request: Request) -> ClaimAnswer:
         require_pod(principal, body.pod)
         able = Abilities(frozenset(body.kinds), body.gpu_gib, body.region)
         taken = await claimer.claim(
@@ -75,34 +84,35 @@ def router(deps: Deps) -> APIRouter:
             wait_s=body.wait_s,
             is_gone=partial(_is_gone, request),
         )
-        return {"claim": None if taken is None else shown(taken)}
+        return ClaimAnswer(claim=None if taken is None else shown(taken))
 
     @routes.post("/api/claims/recover")
-    async def recover(body: SoughtClaim, _: MayClaim) -> Json:
+    async def recover(body: SoughtClaim, _: MayClaim) -> ClaimAnswer:
         found = await claimer.claims.recover(collections(body.mode), body.token)
-        return {"claim": None if found is None else shown(found)}
+        return ClaimAnswer(claim=None if found is None else shown(found))
 
     @routes.post("/api/claims/{run_id}/renew")
-    async def renew(run_id: str, _: MayClaim, token: Token) -> Json:
+    async def renew(run_id: str, _: MayClaim, token: Token) -> RunOrders:
         return ordered(await claimer.claims.renew(held(run_id, token)))
 
     @routes.post("/api/claims/{run_id}/settle")
-    async def settle(run_id: str, body: Settlement, _: MayClaim, token: Token) -> Json:
+    async def settle(run_id: str, body: Settlement, _: MayClaim, token: Token) -> SettledAnswer:
         how = End(body.outcome, body.code, body.message, body.stage, body.retryable)
         jitter = deps.ids.fraction()
         await claimer.claims.settle(held(run_id, token), how, body.last, jitter=jitter, root=body.root)
-        return {"settled": True}
+        return SettledAnswer(settled=True)
 
     @routes.post("/api/claims/{run_id}/release")
-    async def release(run_id: str, body: Release, _: MayClaim, token: Token) -> Json:
+    async def release(run_id: str, body: Release, _: MayClaim, token: Token) -> SettledAnswer:
         how = End("preempted", body.code, body.message)
         await claimer.claims.settle(held(run_id, token), how, body.last, jitter=deps.ids.fraction())
-        return {"settled": True}
+        return SettledAnswer(settled=True)
 
     @routes.post("/api/pods")
-    async def report(body: PodLine, principal: MayClaim) -> Json:
+    async def report(body: PodLine, principal: MayClaim) -> PodOrders:
         require_pod(principal, body.id)
-        return await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
+        orders = await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
+        return filled(PodOrders, orders)
 
     return routes
 
@@ -128,33 +138,29 @@ def held(run_id: str, token: str) -> RunToken:
     return said
 
 
-def shown(claim: Claim) -> Json:
+def shown(claim: Claim) -> ClaimedRun:
     """Return a claim as its pod reads it."""
-    return {
-        "collection": claim.collection,
-        "runId": claim.run_id,
-        "attempt": claim.attempt,
-        "runToken": claim.run_token,
-        "leaseS": claim.lease_s,
-        "kind": claim.kind,
-        "spec": claim.spec,
-        "hypothesisId": claim.hypothesis_id,
-        "fromStage": claim.from_stage,
-        "traceparent": claim.traceparent,
-        "paused": claim.paused,
-        "notes": noted(claim.notes),
-    }
+    return ClaimedRun(
+        collection=claim.collection,
+        run_id=claim.run_id,
+        attempt=claim.attempt,
+        run_token=claim.run_token,
+        lease_s=claim.lease_s,
+        kind=claim.kind,
+        spec=plain(claim.spec),
+        hypothesis_id=claim.hypothesis_id,
+        from_stage=claim.from_stage,
+        traceparent=claim.traceparent,
+        paused=claim.paused,
+        notes=noted(claim.notes),
+    )
 
 
-def ordered(orders: Orders) -> Json:
+def ordered(orders: Orders) -> RunOrders:
     """Return what people want of the owner of a run."""
-    return {
-        "cancel": orders.cancel,
-        "paused": orders.paused,
-        "notes": noted(orders.notes),
-    }
+    return RunOrders(cancel=orders.cancel, paused=orders.paused, notes=noted(orders.notes))
 
 
-def noted(notes: Sequence[Note]) -> list[Json]:
+def noted(notes: Sequence[Note]) -> list[PodNote]:
     """Return notes as a pod reads them."""
-    return [{"number": each.number, "text": each.text, "by": each.by} for each in notes]
+    return [PodNote(number=each.number, text=each.text, by=each.by) for each in notes]

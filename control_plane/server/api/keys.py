@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field, StringConstraints
 
 from control_plane.access.key_ring import OVERLAP, NewKey, WantedKey
 from control_plane.access.keys import LIFE_MAX, NAME_CHARS_MAX, Kind, Scope
-from control_plane.model.presentation import shown
-from control_plane.server.api.contract.answers import Items
+from control_plane.model.views.filling import filled
 from control_plane.server.api.contract.bodies import WHOLE, Body, Storable
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import Page
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.keys import Key, MadeKey
 
-Json = dict[str, Any]
 LIFE_MAX_S: Final = int(LIFE_MAX.total_seconds())
 OVERLAP_S: Final = int(OVERLAP.total_seconds())
 Name = Annotated[
@@ -46,31 +47,31 @@ class Rotation(Body):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/keys`."""
-    routes = APIRouter(prefix="/api/keys", tags=["keys"])
+    routes = APIRouter(prefix="/api/keys", tags=["keys"], route_class=StructRoute)
     ring = deps.key_ring
 
     @routes.post("", status_code=201)
-    async def create(body: KeyBody, principal: MaySteer, response: Response) -> Json:
+    async def create(body: KeyBody, principal: MaySteer, response: Response) -> MadeKey:
         return _told(response, await ring.make(wanted_key(body), by=principal.name))
 
     @routes.get("")
-    async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Items:
+    async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Listing[Key]:
         return await deps.reading.keys(wanted.limit, wanted.after)
 
     @routes.get("/{key_id}")
-    async def one(key_id: str, _: MaySteer) -> Json:
-        return shown(await ring.find(key_id))
+    async def one(key_id: str, _: MaySteer) -> Key:
+        return filled(Key, await ring.find(key_id))
 
     @routes.post("/{key_id}/rotate", status_code=201)
     async def rotate(
         key_id: str, principal: MaySteer, response: Response, body: Rotation | None = None
-    ) -> Json:
+    ) -> MadeKey:
         overlap = timedelta(seconds=OVERLAP_S if body is None else body.overlap_s)
         return _told(response, await ring.rotate(key_id, overlap=overlap, by=principal.name))
 
     @routes.post("/{key_id}/revoke")
-    async def revoke(key_id: str, principal: MaySteer) -> Json:
-        return shown(await ring.revoke(key_id, by=principal.name))
+    async def revoke(key_id: str, principal: MaySteer) -> Key:
+        return filled(Key, await ring.revoke(key_id, by=principal.name))
 
     return routes
 
@@ -86,11 +87,11 @@ def wanted_key(body: KeyBody) -> WantedKey:
     )
 
 
-def told_once(new: NewKey) -> Json:
+def told_once(new: NewKey) -> MadeKey:
     """Return a key that was just made with its text, which is stored nowhere."""
-    return {**shown(new.document), "key": new.text}
+    return filled(MadeKey, new.document, key=new.text)
 
 
-def _told(response: Response, new: NewKey) -> Json:
+def _told(response: Response, new: NewKey) -> MadeKey:
     response.headers["Location"] = f"/api/keys/{new.document['_id']}"
     return told_once(new)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from fastapi import APIRouter
 
-from control_plane.server.api.contract.answers import KindAnswer, KindsAnswer
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.kinds.kind import KindAnswer
 from events.kinds import KINDS, kind_of
 from events.kinds.description import described
 from events.kinds.kind import Kind
@@ -17,12 +20,12 @@ from events.runtime.errors import NotFound, Rejected
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/kinds`."""
-    routes = APIRouter(prefix="/api/kinds", tags=["kinds"])
+    routes = APIRouter(prefix="/api/kinds", tags=["kinds"], route_class=StructRoute)
 
     @routes.get("")
-    async def every(_: MayRead) -> KindsAnswer:
+    async def every(_: MayRead) -> Listing[KindAnswer]:
         takers = await deps.reading.takers_by_kind()
-        return KindsAnswer(items=[answered(KINDS[name], takers) for name in sorted(KINDS)])
+        return Listing(items=[answered(KINDS[name], takers) for name in sorted(KINDS)], next=None)
 
     @routes.get("/{name}")
     async def one(name: str, _: MayRead) -> KindAnswer:
@@ -37,4 +40,4 @@ def router(deps: Deps) -> APIRouter:
 
 def answered(kind: Kind, takers: Mapping[str, int]) -> KindAnswer:
     """Return a kind with the number of pods that take its runs."""
-    return KindAnswer.model_validate({**described(kind), "livePods": takers.get(kind.name, 0)})
+    return msgspec.convert({**described(kind), "livePods": takers.get(kind.name, 0)}, KindAnswer)

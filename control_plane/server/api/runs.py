@@ -14,9 +14,12 @@ from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.reads.reading import LEVELS, RunFilters
 from control_plane.runs.explainer import explanation
 from control_plane.runs.submission import Submission, checked
-from control_plane.server.api.contract.answers import OBJECT, Comparison, Items, Run
 from control_plane.server.api.contract.bodies import Again, NewRun, NoteBody, ReviewBody
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.logs import LogPage
+from events.answers.runs import CheckedRun, Comparison, Explanation, Run, RunRow
 from events.lifecycle import Status
 
 Json = dict[str, Any]
@@ -33,9 +36,7 @@ async def _circumstances(
 
 
 # What a route that makes something answers where that is there already.
-THE_SAME: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "Nothing new", "content": {"application/json": {"schema": OBJECT}}}
-}
+THE_SAME: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "Nothing new"}}
 BOUNDS: Final[dict[str, Any]] = {"minItems": RUNS_MIN, "maxItems": RUNS_MAX, "uniqueItems": True}
 Several = Annotated[list[str], Query(default_factory=list, json_schema_extra=BOUNDS)]
 Asked = Annotated[Json, Depends(_circumstances)]
@@ -91,13 +92,13 @@ class LogFilters(EventFilters):
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/runs`."""
-    routes = APIRouter(prefix="/api/runs", tags=["runs"])
+    routes = APIRouter(prefix="/api/runs", tags=["runs"], route_class=StructRoute)
     reading = deps.reading
 
     @routes.post("", status_code=201, responses=THE_SAME)
     async def submit(
         body: NewRun, principal: MaySubmit, response: Response, circumstances: Asked, dry_run: bool = False
-    ) -> Json:
+    ) -> Run | CheckedRun:
         wanted = Submission(**body.model_dump(), **circumstances, by=principal.name)
         if dry_run:
             response.status_code = 200
@@ -108,23 +109,23 @@ def router(deps: Deps) -> APIRouter:
         return await reading.submitted(submitted)
 
     @routes.get("")
-    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Items:
+    async def page(_: MayRead, filters: Annotated[Filters, Query()]) -> Listing[RunRow]:
         return await reading.runs(filters.filters(), filters.limit, filters.after)
 
-    @routes.get("/compare")
+    @routes.get("/compare", responses={404: {}})
     async def compare(_: MayRead, run: Several) -> Comparison:
-        return Comparison.model_validate(await reading.comparison(run))
+        return await reading.comparison(run)
 
     @routes.get("/{run_id}")
     async def one(run_id: str, _: MayRead) -> Run:
         return await reading.run(run_id)
 
     @routes.get("/{run_id}/events")
-    async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> Items:
+    async def events(run_id: str, _: MayRead, wanted: Annotated[EventFilters, Query()]) -> LogPage:
         return await reading.events(run_id, **wanted.search())
 
     @routes.get("/{run_id}/explain")
-    async def explain(run_id: str, _: MayRead) -> Json:
+    async def explain(run_id: str, _: MayRead) -> Explanation:
         return await explanation(reading, run_id)
 
     _add_steering(routes, deps)

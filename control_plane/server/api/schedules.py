@@ -3,71 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from datetime import datetime
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from control_plane.model.presentation import plain
 from control_plane.runs.schedules.cron_words import cron_words
 from control_plane.runs.schedules.schedule import CRON_CHARS_MAX
 from control_plane.runs.schedules.service import (
     PREVIEW_SLOTS,
     ScheduleService,
-    Slot,
     WantedRun,
     WantedSchedule,
 )
-from control_plane.server.api.contract.answers import Items
 from control_plane.server.api.contract.bodies import NewSchedule, Pause, ScheduleBody, ScheduleId
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import THE_SAME, Key, MayRead, MaySubmit, Page
 from control_plane.server.deps import Deps
+from events.answers.answer import Listing
+from events.answers.runs import Run
+from events.answers.schedules import CronPreview, CronProblem, Schedule, Slot, Slots
+from events.runtime.clock import timestamp
 from events.runtime.errors import Rejected
 
-Json = dict[str, Any]
 Count = Annotated[int, Query(ge=1, le=100)]
 Typed = Annotated[str, Query(max_length=CRON_CHARS_MAX)]
 
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/schedules`."""
-    routes = APIRouter(prefix="/api/schedules", tags=["schedules"])
+    routes = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StructRoute)
     agenda, reading = deps.agenda, deps.reading
 
     @routes.post("", status_code=201)
-    async def create(body: NewSchedule, principal: MaySubmit, response: Response) -> Json:
+    async def create(body: NewSchedule, principal: MaySubmit, response: Response) -> Schedule:
         await agenda.create(_wanted(body.id, body, principal.name))
         response.headers["Location"] = f"/api/schedules/{body.id}"
         return await reading.schedule(body.id)
 
     @routes.get("")
-    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Items:
+    async def page(_: MayRead, wanted: Annotated[Page, Query()]) -> Listing[Schedule]:
         return await reading.schedules(wanted.limit, wanted.after)
 
     @routes.get("/preview")
-    async def preview(_: MayRead, cron: Typed, time_zone: Typed = "UTC", n: Count = PREVIEW_SLOTS) -> Json:
+    async def preview(
+        _: MayRead, cron: Typed, time_zone: Typed = "UTC", n: Count = PREVIEW_SLOTS
+    ) -> CronPreview:
         return await previewed(deps.agenda, cron, time_zone, n)
 
     @routes.get("/{schedule_id}")
-    async def one(schedule_id: str, _: MayRead) -> Json:
+    async def one(schedule_id: str, _: MayRead) -> Schedule:
         return await reading.schedule(schedule_id)
 
     @routes.get("/{schedule_id}/next")
-    async def upcoming(schedule_id: str, _: MayRead, n: Count = PREVIEW_SLOTS) -> Items:
-        slots = await agenda.upcoming(schedule_id, n)
-        return {"items": shown_slots(slots)}
+    async def upcoming(schedule_id: str, _: MayRead, n: Count = PREVIEW_SLOTS) -> Slots:
+        return Slots(items=shown_slots(await agenda.upcoming(schedule_id, n)))
 
     @routes.put("/{schedule_id}")
-    async def replace(schedule_id: ScheduleId, body: ScheduleBody, principal: MaySubmit) -> Json:
+    async def replace(schedule_id: ScheduleId, body: ScheduleBody, principal: MaySubmit) -> Schedule:
         await agenda.replace(_wanted(schedule_id, body, principal.name))
         return await reading.schedule(schedule_id)
 
     @routes.patch("/{schedule_id}")
-    async def pause(schedule_id: str, body: Pause, principal: MaySubmit) -> Json:
+    async def pause(schedule_id: str, body: Pause, principal: MaySubmit) -> Schedule:
         await agenda.pause(schedule_id, paused=body.paused, by=principal.name, note=body.note)
         return await reading.schedule(schedule_id)
 
     @routes.post("/{schedule_id}/run", status_code=201, responses=THE_SAME)
-    async def run(schedule_id: str, principal: MaySubmit, response: Response, key: Key = None) -> Json:
+    async def run(schedule_id: str, principal: MaySubmit, response: Response, key: Key = None) -> Run:
         submitted = await agenda.run_now(schedule_id, by=principal.name, key=key)
         if not submitted.is_new:
             response.status_code = 200
@@ -81,19 +85,22 @@ def router(deps: Deps) -> APIRouter:
     return routes
 
 
-async def previewed(agenda: ScheduleService, cron: str, time_zone: str, count: int = PREVIEW_SLOTS) -> Json:
+async def previewed(
+    agenda: ScheduleService, cron: str, time_zone: str, count: int = PREVIEW_SLOTS
+) -> CronPreview:
     """Return what a cron text means and when it fires next; what it cannot be is told as its problem."""
-    empty: Json = {"cron": cron, "timeZone": time_zone, "meaning": None, "next": [], "problem": None}
+    preview = partial(CronPreview, cron=cron, time_zone=time_zone)
     try:
         table, slots = await agenda.preview(cron, time_zone, count)
     except Rejected as error:  # half of a text is no error of whoever types it
-        return {**empty, "problem": {"code": error.code, "message": error.message}}
-    return {**empty, "meaning": cron_words(table.entry), "next": shown_slots(slots)}
+        problem = CronProblem(code=error.code, message=error.message)
+        return preview(meaning=None, next=[], problem=problem)
+    return preview(meaning=cron_words(table.entry), next=shown_slots(slots), problem=None)
 
 
-def shown_slots(slots: Sequence[Slot]) -> list[Json]:
-    """Return slots as JSON: in UTC, and on the zone's clocks with their distance from it."""
-    return [{"at": plain(slot), "local": local.isoformat()} for slot, local in slots]
+def shown_slots(slots: Sequence[tuple[datetime, datetime]]) -> list[Slot]:
+    """Return slots: in UTC, and on the zone's clocks with their distance from it."""
+    return [Slot(at=timestamp(slot), local=local.isoformat()) for slot, local in slots]
 
 
 def _wanted(schedule_id: str, body: ScheduleBody, by: str) -> WantedSchedule:

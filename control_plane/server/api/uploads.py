@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Depends
 
@@ -13,49 +13,52 @@ from control_plane.files.signing import Content
 from control_plane.model.projection import artifact_prefix
 from control_plane.server.api.artifacts import owner_of
 from control_plane.server.api.contract.bodies import ArtifactBodies, CompletedArtifact, SoughtArtifact
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.deps import Deps
+from events.answers.uploads import CompletedUpload, SignedUpload, SignedUploads, UploadPart
 from events.files.paths import BadPath, RunPath
 from events.runtime.errors import Rejected
-
-Json = dict[str, Any]
 
 HASH_CHARS: Final = 16  # of a hash, in the key of an object
 
 
 def router(deps: Deps) -> APIRouter:
     """Return the routes of uploads."""
-    routes = APIRouter(tags=["artifacts"])
+    routes = APIRouter(tags=["artifacts"], route_class=StructRoute)
     own = owner_of(deps)
 
-    async def signed_puts(run_id: str, attempt: int, files: Sequence[tuple[str, Content]]) -> list[Json]:
+    async def signed_puts(
+        run_id: str, attempt: int, files: Sequence[tuple[str, Content]]
+    ) -> list[SignedUpload]:
         await deps.upload_budget.take(run_id, attempt, [(key, content.size) for key, content in files])
         signed = await storage_call(lambda: [deps.blobs.puts.sign(*each) for each in files])
         return [
-            {"key": key, "url": each.url, "headers": each.headers, "upload_id": None}
+            SignedUpload(key=key, url=each.url, headers=dict(each.headers), upload_id=None)
             for (key, _), each in zip(files, signed, strict=True)
         ]
 
-    async def parts_of(key: str, cutting: Cutting) -> Json:
+    async def parts_of(key: str, cutting: Cutting) -> SignedUpload:
         opened, sizes = await deps.multipart.open(key, cutting), cutting.sizes()
-        return {
-            "upload_id": opened.upload_id,
-            "part_size": cutting.part_bytes,
-            "missing": opened.missing,
-            "parts": [
-                {"number": number, "size": sizes[number], "url": url} for number, url in opened.urls.items()
-            ],
-        }
+        return SignedUpload(
+            key=key,
+            url=None,
+            headers={},
+            upload_id=opened.upload_id,
+            part_size=cutting.part_bytes,
+            missing=opened.missing,
+            parts=[UploadPart(number=each, size=sizes[each], url=url) for each, url in opened.urls.items()],
+        )
 
     @routes.post("/api/runs/{run_id}/artifacts/presign")
-    async def presign(run_id: str, body: SoughtArtifact, attempt: int = Depends(own)) -> Json:
+    async def presign(run_id: str, body: SoughtArtifact, attempt: int = Depends(own)) -> SignedUpload:
         key, cutting = artifact_key(run_id, attempt, body.name, named(body)), cut(body)
         if cutting is None:
             return (await signed_puts(run_id, attempt, [(key, Content(body.size, body.sha256))]))[0]
         await deps.upload_budget.take(run_id, attempt, [(key, body.size)])
-        return {"key": key, "url": None, "headers": {}, **await parts_of(key, cutting)}
+        return await parts_of(key, cutting)
 
     @routes.post("/api/runs/{run_id}/artifacts/presign/many")
-    async def presign_many(run_id: str, body: ArtifactBodies, attempt: int = Depends(own)) -> Json:
+    async def presign_many(run_id: str, body: ArtifactBodies, attempt: int = Depends(own)) -> SignedUploads:
         files = [
             (
                 artifact_key(run_id, attempt, each.name, each.sha256[:HASH_CHARS]),
@@ -63,10 +66,10 @@ def router(deps: Deps) -> APIRouter:
             )
             for each in body.files
         ]
-        return {"files": await signed_puts(run_id, attempt, files)}
+        return SignedUploads(files=await signed_puts(run_id, attempt, files))
 
     @routes.post("/api/runs/{run_id}/artifacts/complete")
-    async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> Json:
+    async def complete(run_id: str, body: CompletedArtifact, attempt: int = Depends(own)) -> CompletedUpload:
         if body.key != artifact_key(run_id, attempt, body.name, body.upload or body.sha256[:HASH_CHARS]):
             raise Rejected("foreign_key", "the key is not the one that was signed for this file")
         if not await deps.multipart.join(body.key, body.size):
@@ -76,7 +79,7 @@ def router(deps: Deps) -> APIRouter:
                 found = "nothing" if held is None else f"{held.size} bytes"
                 missing = f"storage holds {found} at {body.key}, not {body.size} bytes"
                 raise Rejected("artifact_missing", missing)
-        return {"key": body.key, "size": body.size, "sha256": body.sha256}
+        return CompletedUpload(key=body.key, size=body.size, sha256=body.sha256)
 
     return routes
 

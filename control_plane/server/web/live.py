@@ -16,6 +16,8 @@ from control_plane.live.reporter import Report
 from control_plane.server.api.runs import MayRead
 from control_plane.server.api.stream import Since, streamed, told
 from control_plane.server.web.site import Site
+from events.answers.logs import LoggedEvent
+from events.answers.runs import RunRow
 from events.formatting import level
 
 RENDERED_MAX: Final = 4_000
@@ -45,23 +47,28 @@ class Pieces:
     def _render(self, report: Report) -> Mapping[str, Any]:
         head = {"topics": report.topics}
         data = report.data
-        match report.name:
-            case "run" if "classKey" in data and data.get("title"):
-                facts = {name: data.get(stored) for name, stored in FACTS.items()}
-                facts["region"] = str(data["classKey"]).rpartition("/")[2]
-                labels = [f"{name}={value}" for name, value in (data.get("labels") or {}).items()]
+        match data:
+            case RunRow() if data.class_key and data.title:
                 html = self.site.pages.piece("run_row", data)
-                return {**head, "id": f"r-{data['id']}", "facts": {**facts, "label": labels}, "html": html}
-            case "event":
-                facts = {"type": data["type"], "level": level(data)}
+                return {**head, "id": f"r-{data.id}", "facts": facts_of(data), "html": html}
+            case LoggedEvent():
+                facts = {"type": data.type, "level": level(data)}
                 html = self.site.pages.piece("event_row", data)
-                return {**head, "id": f"e-{data['position']}", "facts": facts, "html": html}
+                return {**head, "id": f"e-{data.position}", "facts": facts, "html": html}
             case _:
-                return {**head, "id": data["id"]}
+                return {**head, "id": data.id}
 
 
-# by which filters a page sieves the rows that come
-FACTS: Final = {"status": "status", "kind": "kind", "pod": "claimedBy", "hypothesis": "hypothesisId"}
+def facts_of(run: RunRow) -> Mapping[str, Any]:
+    """Return the facts by which a page sieves the rows that come."""
+    return {
+        "status": run.status,
+        "kind": run.kind,
+        "pod": run.claimed_by,
+        "hypothesis": run.hypothesis_id,
+        "region": run.class_key.rpartition("/")[2],
+        "label": [f"{name}={value}" for name, value in (run.labels or {}).items()],
+    }
 
 
 def router(site: Site) -> APIRouter:

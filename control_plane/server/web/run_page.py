@@ -8,10 +8,11 @@ from typing import Final
 
 from fastapi.responses import HTMLResponse
 
-from control_plane.reads.reading import Json
 from control_plane.runs.explainer import explanation
 from control_plane.server.web.sections import RunPage, sections
 from control_plane.server.web.site import Site
+from events.answers.parts import in_json
+from events.answers.runs import Reason, Run
 from events.kinds import RUN_KINDS, stages_of
 from events.lifecycle import FINAL, HELD, INITIAL, Cause, Illegal, Status, next_status
 
@@ -32,34 +33,33 @@ async def run_page(site: Site, run_id: str) -> HTMLResponse:
         _reasons(site, found),
         sections(RunPage(site.deps, found, visible[run_id], numbers)),
     )
-    status = Status(found["status"])
+    status = Status(found.status)
     return await site.show(
         "run.html",
         live=live,
-        run=found,
+        run=in_json(found),
         sections=shown,
-        parts=[each["name"] for each in found["sections"]],
+        parts=[each.name for each in found.sections],
         pace=pace,
         why=why,
         can_cancel=status not in FINAL and status != Status.CANCELING,
         can_revise=_allows(status, Cause.REVISE),
-        can_retry=status in FINAL and found["kind"] in RUN_KINDS,
+        can_retry=status in FINAL and found.kind in RUN_KINDS,
         pressed=site.deps.ids.ulid(),
-        can_pause=_allows(status, Cause.PAUSE) and not found.get("paused"),
-        can_resume=_allows(status, Cause.RESUME) and bool(found.get("paused")),
-        stages=stages_of(found["kind"]),
+        can_pause=_allows(status, Cause.PAUSE) and not found.paused,
+        can_resume=_allows(status, Cause.RESUME) and found.paused,
+        stages=stages_of(found.kind),
         is_held=status in HELD,
         is_over=status in FINAL,
         is_keyless=is_keyless,
     )
 
 
-async def _reasons(site: Site, run: Json) -> Sequence[Json]:
+async def _reasons(site: Site, run: Run) -> Sequence[Reason]:
     """Return why a run waits; nothing of one that has begun."""
-    if Status(run["status"]) not in INITIAL:
+    if Status(run.status) not in INITIAL:
         return ()
-    reasons: Sequence[Json] = (await explanation(site.deps.reading, run["id"]))["reasons"]
-    return reasons
+    return (await explanation(site.deps.reading, run.id)).reasons
 
 
 def _allows(status: Status, cause: Cause) -> bool:

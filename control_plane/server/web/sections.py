@@ -14,7 +14,9 @@ from control_plane.server.web.drawing.charts import line_chart
 from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.server.web.drawing.timeline import timeline
 from control_plane.server.web.side_by_side import curve, metrics
-from events.checkpoints import PREFIX
+from events.answers.artifacts import Artifact
+from events.answers.runs import Run
+from events.files.checkpoints import PREFIX
 
 CURVES_SHOWN: Final = 12
 ROWS_SHOWN: Final = 100  # of a part without a template of its own
@@ -25,8 +27,8 @@ class RunPage:
     """What every section may be made of: the run as `Reading.run` returns it, its pictures and numbers."""
 
     deps: Deps
-    run: Json
-    visible: Sequence[Json]
+    run: Run
+    visible: Sequence[Artifact]
     numbers: Sequence[Json]
 
 
@@ -44,7 +46,7 @@ class Section:
 
 async def sections(page: RunPage) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the templates of a run's page in their order, each with what it shows."""
-    kind = page.run["kind"]
+    kind = page.run.kind
     own = OF_KINDS.get(kind, ())
     shown = {each.rank for each in own}
     parts = [_of(part) for part in page.deps.reading.parts.get(kind, ()) if part.rank not in shown]
@@ -60,15 +62,15 @@ def _of(part: KindPart) -> Section:
     """Return the section of a part that has no template: its rows as a table."""
 
     async def load(page: RunPage) -> Mapping[str, Any] | None:
-        rows = page.run[part.name]
-        more = len(rows) > ROWS_SHOWN or part.name in page.run["truncated"]
+        rows = page.run.rows[part.name]
+        more = len(rows) > ROWS_SHOWN or part.name in page.run.truncated
         return {"part": part, "rows": rows[:ROWS_SHOWN], "more": more} if rows else None
 
     return Section(part.rank, "sections/part.html", load)
 
 
 async def _validation(page: RunPage) -> Mapping[str, Any] | None:
-    return {} if page.run["validations"] else None
+    return {} if page.run.validations else None
 
 
 async def _papers(page: RunPage) -> Mapping[str, Any] | None:
@@ -77,18 +79,18 @@ async def _papers(page: RunPage) -> Mapping[str, Any] | None:
 
 
 async def _figures(page: RunPage) -> Mapping[str, Any] | None:
-    whole = figures(page.visible, page.run["nodes"]).whole
+    whole = figures(page.visible, page.run.rows.get("nodes", [])).whole
     return {"figures": whole} if whole else None
 
 
 async def _usage(page: RunPage) -> Mapping[str, Any] | None:
-    usage = page.run["usage"]
-    return {} if usage["calls"] or usage["gpuSeconds"] or usage["costUsd"] else None
+    usage = page.run.usage
+    return {} if usage.calls or usage.gpu_seconds or usage.cost_usd else None
 
 
 async def _stages(page: RunPage) -> Mapping[str, Any] | None:
     now = page.deps.reading.clock.now()
-    return {"timeline": timeline(page.run["stages"], page.run["attempts"], now)}
+    return {"timeline": timeline(page.run.stages, page.run.attempts, now)}
 
 
 async def _metrics(page: RunPage) -> Mapping[str, Any] | None:
@@ -98,7 +100,7 @@ async def _metrics(page: RunPage) -> Mapping[str, Any] | None:
 
 
 async def _notes(page: RunPage) -> Mapping[str, Any] | None:
-    return {"notes": page.run.get("notes", [])}
+    return {"notes": page.run.notes}
 
 
 async def _attempts(page: RunPage) -> Mapping[str, Any] | None:
@@ -106,10 +108,10 @@ async def _attempts(page: RunPage) -> Mapping[str, Any] | None:
 
 
 async def _artifacts(page: RunPage) -> Mapping[str, Any] | None:
-    found = page.run["artifacts"]
+    found = page.run.artifacts
     return {
-        "results": [each for each in found if not each["name"].startswith(PREFIX)],
-        "checkpoints": [each for each in found if each["name"].startswith(PREFIX)],
+        "results": [each for each in found if not each.name.startswith(PREFIX)],
+        "checkpoints": [each for each in found if each.name.startswith(PREFIX)],
     }
 
 

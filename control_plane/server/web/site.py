@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +21,11 @@ from jinja2 import (
     select_autoescape,
 )
 from markupsafe import Markup
+from msgspec import UNSET
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import rooms
-from control_plane.reads.reading import Json
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.runs.explainer import class_reasons
 from control_plane.server.api.runs import Filters, LogFilters, RunsView
@@ -35,6 +36,8 @@ from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX
 from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
+from events.answers.answer import Answer
+from events.answers.runs import HumanVerdict, Run, RunRow
 from events.catalog import TYPES
 from events.kinds import NOUNS, RUN_KINDS
 from events.lifecycle import FINAL, Status
@@ -52,13 +55,30 @@ RENDERED_MAX: Final = 4  # pages at once
 class Templates(Environment):
     """Templates in which a name in brackets is a key of a mapping, and never one of the mapping's methods.
 
-    Pods choose names: a stage may be called `items`.
+    Pods choose names: a stage may be called `items`. A field of an answer goes by its name in JSON; one that
+    is not there in JSON is undefined.
     """
 
     def getitem(self, obj: Any, argument: Any) -> Any:
+        if isinstance(obj, Answer):
+            return self._field(obj, argument)
         if not isinstance(obj, Mapping):
             return super().getitem(obj, argument)
         return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        return self._field(obj, attribute) if isinstance(obj, Answer) else super().getattr(obj, attribute)
+
+    def _field(self, answer: Answer, name: Any) -> Any:
+        field = fields_of(type(answer)).get(name)
+        value = UNSET if field is None else getattr(answer, field)
+        return self.undefined(obj=answer, name=name) if value is UNSET else value
+
+
+@cache
+def fields_of(kind: type[Answer]) -> Mapping[str, str]:
+    """Return the field of each name in JSON."""
+    return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
 def _of_kinds() -> dict[str, BaseLoader]:
@@ -164,11 +184,11 @@ class Site:
         live = self.live("runs", "pods")
         recent = await self.deps.reading.runs(Filters().filters(), 10)
         overview = await self.deps.reading.overview()
-        why = await class_reasons(self.deps.reading, [each["classKey"] for each in overview["queue"]])
+        why = await class_reasons(self.deps.reading, [each.class_key for each in overview.queue])
         since = timestamp(self.deps.reading.clock.now() - FAILED_LATELY)
         today = await self.deps.accounts.today()
         hours = (self.deps.reading.clock.now() - today.start) / HOUR
-        failures = [each for each in overview["recentFailures"] if (each["finishedAt"] or "") >= since]
+        failures = [each for each in overview.recent_failures if (each.finished_at or "") >= since]
         return await self.show(
             "home.html",
             live=live,
@@ -177,7 +197,7 @@ class Site:
             # of the first hour nothing can be told yet
             an_hour=today.finished / hours if hours >= 1 else None,
             failures=failures,
-            runs=recent["items"],
+            runs=recent.items,
             why=why,
         )
 
@@ -207,11 +227,12 @@ class Site:
         live = self.live(f"log/{run_id}") if is_live else NOT_LIVE
         reading = self.deps.reading
         if wanted.at is not None:
-            page = await reading.events_from(run_id, wanted.at)
-            items, older, newer = page["items"], page["earlier"], page["later"]
+            stretch = await reading.events_from(run_id, wanted.at)
+            items, newer = stretch.items, stretch.later
+            older: str | None = stretch.earlier
         else:
             page = await reading.events(run_id, **wanted.model_dump(exclude={"at", "order"}))
-            items, older, newer = page["items"][::-1], page["next"], None
+            items, older, newer = page.items[::-1], page.next, None
         sieve = {"type": wanted.type, "level": wanted.level, "q": wanted.text}
         return await self.show(
             "events.html",
@@ -233,27 +254,25 @@ class Site:
         """Show a file; what a browser would run is shown as text, or only named."""
         found = await self.deps.reading.artifact(artifact_id)
         content: bytes | None = b""
-        if kind_of(found["name"], found["contentType"]) in ("table", "text"):
-            await self.deps.inspector.require(found)
-            content = await self.deps.blobs.beginning(found["key"], READ_BYTES_MAX)
+        if kind_of(found.name, found.content_type) in ("table", "text"):
+            await self.deps.inspector.require(found.name, found.key, found.size, found.sha256)
+            content = await self.deps.blobs.beginning(found.key, READ_BYTES_MAX)
         if content is None:
-            raise NotFound("unknown_artifact", f"the object of {found['name']!r} is no longer in the storage")
+            raise NotFound("unknown_artifact", f"the object of {found.name!r} is no longer in the storage")
         # beside the event loop: what a pod wrote decides how long it takes
-        shown = await asyncio.to_thread(view, found["name"], found["contentType"], content, found["size"])
+        shown = await asyncio.to_thread(view, found.name, found.content_type, content, found.size)
         return await self.show("artifact.html", artifact=found, view=shown)
 
     async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
         """Show what waits for a person's verdict, papers beside scores; `done` just got one."""
         live = self.live("runs")
-        page = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
-        for run in page["items"]:
-            visible = run.pop("visible")
-            run["papers"] = papers(visible)
-            run["figures"] = figures(visible, [])
+        waiting, older = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
+        shown = [(each, papers(each.visible), figures(each.visible, [])) for each in waiting]
         return await self.show(
             "reviews.html",
             live=live,
-            page=page,
+            reviews=shown,
+            older=older,
             done=await self._verdict(done),
             is_keyless=await self.deps.authenticator.is_open(),
         )
@@ -262,13 +281,11 @@ class Site:
         """Return a page that says what did not work, with the way back."""
         return await self.show("problem.html", code, status=code, detail=detail, back=back)
 
-    async def said(self, run_id: str) -> Mapping[str, Any] | None:
+    async def said(self, run_id: str) -> HumanVerdict | None:
         """Return what a person has said of a run, None where nobody has."""
-        run = await self.deps.reading.run(run_id)
-        said: Mapping[str, Any] | None = run.get("humanVerdict")
-        return said
+        return (await self.deps.reading.run(run_id)).human_verdict or None
 
-    async def _verdict(self, run_id: str | None) -> Json | None:
+    async def _verdict(self, run_id: str | None) -> Run | None:
         """Return the run on which a verdict was just given, None for any other."""
         if run_id is None:
             return None
@@ -276,7 +293,7 @@ class Site:
             run = await self.deps.reading.run(run_id)
         except NotFound:
             return None
-        return run if run.get("humanVerdict") else None
+        return run if run.human_verdict else None
 
     async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a page with what stands on every page."""
@@ -286,10 +303,10 @@ class Site:
             return await asyncio.to_thread(self.pages.page, name, code, waiting=waiting, **values)
 
 
-def topics_of(runs: Sequence[Json]) -> Sequence[str]:
+def topics_of(runs: Sequence[RunRow]) -> Sequence[str]:
     """Return what a list of runs listens to: those that may still change, or all where those are many.
 
     The tabs of a browser share one stream, and its address has to hold the topics of all.
     """
-    moving = [f"run/{run['id']}" for run in runs if Status(run["status"]) not in FINAL]
+    moving = [f"run/{run.id}" for run in runs if Status(run.status) not in FINAL]
     return moving if len(moving) <= RUNS_FOLLOWED else ("runs",)

@@ -128,7 +128,7 @@ def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_c
         changes = [Change(token(number), "events", f"R/{number}") for number in range(KNOWN_MAX + 700)]
         for _again in range(2):  # the second time the first are forgotten again, and the last are known
             parts = [each async for each in reporter.say(News(changes, "end"))]
-            heard = [report.data["id"] for part in parts for report in part.reports]
+            heard = [report.data.id for part in parts for report in part.reports]
             assert heard == [each.id for each in changes]
             assert [each.place for each in parts[:2]] == [token(PART_MAX - 1), token(2 * PART_MAX - 1)]
             assert parts[-1].place == "end"
@@ -177,7 +177,7 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
             return [{"_id": each} for each in ids]
 
     def show(report: Report) -> str:
-        shown.append(report.data["id"])
+        shown.append(report.data.id)
         return report.text
 
     async def story(hub: ChangeFeed) -> None:

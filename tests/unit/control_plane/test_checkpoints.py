@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from control_plane.model.checkpoints import candidates, finished
-from events.checkpoints import file_artifact, manifest_artifact
+from events.files.checkpoints import file_artifact, manifest_artifact
 from events.kinds import stages_before, stages_of
 
 KIND = "experiment"

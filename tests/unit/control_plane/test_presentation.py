@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.presentation import SPENT, plain, shown, stage, usage
+from control_plane.model.presentation import SPENT, plain, shown
+from control_plane.model.views.runs import stage, usage
 
 MOMENT = datetime(2026, 11, 21, 10, 0, 0, 123_000, UTC)
 
@@ -49,7 +50,7 @@ def test_a_run_without_a_lease_shows_none() -> None:
 def test_a_stage_whose_attempt_is_lost_does_not_run_for_ever(
     status: str, attempt: int, run: dict[str, Any], expected: str
 ) -> None:
-    assert stage({"_id": "s", "attempt": attempt, "status": status}, run)["status"] == expected
+    assert stage({"_id": "s", "attempt": attempt, "status": status}, run).status == expected
 
 
 VALUES = st.recursive(
@@ -76,9 +77,9 @@ def test_what_was_spent_is_summed_and_told_by_model() -> None:
         {**spent, "_id": "m", "events": 3, "calls": 3, "promptTokens": 70, "unpricedCalls": 3},
     ]
     told = usage(groups, 100)
-    assert (told["gpuSeconds"], told["costUsd"], told["promptTokens"], told["calls"]) == (90.5, 0.25, 70, 3)
-    assert [(each["model"], each["unpricedCalls"]) for each in told["models"]] == [("m", 3)]
-    assert (told["isPartial"], usage(groups, 5)["isPartial"]) == (False, True)
-    assert usage([], 5)["costUsd"] == 0
+    assert (told.gpu_seconds, told.cost_usd, told.prompt_tokens, told.calls) == (90.5, 0.25, 70, 3)
+    assert [(each.model, each.unpriced_calls) for each in told.models] == [("m", 3)]
+    assert (told.is_partial, usage(groups, 5).is_partial) == (False, True)
+    assert usage([], 5).cost_usd == 0
     absurd = usage([{**spent, "_id": "m", "events": 1, "calls": 1, "costUsd": math.inf}] * 2, 5)
-    assert {absurd["costUsd"], absurd["models"][0]["costUsd"]} == {sys.float_info.max}, "pages count with it"
+    assert {absurd.cost_usd, absurd.models[0].cost_usd} == {sys.float_info.max}, "pages count with it"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.reads.comparison import RUNS_MAX, Row, chosen, compared, flat
+from control_plane.reads.comparison import RUNS_MAX, chosen, compared, flat
+from events.answers.runs import ComparedField
 from events.runtime.errors import Rejected
 
 
@@ -53,7 +54,7 @@ def test_what_differs_is_told_with_each_value_and_what_agrees_is_marked() -> Non
     assert [row.field for row in rows if not row.differs] == [
         "kind", "spec.idea", "attempts", "tokens", "costUsd", "spec.late",
     ]  # fmt: skip
-    assert Row("tokens", [7, 7]) in rows
+    assert ComparedField(field="tokens", differs=False, values=[7, 7]) in rows
     assert not any(row.differs for row in compared([FIRST, FIRST]))
 
 

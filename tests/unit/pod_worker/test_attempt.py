@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from events.catalog import Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
-from events.checkpoints import MANIFEST
 from events.delivery.outbox import Outbox
 from events.delivery.outgoing import said
+from events.files.checkpoints import MANIFEST
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
 from events.queue.claims import Claim, Orders

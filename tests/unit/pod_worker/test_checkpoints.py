@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from events.checkpoints import decode_manifest
+from events.files.checkpoints import decode_manifest
 from events.pipe import Checkpoint, Kept, encode
 from events.testing import ManualClock
 from pod_worker.child.checkpoints import SAFE_WAIT_S, ChildCheckpoints

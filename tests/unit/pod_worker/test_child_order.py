@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from events.checkpoints import MANIFEST, Manifest, encode_manifest
+from events.files.checkpoints import MANIFEST, Manifest, encode_manifest
 from events.files.paths import SafeName
 from events.pipe import Start
 from pod_worker.child.main import _run, serve

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from events.checkpoints import CheckpointFile, Manifest, decode_manifest, encode_manifest
 from events.delivery.control_plane_client import ControlPlane
+from events.files.checkpoints import CheckpointFile, Manifest, decode_manifest, encode_manifest
 from events.queue.claims import Claim
 from events.runtime.errors import LeaseLost, Transient
 from events.testing import RUN_ID, ManualClock

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from events.answers.kinds.kind import KindAnswer
 from events.kinds import KINDS, RUN_KINDS, read_spec
 from events.kinds.description import described
 from events.kinds.fields import fields_of, flat, schema_of
@@ -25,9 +27,9 @@ class ControlPlane:
         self.answer = answer
         self.asked: list[str] = []
 
-    def get(self, path: str) -> Mapping[str, Any]:
-        self.asked.append(path)
-        return self.answer
+    def kind(self, name: str) -> KindAnswer:
+        self.asked.append(name)
+        return msgspec.convert({**self.answer, "livePods": 0}, KindAnswer)
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_a_kind_that_is_not_installed_here_is_told_by_the_control_plane(elsewher
     assert told.index("  choice ") < told.index("  number ") < told.index("  time_limit_s ")
     shown = said("kinds", "show", "all_fields")
     assert "number\tnumber, above 0, below 100\t1.5\tfalse\t\n" in shown
-    assert elsewhere.asked == ["/api/kinds/all_fields"] * 2
+    assert elsewhere.asked == ["all_fields"] * 2
 
 
 def test_what_a_control_plane_tells_steers_no_terminal(elsewhere: ControlPlane) -> None:
@@ -81,7 +83,7 @@ def test_what_a_control_plane_tells_steers_no_terminal(elsewhere: ControlPlane) 
     elsewhere.answer = {**described(ALL), "specSchema": {"properties": fields}, "says": "\x1b[2J"}
     for words in (("submit", "--kind", "x", "--help"), ("kinds", "show", "x")):
         assert not set("\x1b\x07\x9b") & set(said(*words))
-    elsewhere.answer = {"specSchema": []}
+    elsewhere.answer = {**described(ALL), "specSchema": {}}
     assert "Fields of x" in said("submit", "--kind", "x", "--help")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from control_plane.model.views.filling import filled
+from events.answers.pods import Pod
 from podfleet.commands.pods import Unknown, meant
 
 
-def pod(identity: str, state: str = "idle") -> dict[str, Any]:
-    return {"id": identity, "pod": identity.rpartition("/")[0], "state": state, "runId": None}
+def pod(identity: str, state: str = "idle") -> Pod:
+    return filled(Pod, {"_id": identity, "pod": identity.rpartition("/")[0], "state": state})
 
 
 FLEET = [
@@ -38,7 +38,7 @@ FLEET = [
     ],
 )
 def test_a_name_means_a_worker_or_every_live_one_of_a_pod(name: str, expected: list[str]) -> None:
-    assert [each["id"] for each in meant(FLEET, name)] == expected
+    assert [each.id for each in meant(FLEET, name)] == expected
 
 
 @pytest.mark.parametrize("name", ["gpu", "gpu-1/", ""])

@@ -47,6 +47,24 @@ def test_help_loads_nothing_that_only_a_command_needs() -> None:
     assert loaded & set(HEAVY) == set()
 
 
+CLIENT = """
+import sys
+import podfleet
+before = set(sys.modules)
+client = podfleet.Client("http://127.0.0.1:9")
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+print(*sorted(name for name in before if name.startswith("podfleet.")))
+"""
+
+
+def test_a_program_that_imports_the_client_loads_nothing_of_the_servers_or_the_command_line() -> None:
+    answer = subprocess.run([sys.executable, "-c", CLIENT], capture_output=True, text=True, check=True)
+    loaded, before = answer.stdout.split("\n")[:2]
+    servers = {"control_plane", "pod_worker", "stages", "typer"}
+    assert set(loaded.split()) & (set(HEAVY) | servers) == set()
+    assert before == "", "what is not used is not loaded"
+
+
 # what an install for a pod has not: the web stack, and the store's driver where the pod claims over HTTP
 POD = """
 import sys

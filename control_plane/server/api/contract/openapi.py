@@ -7,11 +7,15 @@ what is its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from control_plane.access.auth import SAFE_METHODS
 from control_plane.reads.paging import LIMIT_MAX
+from control_plane.server.api.contract.struct_routes import REFERENCE
+from events.answers.parts import with_parts
 
 Json = dict[str, Any]
 
@@ -130,8 +134,11 @@ BODIES: Final[Mapping[str, Mapping[str, Json]]] = {
 }
 
 
-def described(document: Json) -> Json:
-    """Return the whole document for what FastAPI knows of the routes."""
+def described(document: Json, answers: Iterable[Any], parts: Sequence[str] = ()) -> Json:
+    """Return the whole document for what FastAPI knows of the routes, and the structs that they return.
+
+    `parts` are the names of the lists that a run has for its kind.
+    """
     paths = {
         path: {method: _operation(path, method, each) for method, each in operations.items()}
         for path, operations in document["paths"].items()
@@ -141,12 +148,16 @@ def described(document: Json) -> Json:
     own = {
         name: each for name, each in schemas.items() if name not in ("HTTPValidationError", "ValidationError")
     }
+    _, structs = msgspec.json.schema_components(answers, ref_template=REFERENCE)
+    assert not own.keys() & structs.keys(), "a body and an answer have one name"
+    if "Run" in structs:
+        structs["Run"] = with_parts(structs["Run"], parts)
     return {
         **document,
         "paths": paths,
         "components": {
             **components,
-            "schemas": {**own, "Problem": PROBLEM, "Event": EVENT, "Verdicts": VERDICTS},
+            "schemas": {**own, **structs, "Problem": PROBLEM, "Event": EVENT, "Verdicts": VERDICTS},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -162,7 +173,8 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     answers.pop("422", None)  # FastAPI's own words, which are not ours
     if INGEST in operation.get("tags", ()):
         answers |= {status: _verdicts(words) for status, words in _VERDICTS_OF.items()}
-    for status in _refusals(method, said):
+    own = [int(status) for status, each in answers.items() if int(status) >= 400 and "content" not in each]
+    for status in (*own, *_refusals(method, said)):
         answers[str(status)] = _refusal(status, answers.get(str(status)))
     if OPEN not in operation.get("tags", ()):
         said["security"] = [{"key": []}]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from events.answers.artifacts import Artifact
+
 Json = Mapping[str, Any]
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -19,9 +21,9 @@ WORD: Final = re.compile(r"\d+|[^\W\d_]+")
 class Figures:
     """The pictures of a run by what they show, each group in the order of the names."""
 
-    whole: Sequence[Json]
-    stages: Mapping[str, Sequence[Json]]
-    nodes: Mapping[str, Sequence[Json]]
+    whole: Sequence[Artifact]
+    stages: Mapping[str, Sequence[Artifact]]
+    nodes: Mapping[str, Sequence[Artifact]]
 
 
 class Names:
@@ -66,15 +68,15 @@ def words_of(name: str) -> list[str]:
     return [word.lstrip("0") or "0" if word.isdecimal() else word for word in WORD.findall(name.lower())]
 
 
-def figures(artifacts: Iterable[Json], nodes: Iterable[Json]) -> Figures:
+def figures(artifacts: Iterable[Artifact], nodes: Iterable[Json]) -> Figures:
     """Sort the pictures among `artifacts`; one that names a node in its path belongs to that node."""
     known = [node["id"] for node in nodes]
     names = Names(known), Names(node_id.partition("/")[0] for node_id in known)
-    whole: list[Json] = []
-    by_stage: dict[str, list[Json]] = {}
-    by_node: dict[str, list[Json]] = {}
-    for picture in sorted(pictures(artifacts), key=lambda each: str(each["name"])):
-        words = words_of(picture["name"])
+    whole: list[Artifact] = []
+    by_stage: dict[str, list[Artifact]] = {}
+    by_node: dict[str, list[Artifact]] = {}
+    for picture in sorted(pictures(artifacts), key=lambda each: each.name):
+        words = words_of(picture.name)
         if (node := names[0].first_in(words)) is not None:
             by_node.setdefault(node, []).append(picture)
         elif (stage := names[1].first_in(words)) is not None:
@@ -84,17 +86,17 @@ def figures(artifacts: Iterable[Json], nodes: Iterable[Json]) -> Figures:
     return Figures(whole, by_stage, by_node)
 
 
-def pictures(artifacts: Iterable[Json]) -> list[Json]:
+def pictures(artifacts: Iterable[Artifact]) -> list[Artifact]:
     """Return what a browser shows as a picture."""
-    return [each for each in artifacts if each["contentType"] in IMAGES]
+    return [each for each in artifacts if each.content_type in IMAGES]
 
 
-def papers(artifacts: Iterable[Json]) -> list[Json]:
+def papers(artifacts: Iterable[Artifact]) -> list[Artifact]:
     """Return the papers: the documents that are not another form of a picture beside them."""
     found = list(artifacts)
     drawn = {_stem(each) for each in pictures(found)}
-    return [each for each in found if each["contentType"] == PAPER and _stem(each) not in drawn]
+    return [each for each in found if each.content_type == PAPER and _stem(each) not in drawn]
 
 
-def _stem(artifact: Json) -> str:
-    return str(artifact["name"]).rpartition(".")[0]
+def _stem(artifact: Artifact) -> str:
+    return artifact.name.rpartition(".")[0]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
+from events.answers.attempts import Attempt, Stage
 from events.formatting import seconds
-
-Json = Mapping[str, Any]
 
 LEFT: Final = 140.0  # of the picture's units, for the names of the stages
 RIGHT: Final = 980.0
@@ -62,15 +61,15 @@ class Timeline:
     bar: float = BAR
 
 
-def timeline(stages: Sequence[Json], attempts: Sequence[Json], now: datetime) -> Timeline | None:
+def timeline(stages: Sequence[Stage], attempts: Sequence[Attempt], now: datetime) -> Timeline | None:
     """Return the picture of a run; None where no stage has begun."""
-    begun = [each for each in stages if each.get("startedAt")]
+    begun = [each for each in stages if each.started_at]
     if not begun:
         return None
-    names = list(dict.fromkeys(each["name"] for each in sorted(begun, key=_place)))[:ROWS_MAX]
-    spans = {each["id"]: (_at(each["startedAt"]), _end(each, attempts, now)) for each in begun}
-    claimed = [(_at(each["claimedAt"]), each) for each in attempts if each.get("claimedAt")]
-    first = min([start for start, _ in spans.values()] + [at for at, _ in claimed])
+    names = list(dict.fromkeys(each.name for each in sorted(begun, key=_place)))[:ROWS_MAX]
+    spans = {each.id: (_at(each.started_at), _end(each, attempts, now)) for each in begun}
+    claimed = [_at(each.claimed_at) for each in attempts if each.claimed_at]
+    first = min([start for start, _ in spans.values()] + claimed)
     last = max(end for _, end in spans.values())
     whole_s = max(1.0, (last - first).total_seconds())
 
@@ -80,17 +79,17 @@ def timeline(stages: Sequence[Json], attempts: Sequence[Json], now: datetime) ->
 
     bars = []
     for each in begun:
-        if each["name"] not in names:
+        if each.name not in names:
             continue
-        start, end = spans[each["id"]]
+        start, end = spans[each.id]
         took = seconds((end - start).total_seconds())
         bars.append(
             Bar(
                 x(start),
-                TOP + ROW * names.index(each["name"]) + (ROW - BAR) / 2,
+                TOP + ROW * names.index(each.name) + (ROW - BAR) / 2,
                 max(BAR_MIN, round(x(end) - x(start), 1)),
-                each["status"],
-                f"{each['name']}, attempt {each['attempt']}: {each['status']}, {took}",
+                each.status,
+                f"{each.name}, attempt {each.attempt}: {each.status}, {took}",
             )
         )
     ticks = list(_ticks(whole_s))
@@ -99,12 +98,12 @@ def timeline(stages: Sequence[Json], attempts: Sequence[Json], now: datetime) ->
     return Timeline(rows, bars, bands, ticks, TOP + ROW * len(names) + 6)
 
 
-def _bands(attempts: Sequence[Json], x: Callable[[datetime], float], last: datetime) -> Iterator[Band]:
+def _bands(attempts: Sequence[Attempt], x: Callable[[datetime], float], last: datetime) -> Iterator[Band]:
     """Yield the attempts where there are several, and the gaps between them."""
     spans = [
-        (_at(each["claimedAt"]), _at(each["endedAt"]) if each.get("endedAt") else last, each["attempt"])
+        (_at(each.claimed_at), _at(each.ended_at) if each.ended_at else last, each.attempt)
         for each in attempts
-        if each.get("claimedAt")
+        if each.claimed_at
     ]
     if len(spans) < 2:
         return
@@ -135,19 +134,20 @@ def _short(value_s: float) -> str:
     return f"{value_s / 86_400:.3g} d"
 
 
-def _place(stage: Json) -> tuple[int, str]:
-    return stage.get("index") or 0, stage["startedAt"]
+def _place(stage: Stage) -> tuple[int, str]:
+    return stage.index or 0, stage.started_at or ""
 
 
-def _end(stage: Json, attempts: Sequence[Json], now: datetime) -> datetime:
+def _end(stage: Stage, attempts: Sequence[Attempt], now: datetime) -> datetime:
     """Return when a stage ended: by its own word, else with its attempt, else it goes on."""
-    if stage.get("completedAt"):
-        return _at(stage["completedAt"])
+    if stage.completed_at:
+        return _at(stage.completed_at)
     for each in attempts:
-        if each["attempt"] == stage["attempt"] and each.get("endedAt"):
-            return max(_at(each["endedAt"]), _at(stage["startedAt"]))
-    return max(now, _at(stage["startedAt"]))
+        if each.attempt == stage.attempt and each.ended_at:
+            return max(_at(each.ended_at), _at(stage.started_at))
+    return max(now, _at(stage.started_at))
 
 
-def _at(text: str) -> datetime:
+def _at(text: str | None) -> datetime:
+    assert text is not None, "it has begun"
     return datetime.fromisoformat(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ from control_plane.runs.schedules.service import WantedRun, WantedSchedule
 from control_plane.server.api.contract.bodies import NewSchedule, RunBody
 from control_plane.server.web.forms.fields import Form, Unfit, read_body
 from control_plane.server.web.forms.typed import read_json
+from events.answers.schedules import Schedule
 from events.kinds import RUN_KINDS
 
 
@@ -28,31 +28,31 @@ class ScheduleForm(Form):
     do: str = ""
 
     @classmethod
-    def of(cls, schedule: Mapping[str, Any]) -> ScheduleForm:
+    def of(cls, schedule: Schedule) -> ScheduleForm:
         """Return the form as whoever made the schedule could have filled it in."""
-        run = schedule["run"]
+        run = schedule.run
         return cls(
-            id=schedule["id"],
-            cron=schedule["cron"],
-            time_zone=schedule["timeZone"],
-            kind=run["kind"],
-            spec=json.dumps(run["spec"], indent=2, ensure_ascii=False) if run["spec"] else "",
-            priority=str(run["priority"]),
-            missed=schedule["missed"],
-            overlap=schedule["overlap"],
+            id=schedule.id,
+            cron=schedule.cron,
+            time_zone=schedule.time_zone,
+            kind=run.kind,
+            spec=json.dumps(run.spec, indent=2, ensure_ascii=False) if run.spec else "",
+            priority=str(run.priority),
+            missed=schedule.missed,
+            overlap=schedule.overlap,
         )
 
-    def changed(self, schedule: Mapping[str, Any], by: str) -> WantedSchedule:
+    def changed(self, schedule: Schedule, by: str) -> WantedSchedule:
         """Return a schedule changed to what the form says; what it does not ask stays. Raises `Unfit`."""
-        wanted, run = self.wanted(by), schedule["run"]
+        wanted, run = self.wanted(by), schedule.run
         kept = replace(
             wanted.run,
-            requires=run["requires"],
-            labels=run["labels"],
-            max_attempts=run["maxAttempts"],
-            queue_limit_s=run["queueLimitS"],
+            requires=run.requires,
+            labels=run.labels,
+            max_attempts=run.max_attempts,
+            queue_limit_s=run.queue_limit_s,
         )
-        return replace(wanted, id=schedule["id"], paused=schedule["paused"], run=kept)
+        return replace(wanted, id=schedule.id, paused=schedule.paused, run=kept)
 
     def wanted(self, by: str) -> WantedSchedule:
         """Return the schedule. Raises `Unfit` with everything that is wrong at once."""

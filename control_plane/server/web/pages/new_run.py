@@ -17,6 +17,7 @@ from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
 from control_plane.server.web.pages.orders import see
 from control_plane.server.web.site import Site
+from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of
 from events.runtime.errors import Conflict, Rejected
 
@@ -41,7 +42,7 @@ class NewRunPages:
         *,
         problems: Mapping[str, str] | None = None,
         code: int = 200,
-        found: Mapping[str, Any] | None = None,
+        found: CheckedRun | None = None,
     ) -> HTMLResponse:
         """Show a form with what was typed, what is wrong with it, or what it would queue."""
         return await self.site.show(

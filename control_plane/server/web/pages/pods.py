@@ -10,12 +10,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from control_plane.reads.reading import Json
 from control_plane.server.api.fleet import PodFilters
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, Point, line_chart, thinned
 from control_plane.server.web.site import Site
 from control_plane.store.pods import HOURS_MAX
+from events.answers.pods import Pod, Sample
+from events.answers.runs import RunRow
 
 HISTORY_SHOWN: Final = 20
 POINTS_MAX: Final = 240
@@ -59,41 +60,39 @@ class PodPages:
             history=await deps.reading.attempts_of_pod(pod_id, HISTORY_SHOWN, after),
         )
 
-    async def _run(self, pod: Json) -> Json | None:
-        if pod["runId"] is None:
+    async def _run(self, pod: Pod) -> RunRow | None:
+        if pod.run_id is None:
             return None
-        found = await self.site.deps.reading.runs_of_ids([pod["runId"]])
+        found = await self.site.deps.reading.runs_of_ids([pod.run_id])
         return found[0] if found else None
 
 
-def usage(pod: Json, samples: Sequence[Json], first: float, last: float) -> list[Chart]:
+def usage(pod: Pod, samples: Sequence[Sample], first: float, last: float) -> list[Chart]:
     """Return what there is to draw of a pod between two moments."""
-    capabilities = pod["capabilities"]
-    gpus = capabilities["gpus"]
-    gpu_gib = sum(gpu["memoryMib"] for gpu in gpus) / MIB_PER_GIB
+    gpus = pod.capabilities.gpus
+    memory_gib = pod.capabilities.memory_mib / MIB_PER_GIB
+    gpu_gib = sum(gpu.memory_mib for gpu in gpus) / MIB_PER_GIB
     step = max(REPORT_EVERY_S, (last - first) / POINTS_MAX)
 
     def chart(title: str, field: str, scale: float = 1.0, **more: Any) -> Chart:
         points: list[Point] = [
-            (datetime.fromisoformat(each["at"]).timestamp(), each[field] * scale)
+            (datetime.fromisoformat(each.at).timestamp(), value * scale)
             for each in samples
-            if each.get(field) is not None
+            if isinstance(value := getattr(each, field), int | float)
         ]
         line = Line(name=title, points=thinned(points, first, last, POINTS_MAX))
         gap = step * MISSED_REPORTS
         return Chart(title=title, lines=[line], x="time", first=first, last=last, gap=gap, low=0.0, **more)
 
     found = [
-        chart("CPU utilisation", "cpuUtil", unit="%", high=1.0),
-        chart(
-            "Memory", "memoryMib", 1 / MIB_PER_GIB, unit="GiB", high=capabilities["memoryMib"] / MIB_PER_GIB
-        ),
+        chart("CPU utilisation", "cpu_util", unit="%", high=1.0),
+        chart("Memory", "memory_mib", 1 / MIB_PER_GIB, unit="GiB", high=memory_gib),
     ]
     if gpus:
         found += [
-            chart("GPU utilisation", "gpuUtil", unit="%", high=1.0),
-            chart("GPU memory", "gpuMemoryMib", 1 / MIB_PER_GIB, unit="GiB", high=gpu_gib),
-            chart("GPU temperature", "gpuTemperatureC", unit="°C"),
+            chart("GPU utilisation", "gpu_util", unit="%", high=1.0),
+            chart("GPU memory", "gpu_memory_mib", 1 / MIB_PER_GIB, unit="GiB", high=gpu_gib),
+            chart("GPU temperature", "gpu_temperature_c", unit="°C"),
         ]
     return found
 

@@ -24,6 +24,7 @@ from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.schedule import ScheduleForm
 from control_plane.server.web.pages.orders import carried_out, refused, see
 from control_plane.server.web.site import NOT_LIVE, Live, Site
+from events.answers.schedules import Schedule, Slot
 from events.kinds import KINDS, RUN_KINDS
 from events.runtime.errors import Conflict, Rejected
 
@@ -90,7 +91,8 @@ class SchedulePages:
             "schedules.html",
             code,
             live=live,
-            page={**page, "items": [worded(each) for each in page["items"]]},
+            page=page,
+            meaning_of=meaning_of,
             form=form,
             preview=await previewed(deps.agenda, form.cron, form.time_zone.strip()) if has_text else None,
             is_typed=is_typed,
@@ -120,16 +122,18 @@ class SchedulePages:
 
     async def one(self, schedule_id: str) -> HTMLResponse:
         deps, since = self.site.deps, self.site.live().since
-        schedule = worded(await deps.reading.schedule(schedule_id))
-        slots: list[Json] = []
-        if schedule["meaning"] is not None:
+        schedule = await deps.reading.schedule(schedule_id)
+        meaning = meaning_of(schedule)
+        slots: list[Slot] = []
+        if meaning is not None:
             slots = shown_slots(await deps.agenda.upcoming(schedule_id, PREVIEW_SLOTS))
         fired = RunFilters(label=f"{LABEL}={schedule_id}")
-        results = (await deps.reading.runs(fired, RESULTS_SHOWN))["items"]
+        results = (await deps.reading.runs(fired, RESULTS_SHOWN)).items
         return await self.site.show(
             "schedule.html",
-            live=Live((f"schedule/{schedule_id}", *(f"run/{run['id']}" for run in results)), since),
+            live=Live((f"schedule/{schedule_id}", *(f"run/{run.id}" for run in results)), since),
             schedule=schedule,
+            meaning=meaning,
             slots=slots,
             results=results,
             label=fired.label,
@@ -142,14 +146,13 @@ class SchedulePages:
         )
 
 
-def worded(schedule: Json) -> Json:
-    """Return a schedule with its meaning in words; None where its text is no timetable any more."""
-    nobody: Json = {"pausedBy": None, "pausedAt": None, "pauseNote": None}
+def meaning_of(schedule: Schedule) -> str | None:
+    """Return when a schedule fires in words; None where its text is no timetable any more."""
     try:
-        table = read_timetable(schedule["cron"], schedule["timeZone"])
+        table = read_timetable(schedule.cron, schedule.time_zone)
     except Rejected:
-        return {**nobody, **schedule, "meaning": None}
-    return {**nobody, **schedule, "meaning": cron_words(table.entry)}
+        return None
+    return cron_words(table.entry)
 
 
 def router(site: Site) -> APIRouter:

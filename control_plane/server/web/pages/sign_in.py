@@ -12,9 +12,11 @@ from control_plane.access.cookies import COOKIE
 from control_plane.access.key_ring import Unauthorized
 from control_plane.access.sessions import SESSION_LIFE
 from control_plane.config import LOOPBACK
+from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
 from control_plane.server.http.head_requests import HEADED
 from control_plane.server.web.site import Site
+from events.answers.fleet import SignInLink
 
 SEE_OTHER: Final = 303
 PLACE_CHARS_MAX: Final = 2_000
@@ -31,13 +33,13 @@ KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
 
 def router(site: Site, keyed: Keyed) -> APIRouter:
     """Return the routes that a stranger may ask for."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(route_class=StructRoute)
 
-    @routes.get("/signin")
+    @routes.get("/signin", include_in_schema=False)
     async def form(request: Request, to: str = "/") -> Response:
         return shown(request, to, None)
 
-    @routes.post("/signin")
+    @routes.post("/signin", include_in_schema=False)
     async def sign_in(request: Request, key: KeyText = "", to: Place = "/") -> Response:
         refuse_foreign_pages(request.method, request.headers)
         try:
@@ -48,7 +50,7 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
             return shown(request, to, "this key is for programs: it opens no page")
         return entered(await keyed.sign_in.begin(key.strip(), owner.key_id), to)
 
-    @routes.get("/signin/once")
+    @routes.get("/signin/once", include_in_schema=False)
     async def once(request: Request, token: Token = "", to: str = "/") -> Response:
         if is_led_here(request.headers):
             return shown(request, to, LINK_LED)
@@ -59,14 +61,14 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
             return shown(request, to, LINK_OVER)
         return entered(secret, to)
 
-    @routes.post("/api/signin-links", status_code=201, include_in_schema=True, tags=["keys"])
-    async def link(request: Request, asker: MayRead) -> dict[str, str]:
+    @routes.post("/api/signin-links", status_code=201, tags=["keys"])
+    async def link(request: Request, asker: MayRead) -> SignInLink:
         """Make a link that signs one browser in with the key of this request, once and within ten minutes."""
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise Forbidden("no_key", "a link is made with a key, in the header Authorization")
         token = await keyed.sign_in.offer(key.strip(), asker.key_id)
-        return {"path": f"/signin/once?token={token}"}
+        return SignInLink(path=f"/signin/once?token={token}")
 
     def entered(secret: str, to: str) -> Response:
         answer = RedirectResponse(own_path(to), SEE_OTHER, {"Referrer-Policy": "no-referrer", **UNKEPT})
@@ -81,7 +83,7 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
         )
         return answer
 
-    @routes.post("/signout")
+    @routes.post("/signout", include_in_schema=False)
     async def sign_out(request: Request) -> Response:
         refuse_foreign_pages(request.method, request.headers)
         await keyed.sign_in.end(request.headers.get("cookie", ""))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 
+from control_plane.model.views.filling import filled
 from control_plane.server.web.drawing.figures import figures, papers
+from events.answers.artifacts import Artifact
 
 NODES = [{"id": "Stage_1/1"}, {"id": "Stage_1/12"}, {"id": "Stage_2/1"}]
 
 
-def made(*names: str) -> list[dict[str, str]]:
+def made(*names: str) -> list[Artifact]:
     types = {"png": "image/png", "pdf": "application/pdf", "svg": "image/svg+xml", "csv": "text/csv"}
-    return [{"name": name, "contentType": types[name.rpartition(".")[2]]} for name in names]
+    return [filled(Artifact, {"name": name, "contentType": types[name.rpartition(".")[2]]}) for name in names]
 
 
 def names(artifacts: object) -> list[str]:
     assert isinstance(artifacts, list)
-    return [each["name"] for each in artifacts]
+    return [each.name for each in artifacts]
 
 
 def test_a_picture_in_print_is_no_paper() -> None:

@@ -160,7 +160,7 @@ def pages_of(store: Store) -> list[str]:
         told = [await deps.reading.run(RUN_ID), await deps.reading.events(RUN_ID),
                 await page_of_nodes(deps.reading, RUN_ID)]  # fmt: skip
         return [bytes(each.body).decode() for each in html] + [
-            json.dumps(each, allow_nan=False) for each in told
+            json.dumps(msgspec.to_builtins(each), allow_nan=False) for each in told
         ]
 
     return asyncio.run(read())
@@ -281,9 +281,9 @@ def test_a_run_is_asked_for_the_parts_of_its_own_kind_only() -> None:
         asyncio.run(reading_of(store).run(RUN_ID))
     store.run |= {"kind": "probe"}
     told = asyncio.run(reading_of(store).run(RUN_ID))
-    assert (told["nodes"], told["ideas"], told["sections"]) == ([], [], [])
+    assert (told.rows["nodes"], told.rows["ideas"], told.sections) == ([], [], [])
     store.run |= {"kind": "of a package that is not installed here"}
-    assert asyncio.run(reading_of(store).run(RUN_ID))["sections"] == []
+    assert asyncio.run(reading_of(store).run(RUN_ID)).sections == []
 
 
 class Watched(list[Any]):
@@ -304,8 +304,8 @@ def test_an_event_of_many_values_is_cut_before_it_is_looked_at() -> None:
         each["data"]["params"] = {"a": Watched([[]] * 85_000)}
     told = asyncio.run(reading_of(store).run(RUN_ID))
     assert 0 < Watched.looked_at < 85_000
-    assert len(told["nodes"]) == 17
-    assert told["nodes"][0]["params"]["a"][-1].endswith("more")
+    assert len(told.rows["nodes"]) == 17
+    assert told.rows["nodes"][0]["params"]["a"][-1].endswith("more")
 
 
 VALUES: Final = st.recursive(

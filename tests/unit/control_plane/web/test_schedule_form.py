@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from control_plane.model.views.filling import filled
 from control_plane.server.web.forms.schedule import ScheduleForm
+from events.answers.schedules import Schedule
 
-STORED = {
-    "id": "nightly",
-    "cron": "@daily",
-    "timeZone": "Europe/Berlin",
-    "missed": "all",
-    "overlap": "skip",
-    "paused": True,
-    "run": {
-        "kind": "probe",
-        "spec": {"seconds": 1},
-        "priority": 5,
-        "requires": {"region": "eu"},
-        "maxAttempts": 7,
-        "queueLimitS": 60,
-        "labels": {"team": "vision"},
+STORED = filled(
+    Schedule,
+    {
+        "_id": "nightly",
+        "cron": "@daily",
+        "timeZone": "Europe/Berlin",
+        "missed": "all",
+        "overlap": "skip",
+        "paused": True,
+        "run": {
+            "kind": "probe",
+            "spec": {"seconds": 1},
+            "priority": 5,
+            "requires": {"region": "eu"},
+            "maxAttempts": 7,
+            "queueLimitS": 60,
+            "labels": {"team": "vision"},
+        },
     },
-}
+)
 
 
 def test_what_the_form_does_not_ask_stays_as_it_was() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.model.views.filling import filled
 from control_plane.server.web.drawing.timeline import BAR_MIN, LEFT, RIGHT, timeline
+from events.answers.attempts import Attempt, Stage
 
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -17,11 +19,9 @@ def at(seconds: float) -> str:
     return (BEGIN + timedelta(seconds=seconds)).isoformat()
 
 
-def stage(
-    name: str, start: float, end: float | None = None, *, attempt: int = 1, **more: Any
-) -> dict[str, Any]:
-    return {
-        "id": f"r/a{attempt}/{name}",
+def stage(name: str, start: float, end: float | None = None, *, attempt: int = 1, **more: Any) -> Stage:
+    fields = {
+        "_id": f"r/a{attempt}/{name}",
         "name": name,
         "attempt": attempt,
         "index": int(name[-1]),
@@ -30,10 +30,12 @@ def stage(
         "completedAt": None if end is None else at(end),
         **more,
     }
+    return filled(Stage, fields)
 
 
-def attempt(number: int, start: float, end: float | None = None) -> dict[str, Any]:
-    return {"attempt": number, "claimedAt": at(start), "endedAt": None if end is None else at(end)}
+def attempt(number: int, start: float, end: float | None = None) -> Attempt:
+    fields = {"attempt": number, "claimedAt": at(start), "endedAt": None if end is None else at(end)}
+    return filled(Attempt, fields)
 
 
 def test_nothing_is_drawn_before_a_stage_has_begun() -> None:
@@ -73,7 +75,7 @@ def test_attempts_and_the_gap_between_them_are_shown_where_there_are_several() -
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=12))
 def test_no_bar_and_no_tick_leaves_the_picture(spans: list[tuple[int, int]]) -> None:
     stages = [
-        stage(f"Stage_{n % 10}", start, start + took, id=str(n)) for n, (start, took) in enumerate(spans)
+        stage(f"Stage_{n % 10}", start, start + took, _id=str(n)) for n, (start, took) in enumerate(spans)
     ]
     picture = timeline(stages, [attempt(1, 0)], BEGIN)
     assert picture is not None

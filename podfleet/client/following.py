@@ -6,26 +6,30 @@ Nothing is lost, and a reader that remembers what it printed prints nothing twic
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
+from events.answers.logs import LoggedEvent
+from events.answers.runs import Run, RunRow
 from events.runtime.clock import Clock, SystemClock
-from podfleet.client import EXIT_UNREACHABLE, Client, Unreachable, fail
-from podfleet.output import tell
+from podfleet.client import calls
+from podfleet.client.call import Call, Malformed, decoded, refused
+from podfleet.client.problems import Unreachable
+from podfleet.client.transport import Target
+
+A = TypeVar("A")
 
 POLL_S: Final = 1.0
 SILENT_S: Final = 30.0  # the server says where it is every ten
 AGAIN_FIRST_S: Final = 0.5
 AGAIN_MAX_S: Final = 5.0
 PATIENCE_S: Final = 300.0
-PAGE: Final = 200
+LOG: Final = "ai.run.log"
 # The server has no such route, or no room on it: what it tells of can be asked for as well.
 NO_STREAM: Final = frozenset({404, 405, 503})
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +41,14 @@ class Look:
 class Changed:
     """The run as it is now, without what stands beside it."""
 
-    run: Json
+    run: RunRow
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
     """An event of the run's log."""
 
-    event: Json
+    event: LoggedEvent
 
 
 News = Look | Changed | Happened
@@ -73,29 +77,48 @@ class Message:
                 self.id = value
         return False
 
-    @property
-    def content(self) -> Json:
-        """The content; empty where it is no JSON object."""
+    def news(self) -> Iterator[News]:
+        """Yield what it says of the run; that something may have changed where that cannot be read."""
+        kinds: dict[str, Any] = {"run": (RunRow, Changed), "event": (LoggedEvent, Happened)}
+        if self.name not in kinds:
+            return
+        answer, news = kinds[self.name]
         try:
-            found = json.loads("\n".join(self.data))
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
+            yield news(decoded("\n".join(self.data), answer))
+        except Malformed:
+            yield Look()
 
 
 class _Broken(Exception):
-    """The stream ended."""
+    """The stream ended; `why` says how."""
+
+    def __init__(self, why: Unreachable) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 class _NoStream(Exception):
     """There is none to be had."""
 
 
+class Asker(Protocol):
+    """Asks one control plane."""
+
+    @property
+    def target(self) -> Target: ...
+
+    def ask(self, call: Call[A]) -> A: ...
+
+    def sent(
+        self, call: Call[Any], headers: Mapping[str, str] | None = None, timeout_s: float | None = None
+    ) -> AbstractContextManager[Any]: ...
+
+
 @dataclass(slots=True)
 class Follower:
     """Follows one run until its reader stops."""
 
-    control_plane: Client
+    client: Asker
     run_id: str
     clock: Clock = field(default_factory=SystemClock)
     on_silence: Callable[[bool], None] = lambda _: None
@@ -104,7 +127,7 @@ class Follower:
     _heard_s: float = 0.0
 
     def news(self) -> Iterator[News]:
-        """Yield what becomes known of the run. Ends the command after `PATIENCE_S` without an answer."""
+        """Yield what becomes known of the run. Raises `Unreachable` after `PATIENCE_S` without an answer."""
         self._heard_s = self.clock.monotonic_s()
         again_s = AGAIN_FIRST_S
         while True:
@@ -114,18 +137,18 @@ class Follower:
             except _NoStream:
                 yield from self._poll()
             except _Broken as broken:
-                self._be_patient(str(broken))
+                self._be_patient(broken.why)
             again_s = AGAIN_FIRST_S if self._heard_s > heard_s else min(2 * again_s, AGAIN_MAX_S)
             self.clock.wait(self._never, again_s)
 
-    def look(self, path: str, **parameters: str | int | None) -> dict[str, Any]:
+    def look(self, call: Call[A]) -> A:
         """Return the answer to a request in between, however long the control plane does not answer."""
         again_s = AGAIN_FIRST_S
         while True:
             try:
-                answer = self.control_plane.try_get(path, **parameters)
+                answer = self.client.ask(call)
             except Unreachable as error:
-                self._be_patient(str(error))
+                self._be_patient(error)
                 self.clock.wait(self._never, again_s)
                 again_s = min(2 * again_s, AGAIN_MAX_S)
                 continue
@@ -133,14 +156,10 @@ class Follower:
             return answer
 
     def _stream(self) -> Iterator[News]:
-        import httpx
-
         headers = {} if self._place is None else {"Last-Event-ID": self._place}
         is_resumed = self._place is not None
         try:
-            with self.control_plane.http().stream(
-                "GET", "/api/stream", params={"run": self.run_id}, headers=headers, timeout=SILENT_S
-            ) as response:
+            with self.client.sent(calls.stream(self.run_id), headers, SILENT_S) as response:
                 self._require_stream(response)
                 if is_resumed:
                     self._hear()
@@ -156,28 +175,23 @@ class Follower:
                     if message.name == "reset" or not has_looked:
                         has_looked = True
                         yield Look()
-                    if message.name == "run":
-                        yield Changed(message.content)
-                    elif message.name == "event":
-                        yield Happened(message.content)
+                    yield from message.news()
                     message = Message()
-        except httpx.HTTPError as error:
-            raise _Broken(self.control_plane.silent(error)) from error
-        raise _Broken(f"{self.control_plane.url} ended the live stream")
+        except Unreachable as error:
+            raise _Broken(error) from error
+        raise _Broken(Unreachable(f"{self.client.target.shown} ended the live stream"))
 
     def _require_stream(self, response: Any) -> None:
-        """Raise `_NoStream` or `_Broken` where the answer is none; end the command where we may not ask."""
+        """Raise `_NoStream` or `_Broken` where the answer is none, `Refused` where we may not ask."""
         if response.status_code in NO_STREAM:
             raise _NoStream
         if response.status_code >= 500:
-            raise _Broken(f"{self.control_plane.url} answers {response.status_code}")
+            raise _Broken(Unreachable(f"{self.client.target.shown} answers {response.status_code}"))
         if response.is_error:
-            response.read()
             try:
-                problem = response.json()
-            except ValueError:
-                problem = {}
-            self.control_plane.refuse(response.status_code, problem if isinstance(problem, dict) else {})
+                raise refused(response.status_code, response.read())
+            except Malformed as error:
+                raise self.client.target.foreign(error) from error
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             raise _NoStream
 
@@ -190,22 +204,12 @@ class Follower:
         self._heard_s = self.clock.monotonic_s()
         self.on_silence(False)
 
-    def _be_patient(self, why: str) -> None:
+    def _be_patient(self, why: Unreachable) -> None:
         if self.clock.monotonic_s() - self._heard_s > PATIENCE_S:
-            fail(f"{why}\nthe run goes on without us: `podfleet runs show {self.run_id}`", EXIT_UNREACHABLE)
+            raise Unreachable(
+                f"{why}\nthe run goes on without us: `podfleet runs show {self.run_id}`"
+            ) from why
         self.on_silence(True)
-
-
-@dataclass(slots=True)
-class Silence:
-    """Reports once that the control plane does not answer, and once that it does again."""
-
-    is_silent: bool = False
-
-    def __call__(self, is_silent: bool) -> None:
-        if is_silent != self.is_silent:
-            self.is_silent = is_silent
-            tell("no answer; trying again …" if is_silent else "the control plane answers again")
 
 
 @dataclass(slots=True)
@@ -213,58 +217,63 @@ class Log:
     """The log of a run as it grows: every event that fits once, in the order of arrival."""
 
     follower: Follower
-    fits: Callable[[Json], bool]
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    fits: Callable[[LoggedEvent], bool]
+    wanted: Mapping[str, Any] = field(default_factory=dict)  # of `calls.events`
     _seen: set[str] = field(default_factory=set)
     _floor: str = ""  # what lies before it is as good as known
 
-    def begin(self, last: int | None) -> Iterator[Json]:
+    def begin(self, last: int | None) -> Iterator[LoggedEvent]:
         """Yield the last `last` events there are (None: all of them)."""
-        found: list[Json] = []
+        found: list[LoggedEvent] = []
         for event in self._newest_first():
-            self._floor = event["position"]
+            self._floor = event.position
             if self._is_new(event) and self.fits(event) and (last is None or len(found) < last):
                 found.append(event)
-            if last is not None and len(found) >= last and len(self._seen) >= PAGE:
+            if last is not None and len(found) >= last and len(self._seen) >= calls.PAGE:
                 break
         else:
             self._floor = ""
         yield from reversed(found)
 
-    def more(self) -> Iterator[Json]:
+    def more(self) -> Iterator[LoggedEvent]:
         """Yield what has come in, wherever it was missed.
 
         Read from the newest back until a whole page is known: an event may come to light behind a later one.
         """
-        found: list[Json] = []
+        found: list[LoggedEvent] = []
         known = 0
         for event in self._newest_first():
-            is_new = event["position"] > self._floor and self._is_new(event)
+            is_new = event.position > self._floor and self._is_new(event)
             known = 0 if is_new else known + 1
             if is_new and self.fits(event):
                 found.append(event)
-            if known >= PAGE or event["position"] <= self._floor:
+            if known >= calls.PAGE or event.position <= self._floor:
                 break
         yield from reversed(found)
 
-    def hear(self, event: Json) -> Iterator[Json]:
+    def hear(self, event: LoggedEvent) -> Iterator[LoggedEvent]:
         """Yield an event of the stream, unless it is known."""
-        if event.get("id") and self._is_new(event) and self.fits(event):
+        if self._is_new(event) and self.fits(event):
             yield event
 
-    def _newest_first(self) -> Iterator[Json]:
+    def _newest_first(self) -> Iterator[LoggedEvent]:
         after: str | None = None
         while True:
-            path = f"/api/runs/{self.follower.run_id}/events"
-            page = self.follower.look(path, limit=PAGE, after=after, **self.parameters)
-            yield from page["items"]
-            after = page["next"]
+            page = self.follower.look(calls.events(self.follower.run_id, after=after, **self.wanted))
+            yield from page.items
+            after = page.next
             if after is None:
                 return
 
-    def _is_new(self, event: Json) -> bool:
-        identity = f"{event.get('source')} {event.get('id')}"
+    def _is_new(self, event: LoggedEvent) -> bool:
+        identity = f"{event.source} {event.id}"
         if identity in self._seen:
             return False
         self._seen.add(identity)
         return True
+
+
+def is_over(run: Run) -> bool:
+    """Say whether nothing more is to come from a run."""
+    # A decision stands in the journal until the log has it.
+    return run.finished_at is not None and not run.log_open and not run.journal

@@ -1,0 +1,1 @@
+"""Stored documents as the answers of the HTTP interface, one module a noun; pure."""

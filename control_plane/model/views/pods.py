@@ -1,0 +1,18 @@
+"""A pod as an answer, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from control_plane.model.views.filling import filled
+from events.answers.pods import Pod
+from events.text.brief import brief_fields
+
+
+def pod(document: Mapping[str, Any], silent_since: datetime) -> Pod:
+    """Return a pod; one that has not reported since then, nor said goodbye, is gone."""
+    found = brief_fields(document)
+    is_gone = document["reportedAt"] < silent_since and found["state"] != "stopped"
+    return filled(Pod, found, state="gone" if is_gone else found["state"])

@@ -1,0 +1,92 @@
+"""Routes whose answer is a struct: encoded as it is, and described by its type in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from types import UnionType
+from typing import Any, Final, get_args, get_origin
+
+import msgspec
+from fastapi import APIRouter
+from fastapi.dependencies.utils import get_typed_return_annotation
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from events.answers.parts import spread
+from events.answers.runs import Run
+
+JSON: Final = "application/json"
+REFERENCE: Final = "#/components/schemas/{name}"
+
+Json = dict[str, Any]
+
+
+class Encoded(JSONResponse):
+    """An answer that is JSON already."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the text as bytes."""
+        return str(content).encode()
+
+
+class StructRoute(APIRoute):
+    """A route; where its function returns a struct, or one of several, that is its answer, whole."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.answers = structs_of(get_typed_return_annotation(endpoint))
+        if self.answers:
+            # one that is declared without a word is a refusal
+            own = [status for status, words in (options.get("responses") or {}).items() if words]
+            statuses = {options.get("status_code") or 200, *own}
+            content = {JSON: {"schema": reference(*self.answers)}}
+            said = {str(status): {"content": content} for status in statuses}
+            options |= {"response_model": None, "response_class": Encoded}
+            options["openapi_extra"] = {"responses": said}
+            endpoint = _encoding(endpoint)
+        super().__init__(path, endpoint, **options)
+
+
+def structs_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the structs that a function may return; none where it returns anything else."""
+    found = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = [get_origin(each) or each for each in found]
+    is_struct = all(isinstance(each, type) and issubclass(each, msgspec.Struct) for each in kinds)
+    return found if is_struct else ()
+
+
+def reference(*answers: Any) -> Json:
+    """Return the schema of an answer that is one of these structs."""
+    schemas, _ = msgspec.json.schema_components(answers, ref_template=REFERENCE)
+    return schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+
+
+def answers_of(router: APIRouter) -> set[Any]:
+    """Return the structs that the routes of a router answer with, those of the routers in it included."""
+    found: set[Any] = set()
+    for route in router.routes:
+        if isinstance(route, StructRoute):
+            found |= {*route.answers}
+        elif (inner := getattr(route, "original_router", None)) is not None:
+            found |= answers_of(inner)
+    return found
+
+
+def _base(value: Any) -> Any:
+    """Return a text or a whole number of a type of its own, as the driver has for 64 bits, without that."""
+    for base in (int, str):
+        if isinstance(value, base):
+            return base(value)
+    raise NotImplementedError(f"no JSON can say a {type(value).__name__}")
+
+
+ENCODER: Final = msgspec.json.Encoder(enc_hook=_base)
+
+
+def _encoding(endpoint: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[str]]:
+    @wraps(endpoint)
+    async def encoded(*arguments: Any, **named: Any) -> str:
+        answer = await endpoint(*arguments, **named)
+        return ENCODER.encode(spread(answer) if isinstance(answer, Run) else answer).decode()
+
+    return encoded

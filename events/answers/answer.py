@@ -1,0 +1,31 @@
+"""The form of every answer: JSON names in camel case, moments as text, pages of lists."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+
+Item = TypeVar("Item")
+
+# RFC 3339 in UTC with milliseconds, such as 2026-11-21T10:00:00.123Z.
+Moment = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Amount = int | float  # in JSON one type; a whole number stays one
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Root of the answers. A field that may be UNSET is not there in JSON where it was never stored."""
+
+
+class Reference(Answer, frozen=True, kw_only=True):
+    """A thing of which only the id is told."""
+
+    id: str
+
+
+class Listing(Answer, Generic[Item], frozen=True, kw_only=True):
+    """A page of a list, the newest first; `next` is the `after` of the next page, null on the last one."""
+
+    items: list[Item]
+    next: str | None

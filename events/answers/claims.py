@@ -1,0 +1,70 @@
+"""What the queue answers to pods: claims, and what people want of the owner of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from events.answers.answer import Answer
+
+
+class PodNote(Answer, frozen=True, kw_only=True):
+    """What a person wants the pipeline to know."""
+
+    number: int
+    text: str
+    by: str
+
+
+class RunOrders(Answer, frozen=True, kw_only=True):
+    """What people want of the owner of a run; `notes` are all of them, the oldest first."""
+
+    cancel: bool
+    paused: bool
+    notes: list[PodNote]
+
+
+class ClaimedRun(Answer, frozen=True, kw_only=True):
+    """A run that is the pod's for `lease_s` seconds from each renewal; `run_token` proves that.
+
+    `from_stage` is where a retry of a part begins; `traceparent` is the context of this attempt.
+    """
+
+    collection: str
+    run_id: str
+    attempt: int
+    run_token: str
+    lease_s: float
+    kind: str
+    spec: dict[str, Any]
+    hypothesis_id: str | None
+    from_stage: str | None
+    traceparent: str | None
+    paused: bool
+    notes: list[PodNote]
+
+
+class ClaimAnswer(Answer, frozen=True, kw_only=True):
+    """What a pod that seeks a run got; null where there is none for it."""
+
+    claim: ClaimedRun | None
+
+
+class SettledAnswer(Answer, frozen=True, kw_only=True):
+    """That the end of an attempt is decided."""
+
+    settled: bool
+
+
+class WaitingIn(Answer, frozen=True, kw_only=True):
+    """A class in which a run waits, with the priority of its head."""
+
+    collection: str
+    class_key: str
+    priority: int
+
+
+class Wakeup(Answer, frozen=True, kw_only=True):
+    """Whether a run may wait in one of the classes asked for; in which is not always known."""
+
+    waiting: bool
+    classes: list[WaitingIn]

@@ -1,0 +1,44 @@
+"""The fleet as the HTTP interface shows it: what waits, and what a control plane stands on."""
+
+from __future__ import annotations
+
+from events.answers.answer import Answer, Count, Moment
+
+
+class QueuedClass(Answer, frozen=True, kw_only=True):
+    """A class in which runs wait: how many, or more where that is partial; the oldest's wait in seconds."""
+
+    class_key: str
+    collection: str
+    depth: Count
+    is_partial: bool
+    oldest_queued_at: Moment | None
+    oldest_wait_s: float | None
+
+
+class Queue(Answer, frozen=True, kw_only=True):
+    """The classes in which runs wait, and how many runs there are of each status, counted up to 10,000."""
+
+    items: list[QueuedClass]
+    next: str | None
+    statuses: dict[str, int]
+
+
+class Health(Answer, frozen=True, kw_only=True):
+    """That the process lives: `alive`."""
+
+    status: str
+
+
+class Readiness(Answer, frozen=True, kw_only=True):
+    """How each thing stands that a control plane needs: `ok`, or the code of what is wrong."""
+
+    mongodb: str
+    indexes: str
+    storage: str
+
+
+class SignInLink(Answer, frozen=True, kw_only=True):
+    """The path of a link that signs one browser in, once and within ten minutes."""
+
+    path: str

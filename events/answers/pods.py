@@ -1,0 +1,74 @@
+"""Pods as the HTTP interface shows them: what one has, does, and has in use."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, UnsetType
+
+from events.answers.answer import Amount, Answer, Moment
+
+
+class Gpu(Answer, frozen=True, kw_only=True):
+    """A device of a pod; memory in MiB."""
+
+    name: str
+    memory_mib: Amount
+
+
+class Capabilities(Answer, frozen=True, kw_only=True):
+    """What a pod has; `device` is what its pipelines compute on, memory in MiB.
+
+    `isolation` is how strictly it holds the programs of a model, `pipeline_user` as whom its pipelines run.
+    """
+
+    cpus: int
+    memory_mib: Amount
+    gpus: list[Gpu]
+    device: str | UnsetType | None = UNSET
+    isolation: str | UnsetType | None = UNSET
+    pipeline_user: str | UnsetType | None = UNSET
+
+
+class Telemetry(Answer, frozen=True, kw_only=True):
+    """What is in use on a pod: utilisation as fractions of one, memory in MiB, temperature in °C."""
+
+    cpu_util: Amount | UnsetType | None = UNSET
+    memory_mib: Amount | UnsetType | None = UNSET
+    gpu_util: Amount | UnsetType | None = UNSET
+    gpu_memory_mib: Amount | UnsetType | None = UNSET
+    gpu_temperature_c: Amount | UnsetType | None = UNSET
+
+
+class Sample(Telemetry, frozen=True, kw_only=True):
+    """What was in use on a pod at a moment; what could not be measured is left out."""
+
+    at: Moment
+
+
+class PodOrders(Answer, frozen=True, kw_only=True):
+    """What the fleet wants of a pod: with `drain`, that it takes no other run."""
+
+    drain: bool
+
+
+class Pod(Answer, frozen=True, kw_only=True):
+    """A worker; `id` is the pod's name with the mark of its start, such as `pod-7/3f2a`.
+
+    `state` is starting, idle, busy, suspended, draining or stopped as it reported, or gone where it has not
+    reported for a minute. `run_id` and `attempt` are what it works on, null where that is nothing.
+    """
+
+    id: str
+    pod: str
+    mode: str
+    region: str | None
+    kinds: list[str]
+    state: str
+    run_id: str | None
+    attempt: int | None
+    version: str
+    capabilities: Capabilities
+    telemetry: Telemetry
+    started_at: Moment
+    reported_at: Moment
+    orders: PodOrders
+    key_id: str | UnsetType | None = UNSET

@@ -1,0 +1,279 @@
+"""Runs as the HTTP interface shows them: a row of a list, and a run with everything that belongs to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from events.answers.answer import Amount, Answer, Count, Moment
+from events.answers.artifacts import Artifact
+from events.answers.attempts import Attempt, CurrentStage, Failure, Stage
+
+
+class Lease(Answer, frozen=True, kw_only=True):
+    """Until when its pod owns a run, null once it has settled; `ttl_s` is the whole length in seconds.
+
+    `heard` is the revision of the run of which the pod has heard.
+    """
+
+    until: Moment | None
+    renewals: int
+    heard: int | UnsetType | None = UNSET
+    ttl_s: Amount | UnsetType | None = UNSET
+
+
+class Settled(Answer, frozen=True, kw_only=True):
+    """What the pod said at the end of its attempt: how it ended, and the position of its last event.
+
+    `message` of a run that completed is the summary that its pipeline gave; `root` is that of the record.
+    """
+
+    outcome: str
+    code: str | UnsetType | None = UNSET
+    message: str | UnsetType | None = UNSET
+    last: int
+    root: str | UnsetType | None = UNSET
+    at: Moment | UnsetType | None = UNSET
+
+
+class CancelRequest(Answer, frozen=True, kw_only=True):
+    """Who asked to cancel a run, and when."""
+
+    by: str
+    at: Moment | None
+
+
+class HumanVerdict(Answer, frozen=True, kw_only=True):
+    """What a person has said of a run; `verdict` is pass or fail."""
+
+    verdict: str
+    notes: str | None
+    reviewer: str | None
+
+
+class Seal(Answer, frozen=True, kw_only=True):
+    """Where a person's verdict closed the record of a run: the last event of `attempt` that it counts.
+
+    `whole` is false where a part of the record was missing.
+    """
+
+    attempt: int
+    last: int
+    whole: bool
+    root: str | UnsetType | None = UNSET
+
+
+class LogGap(Answer, frozen=True, kw_only=True):
+    """Positions of a log that never arrived, both ends included."""
+
+    first: int = msgspec.field(name="from")
+    last: int = msgspec.field(name="to")
+
+
+class Charged(Answer, frozen=True, kw_only=True):
+    """How many attempts failed, by what they are charged to."""
+
+    app: int
+    infra: int
+    preempted: int
+
+
+class RunRow(Answer, frozen=True, kw_only=True):
+    """A run as lists show it.
+
+    `class_key` says which pods may take it, `queue_limit_s` bounds each stretch of waiting, in seconds.
+    `last_event_seq` is the position up to which its log was applied; `log_open` says that more is to come.
+    `validation` is the verdict of its pipeline, in the words of its kind.
+    """
+
+    id: str
+    kind: str
+    title: str | None
+    status: str
+    revision: Count
+    attempt: Count
+    max_attempts: int
+    priority: int
+    class_key: str
+    labels: dict[str, str]
+    hypothesis_id: str | None
+    parent_run_id: str | None
+    created_at: Moment
+    queued_at: Moment
+    not_before: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    claimed_by: str | None
+    claimed_at: Moment | None
+    last_heartbeat: Moment | None
+    lease: Lease | None
+    settled: Settled | None
+    cancel_requested: CancelRequest | None
+    failures: Charged
+    error: Failure | None
+    current_stage: CurrentStage | None
+    validation: dict[str, Any] | None
+    last_event_seq: Count
+    log_open: bool
+    log_incomplete: LogGap | None
+    review: str | UnsetType | None = UNSET
+    queue_limit_s: int | UnsetType | None = UNSET
+    queue_deadline: Moment | UnsetType | None = UNSET
+    paused: bool | UnsetType = UNSET
+    human_verdict: HumanVerdict | UnsetType | None = UNSET
+    sealed: Seal | UnsetType | None = UNSET
+
+
+class JournalEntry(Answer, frozen=True, kw_only=True):
+    """A decision about a run that its log does not hold yet; `sets` are the fields that it set."""
+
+    n: int
+    cause: str
+    by: str
+    at: Moment
+    came_from: str | None = msgspec.field(name="from")
+    to: str
+    attempt: int
+    seq: int
+    sets: dict[str, Any] = msgspec.field(name="set")
+
+
+class Note(Answer, frozen=True, kw_only=True):
+    """What a person wants the pipeline of a run to know."""
+
+    number: int
+    at: Moment | UnsetType | None = UNSET
+    by: str
+    text: str
+
+
+class ModelUsage(Answer, frozen=True, kw_only=True):
+    """What was spent on one model; cost in US dollars, of the calls whose price is known."""
+
+    model: str | None
+    prompt_tokens: Amount
+    completion_tokens: Amount
+    cost_usd: Amount
+    gpu_seconds: Amount
+    calls: Amount
+    unpriced_calls: Amount
+
+
+class Usage(Answer, frozen=True, kw_only=True):
+    """What was spent in all, and by model; `is_partial` where there was more than was read."""
+
+    prompt_tokens: Amount
+    completion_tokens: Amount
+    cost_usd: Amount
+    gpu_seconds: Amount
+    calls: Amount
+    unpriced_calls: Amount
+    models: list[ModelUsage]
+    is_partial: bool
+
+
+class Part(Answer, frozen=True, kw_only=True):
+    """A list that only runs of a kind have: `name` is its field in the run, `columns` are those to show."""
+
+    name: str
+    title: str
+    columns: list[str]
+
+
+class Run(RunRow, frozen=True, kw_only=True):
+    """A run with everything that belongs to it.
+
+    `validations` is in the words of its kind, as are the parts that `sections` names. `truncated` names the
+    lists that are not whole; what was cut from a list is told in its place, as text.
+    """
+
+    paused: bool
+    sealed: Seal | None
+    journal: list[JournalEntry | str] | UnsetType = UNSET
+    notes: list[Note | str]
+    from_stage: str | None
+    spec: dict[str, Any] | None
+    requires: dict[str, Any] | None
+    traceparent: str | None
+    attempts: list[Attempt]
+    stages: list[Stage]
+    validations: list[dict[str, Any]]
+    artifacts: list[Artifact]
+    sections: list[Part] = msgspec.field(default_factory=list)  # an earlier control plane has none
+    rows: dict[str, list[Any]]  # the parts of every kind by name, in JSON fields of their own: `parts.py`
+    usage: Usage
+    truncated: list[str]
+
+
+class ComparedField(Answer, frozen=True, kw_only=True):
+    """One field, with its value in each run; null where a run has none."""
+
+    field: str
+    differs: bool
+    values: list[Any]
+
+
+class Comparison(Answer, frozen=True, kw_only=True):
+    """Runs side by side."""
+
+    runs: list[str]
+    fields: list[ComparedField]
+
+
+class CheckedRun(Answer, frozen=True, kw_only=True):
+    """What a submission would queue, every default filled in; nothing was stored."""
+
+    kind: str
+    title: str
+    class_key: str
+    priority: int
+    labels: dict[str, str]
+    spec: dict[str, Any]
+    requires: dict[str, Any]
+
+
+class Reason(Answer, frozen=True, kw_only=True):
+    """One reason why a run stands where it stands: a code, a sentence, and what it rests on."""
+
+    code: str
+    message: str
+    evidence: dict[str, Any]
+
+
+class Explanation(Answer, frozen=True, kw_only=True):
+    """Why a run stands where it stands, the weightiest reason first."""
+
+    status: str
+    reasons: list[Reason]
+
+
+class Nodes(Answer, frozen=True, kw_only=True):
+    """A page of the nodes of a run's search tree, in the order of their creation, in the words of its kind.
+
+    `truncated` names the texts that are not whole.
+    """
+
+    items: list[dict[str, Any]]
+    next: str | None
+    truncated: list[str]
+
+
+class BulkResult(Answer, frozen=True, kw_only=True):
+    """What became of one run: done, already, refused or unknown; `run_id` of a retry is the new run."""
+
+    id: str
+    outcome: str
+    message: str | None
+    run_id: str | None = msgspec.field(name="run_id")
+
+
+class BulkResults(Answer, frozen=True, kw_only=True):
+    """What became of many runs; `next` is the `after` with which the rest is asked for, null at the end."""
+
+    name: str
+    asked_at: str
+    results: list[BulkResult]
+    counts: dict[str, int]
+    next: str | None

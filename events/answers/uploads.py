@@ -1,0 +1,71 @@
+"""What workers are answered about files: where to put them, and from where checkpoints are fetched."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from events.answers.answer import Answer, Count
+
+
+class UploadPart(Answer, frozen=True, kw_only=True):
+    """A part of a file: its number from 1, its size in bytes, and the URL to PUT it to."""
+
+    number: int
+    size: Count
+    url: str
+
+
+class SignedUpload(Answer, frozen=True, kw_only=True):
+    """Where a file goes: whole to `url` with `headers`, or in parts of `part_size` bytes.
+
+    `missing` counts the parts that storage lacks, of which `parts` are the first.
+    """
+
+    key: str
+    url: str | None
+    headers: dict[str, str]
+    upload_id: str | None = msgspec.field(name="upload_id")
+    part_size: int | UnsetType = msgspec.field(name="part_size", default=UNSET)
+    missing: int | UnsetType = UNSET
+    parts: list[UploadPart] | UnsetType = UNSET
+
+
+class SignedUploads(Answer, frozen=True, kw_only=True):
+    """Where files go, in the order in which they were named."""
+
+    files: list[SignedUpload]
+
+
+class CompletedUpload(Answer, frozen=True, kw_only=True):
+    """A file that is in the storage: its key, its size in bytes, its SHA-256 in hexadecimal."""
+
+    key: str
+    size: Count
+    sha256: str
+
+
+class SignedFile(Answer, frozen=True, kw_only=True):
+    """A file and the URL to GET it from; size in bytes, SHA-256 in hexadecimal."""
+
+    name: str
+    size: Count
+    sha256: str
+    url: str
+
+
+class Checkpoint(Answer, frozen=True, kw_only=True):
+    """A checkpoint from which an attempt can go on; `pods` are those that have had the run until then."""
+
+    name: str
+    run_id: str
+    attempt: int
+    pods: list[str]
+    manifest: SignedFile
+    files: list[SignedFile]
+
+
+class Checkpoints(Answer, frozen=True, kw_only=True):
+    """The checkpoints from which an attempt can go on, the nearest and latest of each name first."""
+
+    checkpoints: list[Checkpoint]

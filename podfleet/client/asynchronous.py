@@ -1,0 +1,214 @@
+"""The client for programs on asyncio: each method as `Client` has it, to be awaited or iterated over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import update_wrapper
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from events.answers.answer import Listing
+from events.answers.audit_log import AuditEntry
+from events.answers.logs import LoggedEvent
+from events.answers.runs import Run
+from events.runtime.access import URL_DEFAULT
+from podfleet.client import calls
+from podfleet.client.call import Call, Malformed, decoded, refused
+from podfleet.client.following import LOG, POLL_S, is_over
+from podfleet.client.synchronous import PAGES_MAX
+from podfleet.client.transport import ANSWER_BYTES_MAX, ANSWER_S, Target
+
+A = TypeVar("A")
+P = ParamSpec("P")
+
+
+def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A]]:
+    """Return the method that makes a call."""
+
+    async def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> A:
+        return await self.ask(call(*arguments, **named))
+
+    update_wrapper(method, call)
+    return method
+
+
+def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[A]]:
+    """Return the method that yields the items of a list, asked for page by page of `limit` items."""
+
+    async def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[A]:
+        for _ in range(PAGES_MAX):
+            page = await self.ask(call(*arguments, **named))
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            named["after"] = page.next
+
+    update_wrapper(method, call)
+    return method
+
+
+class AsyncClient:
+    """A control plane. Its methods raise `Refused`, `Unreachable` and `BadAddress`; lists come page by page.
+
+    It keeps its connections, and is closed by `close` or at the end of an `async with` block. `timeout_s`
+    bounds each wait for the control plane, `transport` is one of httpx.
+    """
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        key: str | None = None,
+        *,
+        timeout_s: float = ANSWER_S,
+        transport: Any = None,
+    ) -> None:
+        self.target = Target(url, key, timeout_s)
+        self._transport = transport
+        self._http: Any = None
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; another request opens them again."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    @property
+    def http(self) -> Any:
+        """The open connections, with the key."""
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.AsyncClient(**self.target.options(), transport=self._transport)
+        return self._http
+
+    async def ask(self, call: Call[A]) -> A:
+        """Send a request and return its answer."""
+        async with self.sent(call) as response:
+            content = bytearray()
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > ANSWER_BYTES_MAX:
+                    raise self.target.foreign(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+            try:
+                return call.read(response.status_code, bytes(content), response.headers.get("location"))
+            except Malformed as error:
+                raise self.target.foreign(error) from error
+
+    async def lines(self, call: Call[A]) -> AsyncIterator[A]:
+        """Send a request and yield the lines of its answer, which may be of any length."""
+        async with self.sent(call) as response:
+            try:
+                if response.is_error:
+                    raise refused(response.status_code, await response.aread())
+                async for line in response.aiter_lines():
+                    yield decoded(line, call.answer)
+            except Malformed as error:
+                raise self.target.foreign(error) from error
+
+    @asynccontextmanager
+    async def sent(self, call: Call[Any]) -> AsyncIterator[Any]:
+        """Send a request; within the block its answer of httpx is read."""
+        import httpx
+
+        try:
+            async with self.http.stream(
+                call.method,
+                call.address,
+                params=call.parameters,
+                json=call.body,
+                headers=dict(call.headers),
+                timeout=self.target.timeout_s,
+            ) as response:
+                yield response
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise self.target.bad(error) from error
+        except httpx.HTTPError as error:
+            raise self.target.silent(error) from error
+
+    async def events(self, run_id: str, **wanted: Any) -> AsyncIterator[LoggedEvent]:
+        """Yield the log of a run, page by page; what is `wanted` are the parameters of `calls.events`."""
+        while True:
+            page = await self.ask(calls.events(run_id, **wanted))
+            for event in page.items:
+                yield event
+            if page.next is None:
+                return
+            wanted["after"] = page.next
+
+    def logs(self, run_id: str, *, level: str | None = None) -> AsyncIterator[LoggedEvent]:
+        """Yield the lines that a run has logged, the oldest first; of one `level` where that is given."""
+        return self.events(run_id, type=LOG, level=level, order="oldest")
+
+    async def watch(self, run_id: str, *, every_s: float = POLL_S) -> AsyncIterator[Run]:
+        """Yield a run as it is, again whenever it has changed, and last as it is when it is over.
+
+        It asks every `every_s` seconds, and raises `Unreachable` where nobody answers.
+        """
+        seen: Run | None = None
+        while True:
+            found = await self.run(run_id)
+            if found != seen:
+                yield found
+            seen = found
+            if is_over(found):
+                return
+            await asyncio.sleep(every_s)
+
+    def export_audit_log(
+        self, *, by: str | None = None, key: str | None = None, object: str | None = None
+    ) -> AsyncIterator[AuditEntry]:
+        """Yield the whole audit log, the oldest entry first."""
+        return self.lines(calls.export_audit_log(by=by, key=key, object=object))
+
+    submit = _asks(calls.submit)
+    check = _asks(calls.check)
+    run = _asks(calls.run)
+    runs = _lists(calls.runs)
+    compare = _asks(calls.compare)
+    explain = _asks(calls.explain)
+    nodes = _asks(calls.nodes)
+    cancel = _asks(calls.cancel)
+    pause = _asks(calls.pause)
+    resume = _asks(calls.resume)
+    note = _asks(calls.note)
+    retry = _asks(calls.retry)
+    review = _asks(calls.review)
+    artifacts = _lists(calls.artifacts)
+    artifact_address = _asks(calls.artifact_address)
+    propose = _asks(calls.propose)
+    hypothesis = _asks(calls.hypothesis)
+    hypotheses = _lists(calls.hypotheses)
+    launch = _asks(calls.launch)
+    pods = _lists(calls.pods)
+    pod = _asks(calls.pod)
+    pod_telemetry = _asks(calls.pod_telemetry)
+    pod_attempts = _lists(calls.pod_attempts)
+    drain = _asks(calls.drain)
+    queue = _asks(calls.queue)
+    kinds = _lists(calls.kinds)
+    kind = _asks(calls.kind)
+    schedules = _lists(calls.schedules)
+    schedule = _asks(calls.schedule)
+    add_schedule = _asks(calls.add_schedule)
+    pause_schedule = _asks(calls.pause_schedule)
+    remove_schedule = _asks(calls.remove_schedule)
+    run_schedule = _asks(calls.run_schedule)
+    upcoming = _asks(calls.upcoming)
+    preview_cron = _asks(calls.preview_cron)
+    keys = _lists(calls.keys)
+    make_key = _asks(calls.make_key)
+    rotate_key = _asks(calls.rotate_key)
+    revoke_key = _asks(calls.revoke_key)
+    audit_log = _lists(calls.audit_log)
+    sign_in_link = _asks(calls.sign_in_link)

@@ -1,0 +1,81 @@
+"""One question or order to a control plane: the request, and the type of its answer; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any, Final, Generic, TypeVar, cast
+from urllib.parse import quote
+
+import msgspec
+
+from events.answers.parts import gathered
+from events.answers.runs import Run
+from podfleet.client.problems import Refused, refusal
+
+A = TypeVar("A")
+
+SLASHED: Final = frozenset({"pod_id", "artifact_id"})  # ids that hold slashes, which stay as they are
+
+
+class Malformed(Exception):
+    """An answer is none that a control plane gives; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """Where the control plane sends whoever asks."""
+
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[A]):
+    """A request; `path` is as the OpenAPI document has it, `place` holds what stands in its brackets."""
+
+    method: str
+    path: str
+    answer: type[A]
+    place: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Any] = field(default_factory=dict)  # what is None is not sent
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """The path with its values in place."""
+        quoted = {
+            name: quote(value, safe="/" if name in SLASHED else "") for name, value in self.place.items()
+        }
+        return self.path.format_map(quoted)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The query."""
+        return {name: value for name, value in self.query.items() if value is not None}
+
+    def read(self, status: int, content: bytes, location: str | None) -> A:
+        """Return the answer. Raises `Refused`, `Malformed`."""
+        if status >= 400:
+            raise refused(status, content)
+        if self.answer is NoneType:
+            return cast("A", None)
+        if self.answer is Redirect:
+            return cast("A", Redirect(location or ""))
+        return decoded(content, self.answer)
+
+
+def decoded(content: bytes | str, kind: type[A]) -> A:
+    """Return JSON as the struct that it is. Raises `Malformed`."""
+    try:
+        if kind is Run:
+            return cast("A", gathered(msgspec.json.decode(content, type=dict[str, Any])))
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(str(error)) from error
+
+
+def refused(status: int, content: bytes) -> Refused:
+    """Return the exception for a refusal. Raises `Malformed` where that is none of a control plane."""
+    return refusal(status, decoded(content, dict[str, Any]))

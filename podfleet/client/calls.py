@@ -1,0 +1,393 @@
+"""Every question and order that a client knows, as data; a test holds them to the OpenAPI document; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import NoneType
+from typing import Any, Final
+
+from events.answers.answer import Listing
+from events.answers.artifacts import Artifact
+from events.answers.attempts import PodAttempt
+from events.answers.audit_log import AuditEntry
+from events.answers.fleet import Queue, SignInLink
+from events.answers.keys import Key, MadeKey
+from events.answers.kinds.hypotheses import Hypothesis, HypothesisRow, ProposedHypothesis
+from events.answers.kinds.kind import KindAnswer
+from events.answers.logs import LogPage
+from events.answers.pods import Pod, Sample
+from events.answers.runs import CheckedRun, Comparison, Explanation, Nodes, Run, RunRow
+from events.answers.schedules import CronPreview, Schedule, Slots
+from podfleet.client.call import Call, Redirect
+
+PAGE: Final = 200
+
+Json = Mapping[str, Any]
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def submit(
+    kind: str,
+    spec: Json | None = None,
+    *,
+    priority: int = 0,
+    labels: Mapping[str, str] | None = None,
+    requires: Json | None = None,
+    max_attempts: int | None = None,
+    queue_limit_s: int | None = None,
+    not_before: datetime | None = None,
+    idempotency_key: str | None = None,
+) -> Call[Run]:
+    """Queue a run; the same `idempotency_key` again means the same run."""
+    body = _run_body(
+        kind, spec, priority, labels, requires, max_attempts=max_attempts, queue_limit_s=queue_limit_s
+    )
+    if not_before is not None:
+        body["not_before"] = not_before.isoformat()
+    headers = _given(**{"Idempotency-Key": idempotency_key})
+    return Call("POST", "/api/runs", Run, body=body, headers=headers)
+
+
+def check(
+    kind: str,
+    spec: Json | None = None,
+    *,
+    priority: int = 0,
+    labels: Mapping[str, str] | None = None,
+    requires: Json | None = None,
+    max_attempts: int | None = None,
+) -> Call[CheckedRun]:
+    """Return what a submission would queue, every default filled in; nothing is stored."""
+    body = _run_body(kind, spec, priority, labels, requires, max_attempts=max_attempts)
+    return Call("POST", "/api/runs", CheckedRun, query={"dry_run": "true"}, body=body)
+
+
+def _run_body(
+    kind: str,
+    spec: Json | None,
+    priority: int,
+    labels: Mapping[str, str] | None,
+    requires: Json | None,
+    **more: Any,
+) -> dict[str, Any]:
+    sent = _given(spec=spec, labels=labels, requires=requires, **more)
+    return {"kind": kind, "priority": priority, **sent}
+
+
+def run(run_id: str) -> Call[Run]:
+    """Return a run with everything that belongs to it."""
+    return Call("GET", "/api/runs/{run_id}", Run, {"run_id": run_id})
+
+
+def runs(
+    *,
+    status: str | None = None,
+    kind: str | None = None,
+    label: str | None = None,
+    hypothesis: str | None = None,
+    pod: str | None = None,
+    region: str | None = None,
+    q: str | None = None,
+    limit: int = PAGE,
+    after: str | None = None,
+) -> Call[Listing[RunRow]]:
+    """Return a page of runs, newest first; `q` is the beginning of an id, or words of the title."""
+    query = {
+        "status": status, "kind": kind, "label": label, "hypothesis": hypothesis, "pod": pod,
+        "region": region, "q": q, "limit": limit, "after": after,
+    }  # fmt: skip
+    return Call("GET", "/api/runs", Listing[RunRow], query=query)
+
+
+def compare(run_ids: Sequence[str]) -> Call[Comparison]:
+    """Return side by side in what runs differ and agree."""
+    return Call("GET", "/api/runs/compare", Comparison, query={"run": list(run_ids)})
+
+
+def explain(run_id: str) -> Call[Explanation]:
+    """Return why a run stands where it stands."""
+    return Call("GET", "/api/runs/{run_id}/explain", Explanation, {"run_id": run_id})
+
+
+def events(
+    run_id: str,
+    *,
+    type: str | None = None,
+    level: str | None = None,
+    text: str | None = None,
+    order: str = "newest",
+    limit: int = PAGE,
+    after: str | None = None,
+) -> Call[LogPage]:
+    """Return a page of a run's log, the `newest` or the `oldest` first."""
+    query = {"type": type, "level": level, "text": text, "order": order, "limit": limit, "after": after}
+    return Call("GET", "/api/runs/{run_id}/events", LogPage, {"run_id": run_id}, query)
+
+
+def nodes(run_id: str, *, after: str | None = None) -> Call[Nodes]:
+    """Return a page of the nodes of a run's search tree, whole."""
+    return Call("GET", "/api/runs/{run_id}/nodes", Nodes, {"run_id": run_id}, {"after": after})
+
+
+def cancel(run_id: str) -> Call[Run]:
+    """Cancel a run: at once where it waits, else as soon as its pod has heard of it."""
+    return Call("POST", "/api/runs/{run_id}/cancel", Run, {"run_id": run_id})
+
+
+def pause(run_id: str) -> Call[Run]:
+    """Let a run stand still."""
+    return Call("POST", "/api/runs/{run_id}/pause", Run, {"run_id": run_id})
+
+
+def resume(run_id: str) -> Call[Run]:
+    """Let a paused run go on."""
+    return Call("POST", "/api/runs/{run_id}/resume", Run, {"run_id": run_id})
+
+
+def note(run_id: str, text: str) -> Call[Run]:
+    """Tell a run's pipeline something."""
+    return Call("POST", "/api/runs/{run_id}/notes", Run, {"run_id": run_id}, body={"text": text})
+
+
+def retry(run_id: str, *, from_stage: str | None = None) -> Call[Run]:
+    """Queue a run again, as a new one."""
+    body = None if from_stage is None else {"from_stage": from_stage}
+    return Call("POST", "/api/runs/{run_id}/retry", Run, {"run_id": run_id}, body=body)
+
+
+def review(
+    run_id: str, verdict: str, *, notes: str = "", incomplete: bool = False, revise: bool = False
+) -> Call[Run]:
+    """Give a person's verdict on a run."""
+    body = {"verdict": verdict, "notes": notes, "incomplete": incomplete, "revise": revise}
+    return Call("POST", "/api/runs/{run_id}/review", Run, {"run_id": run_id}, body=body)
+
+
+def artifacts(run_id: str, *, limit: int = PAGE, after: str | None = None) -> Call[Listing[Artifact]]:
+    """Return a page of the files that a run keeps, the latest attempt's first."""
+    query = {"limit": limit, "after": after}
+    return Call("GET", "/api/runs/{run_id}/artifacts", Listing[Artifact], {"run_id": run_id}, query)
+
+
+def artifact_address(artifact_id: str) -> Call[Redirect]:
+    """Return the signed address of a file's content."""
+    return Call("GET", "/api/artifacts/{artifact_id}", Redirect, {"artifact_id": artifact_id})
+
+
+def propose(
+    title: str,
+    idea: str | Json,
+    *,
+    search_ideas: bool = False,
+    reflections: int | None = None,
+    max_num_generations: int | None = None,
+    additional_context: str | None = None,
+    max_cost_usd: float | None = None,
+    max_tokens: int | None = None,
+    spec: Json | None = None,
+) -> Call[ProposedHypothesis]:
+    """Propose a hypothesis: queue its run, or with `search_ideas` a search for ideas first."""
+    body = {
+        "title": title,
+        "idea": idea,
+        "enable_ideation": search_ideas,
+        **_given(
+            reflections=reflections,
+            max_num_generations=max_num_generations,
+            additional_context=additional_context,
+            max_cost_usd=max_cost_usd,
+            max_tokens=max_tokens,
+            spec=spec,
+        ),
+    }
+    return Call("POST", "/api/hypotheses", ProposedHypothesis, body=body)
+
+
+def hypothesis(hypothesis_id: str) -> Call[Hypothesis]:
+    """Return a hypothesis with its ideas and newest runs."""
+    place = {"hypothesis_id": hypothesis_id}
+    return Call("GET", "/api/hypotheses/{hypothesis_id}", Hypothesis, place)
+
+
+def hypotheses(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[HypothesisRow]]:
+    """Return a page of hypotheses, newest first."""
+    query = {"limit": limit, "after": after}
+    return Call("GET", "/api/hypotheses", Listing[HypothesisRow], query=query)
+
+
+def launch(hypothesis_id: str, *, spec: Json | None = None, idea_index: int | None = None) -> Call[Run]:
+    """Queue another run of a hypothesis, of its chosen idea or of that of this number."""
+    place = {"hypothesis_id": hypothesis_id}
+    body = {"spec": spec or {}, **_given(idea_index=idea_index)}
+    return Call("POST", "/api/hypotheses/{hypothesis_id}/runs", Run, place, body=body)
+
+
+def pods(*, region: str | None = None, limit: int = PAGE, after: str | None = None) -> Call[Listing[Pod]]:
+    """Return a page of pods, the last started first."""
+    query = {"region": region, "limit": limit, "after": after}
+    return Call("GET", "/api/pods", Listing[Pod], query=query)
+
+
+def pod(pod_id: str) -> Call[Pod]:
+    """Return a pod."""
+    return Call("GET", "/api/pods/{pod_id}", Pod, {"pod_id": pod_id})
+
+
+def pod_telemetry(pod_id: str, *, hours: int = 1) -> Call[Listing[Sample]]:
+    """Return what a pod had in use in the last hours, the earliest first."""
+    place = {"pod_id": pod_id}
+    return Call("GET", "/api/pods/{pod_id}/telemetry", Listing[Sample], place, {"hours": hours})
+
+
+def pod_attempts(pod_id: str, *, limit: int = PAGE, after: str | None = None) -> Call[Listing[PodAttempt]]:
+    """Return a page of the attempts that a pod made, those of the newest runs first."""
+    query = {"limit": limit, "after": after}
+    return Call("GET", "/api/pods/{pod_id}/attempts", Listing[PodAttempt], {"pod_id": pod_id}, query)
+
+
+def drain(pod_id: str) -> Call[Pod]:
+    """Let a pod finish its run and take no other."""
+    return Call("POST", "/api/pods/{pod_id}/drain", Pod, {"pod_id": pod_id})
+
+
+def kinds() -> Call[Listing[KindAnswer]]:
+    """Return every kind of run, and how many pods take its runs now."""
+    return Call("GET", "/api/kinds", Listing[KindAnswer])
+
+
+def kind(name: str) -> Call[KindAnswer]:
+    """Return what a kind of run does and takes."""
+    return Call("GET", "/api/kinds/{name}", KindAnswer, {"name": name})
+
+
+def queue() -> Call[Queue]:
+    """Return what waits for a pod, and how many runs there are of each status."""
+    return Call("GET", "/api/queue", Queue)
+
+
+def schedules(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Schedule]]:
+    """Return a page of schedules, newest first."""
+    return Call("GET", "/api/schedules", Listing[Schedule], query={"limit": limit, "after": after})
+
+
+def schedule(schedule_id: str) -> Call[Schedule]:
+    """Return a schedule."""
+    return Call("GET", "/api/schedules/{schedule_id}", Schedule, {"schedule_id": schedule_id})
+
+
+def add_schedule(
+    schedule_id: str,
+    cron: str,
+    kind: str,
+    spec: Json | None = None,
+    *,
+    time_zone: str = "UTC",
+    priority: int = 0,
+    labels: Mapping[str, str] | None = None,
+    requires: Json | None = None,
+    missed: str = "one",
+    overlap: str = "allow",
+    paused: bool = False,
+) -> Call[Schedule]:
+    """Make a schedule: a run of `kind` at each slot of a cron text."""
+    body = {
+        "id": schedule_id,
+        "cron": cron,
+        "time_zone": time_zone,
+        "missed": missed,
+        "overlap": overlap,
+        "paused": paused,
+        "run": _run_body(kind, spec, priority, labels, requires),
+    }
+    return Call("POST", "/api/schedules", Schedule, body=body)
+
+
+def pause_schedule(schedule_id: str, *, paused: bool = True, note: str = "") -> Call[Schedule]:
+    """Let a schedule rest, or go on."""
+    body = {"paused": paused, **_given(note=note or None)}
+    return Call("PATCH", "/api/schedules/{schedule_id}", Schedule, {"schedule_id": schedule_id}, body=body)
+
+
+def remove_schedule(schedule_id: str) -> Call[None]:
+    """Remove a schedule."""
+    return Call("DELETE", "/api/schedules/{schedule_id}", NoneType, {"schedule_id": schedule_id})
+
+
+def run_schedule(schedule_id: str) -> Call[Run]:
+    """Submit the run of a schedule now."""
+    return Call("POST", "/api/schedules/{schedule_id}/run", Run, {"schedule_id": schedule_id})
+
+
+def upcoming(schedule_id: str, *, n: int = 5) -> Call[Slots]:
+    """Return the next slots of a schedule, as if it were not paused."""
+    place = {"schedule_id": schedule_id}
+    return Call("GET", "/api/schedules/{schedule_id}/next", Slots, place, {"n": n})
+
+
+def preview_cron(cron: str, *, time_zone: str = "UTC", n: int = 5) -> Call[CronPreview]:
+    """Return what a cron text means, and when it fires next."""
+    query = {"cron": cron, "time_zone": time_zone, "n": n}
+    return Call("GET", "/api/schedules/preview", CronPreview, query=query)
+
+
+def keys(*, limit: int = PAGE, after: str | None = None) -> Call[Listing[Key]]:
+    """Return a page of keys, the newest first."""
+    return Call("GET", "/api/keys", Listing[Key], query={"limit": limit, "after": after})
+
+
+def make_key(
+    kind: str,
+    name: str,
+    *,
+    scopes: Sequence[str] | None = None,
+    pod: str | None = None,
+    life_s: int | None = None,
+) -> Call[MadeKey]:
+    """Make a key; its text is in the answer, and nowhere else."""
+    body = {"kind": kind, "name": name, **_given(scopes=scopes and list(scopes), pod=pod, life_s=life_s)}
+    return Call("POST", "/api/keys", MadeKey, body=body)
+
+
+def rotate_key(key_id: str, *, overlap_s: int) -> Call[MadeKey]:
+    """Make a key like this one, which ends after `overlap_s` seconds."""
+    body = {"overlap_s": overlap_s}
+    return Call("POST", "/api/keys/{key_id}/rotate", MadeKey, {"key_id": key_id}, body=body)
+
+
+def revoke_key(key_id: str) -> Call[Key]:
+    """Let a key open nothing any more."""
+    return Call("POST", "/api/keys/{key_id}/revoke", Key, {"key_id": key_id})
+
+
+def audit_log(
+    *,
+    by: str | None = None,
+    key: str | None = None,
+    object: str | None = None,
+    limit: int = PAGE,
+    after: str | None = None,
+) -> Call[Listing[AuditEntry]]:
+    """Return a page of the audit log, the newest first; `object` is such as `run/ID`."""
+    query = {"by": by, "key": key, "object": object, "limit": limit, "after": after}
+    return Call("GET", "/api/audit", Listing[AuditEntry], query=query)
+
+
+def export_audit_log(
+    *, by: str | None = None, key: str | None = None, object: str | None = None
+) -> Call[AuditEntry]:
+    """Return the whole audit log, the oldest first, an entry a line."""
+    return Call("GET", "/api/audit/export", AuditEntry, query={"by": by, "key": key, "object": object})
+
+
+def stream(run_id: str) -> Call[None]:
+    """Follow a run: server-sent events of what changes in it."""
+    return Call("GET", "/api/stream", NoneType, query={"run": run_id})
+
+
+def sign_in_link() -> Call[SignInLink]:
+    """Make a link that signs one browser in."""
+    return Call("POST", "/api/signin-links", SignInLink)

@@ -1,0 +1,93 @@
+"""What may go wrong when a control plane is asked: an exception for each thing that can be done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+# What a person does next; the first that fits, by the code of the problem or by the status.
+NEXT_STEPS: Final[Mapping[str | int, str]] = {
+    "unknown_kind": "`podfleet kinds list` shows those that there are",
+    "unknown_run": "`podfleet runs list` shows the runs that there are",
+    "unknown_hypothesis": "`podfleet hypotheses list` shows those that there are",
+    "unknown_schedule": "`podfleet schedules list` shows those that there are",
+    "unknown_artifact": "`podfleet artifacts list RUN` shows those of a run",
+    "unknown_pod": "`podfleet pods list` shows those that there are",
+    "schedule_exists": "choose another id, or remove that one with `podfleet schedules remove`",
+    "idempotency_conflict": "take a new key for another run, or submit the same as before",
+    401: "set PODFLEET_API_KEY beside CONTROL_PLANE_URL, both in the environment or both in .env, "
+    "to a key of this control plane; in the folder of `podfleet up` none is needed",
+    403: "ask for a key that may do this; `podfleet config show` says which one is sent",
+    409: "`podfleet runs show ID` says how it stands",
+    429: "wait a moment and try again",
+    500: "the control plane's log says more; `podfleet doctor` looks at what it stands on",
+    503: "wait a moment and try again; `podfleet doctor` says what is missing",
+}
+NO_ROUTE: Final = "http"  # the code of a problem that no part of the program gave its own
+
+
+class ClientError(Exception):
+    """Root of what a client raises; the text says to a person what is wrong."""
+
+
+class Unreachable(ClientError):
+    """Nobody answers in time, or what answers is no control plane that this client understands."""
+
+
+class BadAddress(ClientError):
+    """The address of the control plane is none."""
+
+
+class Refused(ClientError):
+    """The control plane refused: `status` of HTTP, `code` for programs, `detail` and `advice` for people.
+
+    `retry_after_s` is after how many seconds to ask again, None where it was not said.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.code = str(problem.get("code", NO_ROUTE))
+        self.detail = str(problem.get("detail", "refused"))
+        self.advice = NEXT_STEPS.get(self.code) or NEXT_STEPS.get(status)
+        after = problem.get("retry_after_s")
+        self.retry_after_s = float(after) if isinstance(after, int | float) else None
+        super().__init__(f"{status}: {self.detail}")
+
+
+class Invalid(Refused):
+    """The request is wrong, whoever sends it and whenever: another one has to be sent."""
+
+
+class NotAllowed(Refused):
+    """The key is missing or wrong, or may not do this."""
+
+
+class NotFound(Refused):
+    """There is no such thing."""
+
+    @property
+    def is_route(self) -> bool:
+        """Say whether it is the route that is not there: the control plane is too old to know it."""
+        return self.code == NO_ROUTE
+
+
+class Conflict(Refused):
+    """Not now: `detail` says how things stand."""
+
+
+class Busy(Refused):
+    """Not taken: the same request may be sent again, after `retry_after_s`."""
+
+
+KINDS: Final[Mapping[int, type[Refused]]] = {
+    **dict.fromkeys((400, 413, 415, 422), Invalid),
+    **dict.fromkeys((401, 403), NotAllowed),
+    404: NotFound,
+    409: Conflict,
+    **dict.fromkeys((429, 503), Busy),
+}
+
+
+def refusal(status: int, problem: Mapping[str, Any]) -> Refused:
+    """Return the exception for a refusal."""
+    return KINDS.get(status, Refused)(status, problem)

@@ -1,0 +1,216 @@
+"""The client for programs that wait for each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import update_wrapper
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from events.answers.answer import Listing
+from events.answers.audit_log import AuditEntry
+from events.answers.logs import LoggedEvent
+from events.answers.runs import Run
+from events.runtime.access import URL_DEFAULT
+from podfleet.client import calls
+from podfleet.client.call import Call, Malformed, decoded, refused
+from podfleet.client.following import LOG, Follower, is_over
+from podfleet.client.transport import ANSWER_BYTES_MAX, ANSWER_S, Target
+
+A = TypeVar("A")
+P = ParamSpec("P")
+
+PAGES_MAX: Final = 50  # of one list
+
+
+def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[Client, P], A]:
+    """Return the method that makes a call."""
+
+    def method(self: Client, /, *arguments: P.args, **named: P.kwargs) -> A:
+        return self.ask(call(*arguments, **named))
+
+    update_wrapper(method, call)
+    return method
+
+
+def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[Client, P], Iterator[A]]:
+    """Return the method that yields the items of a list, asked for page by page of `limit` items."""
+
+    def method(self: Client, /, *arguments: P.args, **named: P.kwargs) -> Iterator[A]:
+        for _ in range(PAGES_MAX):
+            page = self.ask(call(*arguments, **named))
+            yield from page.items
+            if page.next is None:
+                return
+            named["after"] = page.next
+
+    update_wrapper(method, call)
+    return method
+
+
+class Client:
+    """A control plane. Its methods raise `Refused`, `Unreachable` and `BadAddress`; lists come page by page.
+
+    It keeps its connections, and is closed by `close` or at the end of a `with` block. `timeout_s` bounds
+    each wait for the control plane, `transport` is one of httpx.
+    """
+
+    target: Target
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        key: str | None = None,
+        *,
+        timeout_s: float = ANSWER_S,
+        transport: Any = None,
+    ) -> None:
+        self.target = Target(url, key, timeout_s)
+        self._transport = transport
+        self._http: Any = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; another request opens them again."""
+        if getattr(self, "_http", None) is not None:
+            self._http.close()
+            self._http = None
+
+    @property
+    def http(self) -> Any:
+        """The open connections, with the key."""
+        if self._http is None:
+            import httpx
+
+            self._http = httpx.Client(**self.target.options(), transport=self._transport)
+        return self._http
+
+    def ask(self, call: Call[A]) -> A:
+        """Send a request and return its answer."""
+        with self.sent(call) as response:
+            content = bytearray()
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > ANSWER_BYTES_MAX:
+                    raise self.target.foreign(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+            try:
+                return call.read(response.status_code, bytes(content), response.headers.get("location"))
+            except Malformed as error:
+                raise self.target.foreign(error) from error
+
+    def lines(self, call: Call[A]) -> Iterator[A]:
+        """Send a request and yield the lines of its answer, which may be of any length."""
+        with self.sent(call) as response:
+            try:
+                if response.is_error:
+                    raise refused(response.status_code, response.read())
+                for line in response.iter_lines():
+                    yield decoded(line, call.answer)
+            except Malformed as error:
+                raise self.target.foreign(error) from error
+
+    @contextmanager
+    def sent(
+        self, call: Call[Any], headers: Mapping[str, str] | None = None, timeout_s: float | None = None
+    ) -> Iterator[Any]:
+        """Send a request; within the block its answer of httpx is read."""
+        import httpx
+
+        try:
+            with self.http.stream(
+                call.method,
+                call.address,
+                params=call.parameters,
+                json=call.body,
+                headers={**call.headers, **(headers or {})},
+                timeout=timeout_s or self.target.timeout_s,
+            ) as response:
+                yield response
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise self.target.bad(error) from error
+        except httpx.HTTPError as error:
+            raise self.target.silent(error) from error
+
+    def events(self, run_id: str, **wanted: Any) -> Iterator[LoggedEvent]:
+        """Yield the log of a run, page by page; what is `wanted` are the parameters of `calls.events`."""
+        while True:
+            page = self.ask(calls.events(run_id, **wanted))
+            yield from page.items
+            if page.next is None:
+                return
+            wanted["after"] = page.next
+
+    def logs(self, run_id: str, *, level: str | None = None) -> Iterator[LoggedEvent]:
+        """Yield the lines that a run has logged, the oldest first; of one `level` where that is given."""
+        return self.events(run_id, type=LOG, level=level, order="oldest")
+
+    def watch(self, run_id: str) -> Iterator[Run]:
+        """Yield a run as it is, again whenever it has changed, and last as it is when it is over."""
+        follower = Follower(self, run_id)
+        seen: Run | None = None
+        for _ in follower.news():
+            found = follower.look(calls.run(run_id))
+            if found != seen:
+                yield found
+            seen = found
+            if is_over(found):
+                return
+
+    def export_audit_log(
+        self, *, by: str | None = None, key: str | None = None, object: str | None = None
+    ) -> Iterator[AuditEntry]:
+        """Yield the whole audit log, the oldest entry first."""
+        return self.lines(calls.export_audit_log(by=by, key=key, object=object))
+
+    submit = _asks(calls.submit)
+    check = _asks(calls.check)
+    run = _asks(calls.run)
+    runs = _lists(calls.runs)
+    compare = _asks(calls.compare)
+    explain = _asks(calls.explain)
+    nodes = _asks(calls.nodes)
+    cancel = _asks(calls.cancel)
+    pause = _asks(calls.pause)
+    resume = _asks(calls.resume)
+    note = _asks(calls.note)
+    retry = _asks(calls.retry)
+    review = _asks(calls.review)
+    artifacts = _lists(calls.artifacts)
+    artifact_address = _asks(calls.artifact_address)
+    propose = _asks(calls.propose)
+    hypothesis = _asks(calls.hypothesis)
+    hypotheses = _lists(calls.hypotheses)
+    launch = _asks(calls.launch)
+    pods = _lists(calls.pods)
+    pod = _asks(calls.pod)
+    pod_telemetry = _asks(calls.pod_telemetry)
+    pod_attempts = _lists(calls.pod_attempts)
+    drain = _asks(calls.drain)
+    queue = _asks(calls.queue)
+    kinds = _lists(calls.kinds)
+    kind = _asks(calls.kind)
+    schedules = _lists(calls.schedules)
+    schedule = _asks(calls.schedule)
+    add_schedule = _asks(calls.add_schedule)
+    pause_schedule = _asks(calls.pause_schedule)
+    remove_schedule = _asks(calls.remove_schedule)
+    run_schedule = _asks(calls.run_schedule)
+    upcoming = _asks(calls.upcoming)
+    preview_cron = _asks(calls.preview_cron)
+    keys = _lists(calls.keys)
+    make_key = _asks(calls.make_key)
+    rotate_key = _asks(calls.rotate_key)
+    revoke_key = _asks(calls.revoke_key)
+    audit_log = _lists(calls.audit_log)
+    sign_in_link = _asks(calls.sign_in_link)
