@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ from events.queue.settlement import End
 from podfleet.commands import describing
 from tests.integration.command_line import on_terminal, podfleet, started, within
 
+ROOT = Path(__file__).resolve().parents[2]
 TOLD = (("kinds", "show", "probe"), ("submit", "--kind", "experiment", "--help"))
 
 pytestmark = [pytest.mark.common_fleet, pytest.mark.timeout(240)]
@@ -50,6 +55,16 @@ def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> 
     retried = within(fleet.url, "runs", "retry", run_id[:-1])
     assert retried.returncode == 0, retried.stderr
     assert fleet.run(retried.stdout.strip())["parentRunId"] == run_id
+
+
+def test_the_program_of_the_docs_runs_as_it_stands(fleet: Any) -> None:
+    program = (ROOT / "docs/python.md").read_text().split("```python\n")[1].split("```")[0]
+    fleet.start_worker(name="w1")
+    environment = {**os.environ, "CONTROL_PLANE_URL": fleet.url}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    *changes, artifact, refusal = done.stdout.splitlines()
+    assert changes[-1].startswith("COMPLETED "), done.stderr
+    assert (artifact.split()[0], refusal.split()[:2]) == ("probe.bin", ["409", "illegal_transition"])
 
 
 def test_what_a_pipeline_sums_up_is_shown(fleet: Any, by_hand: Any) -> None:
