@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,8 @@ import pytest
 from events.catalog import RunCompleted, RunLog, RunStarted
 from events.queue.settlement import End
 from podfleet.commands import describing
-from tests.integration.command_line import on_terminal, podfleet, started, within
+from tests.fork_server import run_program
+from tests.integration.command_line import on_terminal, podfleet, seen, started, within
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLD = (("kinds", "show", "probe"), ("submit", "--kind", "experiment", "--help"))
@@ -60,8 +58,7 @@ def test_a_run_is_submitted_watched_to_its_failure_and_looked_at(fleet: Any) -> 
 def test_the_program_of_the_docs_runs_as_it_stands(fleet: Any) -> None:
     program = (ROOT / "docs/python.md").read_text().split("```python\n")[1].split("```")[0]
     fleet.start_worker(name="w1")
-    environment = {**os.environ, "CONTROL_PLANE_URL": fleet.url}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    done = run_program(["-c", program], env=seen(fleet.url, {}), cwd=ROOT, limit_s=90)
     *changes, artifact, refusal = done.stdout.splitlines()
     assert changes[-1].startswith("COMPLETED "), done.stderr
     assert (artifact.split()[0], refusal.split()[:2]) == ("probe.bin", ["409", "illegal_transition"])

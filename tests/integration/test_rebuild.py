@@ -186,6 +186,7 @@ def spoil(db: Db, chance: random.Random) -> set[tuple[str, str]]:
     return touched
 
 
+@pytest.mark.slow("fills a store for all of this file, and rebuilds every run of it")
 def test_a_store_is_as_it_was_before_a_hand_spoiled_it_and_what_it_did_not_touch_is_the_same_bytes(
     copied: tuple[str, Db],
 ) -> None:
