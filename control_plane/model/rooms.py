@@ -12,12 +12,26 @@ from pathlib import Path
 from types import ModuleType
 
 from events.kinds import KINDS
+from events.runtime.errors import ConfigError
 
 
 def modules(name: str) -> Mapping[str, ModuleType]:
-    """Return the module `name` of each kind's room that has one, by the name of the kind."""
-    found = {kind.name: f"{kind.room}.{name}" for kind in KINDS.values() if kind.room}
-    return {kind: import_module(module) for kind, module in found.items() if find_spec(module) is not None}
+    """Return the module `name` of each kind's room that has one, by the name of the kind.
+
+    Raises `ConfigError` that names the kind whose room cannot be imported.
+    """
+    rooms = {kind.name: kind.room for kind in KINDS.values() if kind.room}
+    found = {kind: _imported(kind, f"{room}.{name}") for kind, room in rooms.items()}
+    return {kind: module for kind, module in found.items() if module is not None}
+
+
+def _imported(kind: str, module: str) -> ModuleType | None:
+    """Return the module, None where there is none. Raises `ConfigError`."""
+    try:
+        return None if find_spec(module) is None else import_module(module)
+    except Exception as error:
+        problem = f"{module} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError([f"kind {kind!r}: {problem}; uninstall its package or mend it"]) from error
 
 
 def templates() -> Mapping[str, Path]:

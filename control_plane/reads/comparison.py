@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from events.answers.runs import ComparedField
@@ -11,6 +12,8 @@ from events.runtime.errors import Rejected
 RUNS_MIN: Final = 2
 RUNS_MAX: Final = 12
 SPEC: Final = "spec."
+FACTS_MAX: Final = 1_000  # of a run: what its pods said decides how many there are
+NAME_CHARS_MAX: Final = 200  # of a dotted name; what lies deeper is told whole, under the name so far
 
 Json = Mapping[str, Any]
 
@@ -25,8 +28,8 @@ def chosen(run_ids: Sequence[str]) -> list[str]:
 
 
 def compared(runs: Sequence[Json]) -> list[ComparedField]:
-    """Return every field that one of the runs has."""
-    facts = [dict(_facts(run)) for run in runs]
+    """Return the fields of the runs: of each its first `FACTS_MAX`, and how many more there are."""
+    facts = [_first(dict(_facts(run))) for run in runs]
     names = dict.fromkeys(name for each in facts for name in each)
     return [_row(name, [each.get(name) for each in facts]) for name in names]
 
@@ -37,12 +40,18 @@ def _row(field: str, values: list[Any]) -> ComparedField:
 
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each leaf under its dotted name; an empty list or object is a leaf."""
-    if isinstance(value, Mapping) and (value or not prefix):
+    """Yield each leaf under its dotted name; so is an empty object, and one whose name is long."""
+    if isinstance(value, Mapping) and (value or not prefix) and len(prefix) <= NAME_CHARS_MAX:
         for name, each in value.items():
             yield from flat(each, f"{prefix}.{name}" if prefix else str(name))
     else:
         yield prefix, value
+
+
+def _first(facts: dict[str, Any]) -> dict[str, Any]:
+    if len(facts) <= FACTS_MAX:
+        return facts
+    return {**dict(islice(facts.items(), FACTS_MAX)), "…": f"{len(facts) - FACTS_MAX:,} more fields"}
 
 
 def _facts(run: Json) -> Iterator[tuple[str, Any]]:
@@ -53,6 +62,10 @@ def _facts(run: Json) -> Iterator[tuple[str, Any]]:
     yield from _part("requires.", run.get("requires"))
     yield from _part("labels.", run.get("labels"))
     yield "attempts", run["attempt"]
+    usage = run.get("usage") or {}
+    yield "tokens", usage.get("promptTokens", 0) + usage.get("completionTokens", 0)
+    yield "costUsd", usage.get("costUsd")
+    yield "error", (run.get("error") or {}).get("code")
     for stage in run.get("stages", ()):
         if stage["attempt"] == run["attempt"]:
             yield f"seconds.{stage['name']}", stage.get("durationS")
@@ -63,10 +76,6 @@ def _facts(run: Json) -> Iterator[tuple[str, Any]]:
         by = each.get("by") or "validation"
         yield f"{by}.verdict", each.get("verdict")
         yield from _part(f"{by}.scores.", each.get("scores"))
-    usage = run.get("usage") or {}
-    yield "tokens", usage.get("promptTokens", 0) + usage.get("completionTokens", 0)
-    yield "costUsd", usage.get("costUsd")
-    yield "error", (run.get("error") or {}).get("code")
 
 
 def _part(prefix: str, value: Json | None) -> Iterator[tuple[str, Any]]:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from control_plane.model.ownership import CLAIMABLE
+from control_plane.model.presentation import INTERNAL
 from control_plane.model.rooms import modules
 from control_plane.store.reads import Part, RunReads
+from events.runtime.errors import ConfigError
 
 Json = dict[str, Any]
+
+# The names in the answer of a run of any kind.
+RUN_FIELDS: Final = (frozenset(CLAIMABLE) - INTERNAL) | {
+    *("id", "fromStage", "spec", "requires", "traceparent", "attempts", "stages", "validations"),
+    *("artifacts", "sections", "usage", "truncated"),
+}
 
 
 def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
@@ -38,8 +47,20 @@ Parts = Mapping[str, Sequence[KindPart]]
 
 
 def parts_of_kinds() -> Parts:
-    """Return the parts of each kind that has any."""
-    return {kind: module.PARTS for kind, module in modules("parts").items()}
+    """Return the parts of each kind that has any.
+
+    Raises `ConfigError` where two have one name, or one has that of a field of every run's answer.
+    """
+    found: Parts = {kind: module.PARTS for kind, module in modules("parts").items()}
+    problems, owners = [], dict.fromkeys(RUN_FIELDS, "every run")
+    for kind, part in ((kind, part) for kind, parts in found.items() for part in parts):
+        if part.name in owners:
+            taken = f"its part {part.name!r} has the name of a field of {owners[part.name]}"
+            problems.append(f"kind {kind!r}: {taken}; name it otherwise, or uninstall its package")
+        owners[part.name] = f"the kind {kind}"
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def names_of(parts: Parts) -> list[str]:

@@ -92,6 +92,7 @@ def create_app(deps: Deps) -> FastAPI:
         docs_url=None,  # its page would load scripts from another site
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,  # they would lead to whatever host the request names
     )
     _wrap(app, deps, watchdog)
     pages = Pages(deps.settings.storage.origin)

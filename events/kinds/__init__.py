@@ -12,12 +12,12 @@ import msgspec
 
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Projection
-from events.kinds.loading import load
+from events.kinds.loading import loaded
 from events.kinds.spec import Spec
 from events.runtime.errors import Rejected
 
 ROWS: Final = ("experiment", "ideation", "probe")
-KINDS: Final[Mapping[str, Kind]] = load(ROWS, __name__)
+KINDS: Final[Mapping[str, Kind]] = loaded(ROWS, __name__)
 RUN_KINDS: Final = frozenset(name for name, kind in KINDS.items() if kind.queue.is_open)
 FACTS: Final[Mapping[str, type[Fact]]] = {
     name: fact for kind in KINDS.values() for name, fact in kind.facts.items()

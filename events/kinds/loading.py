@@ -7,18 +7,36 @@ program works with half a table.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import Final, NoReturn
 
+from events.kinds.fields import schema_of
 from events.kinds.kind import Kind
+from events.kinds.spec import Spec
 from events.runtime.errors import ConfigError
+from events.text.harmless import for_terminal
 
 GROUP: Final = "podfleet.kinds"
 # What the events of every run are called; a kind has families of its own.
 FAMILIES: Final = ("ai.run.", "ai.validation.", "ai.artifact.")
+# What every document of a kind has.
+OF_DOCUMENTS: Final = frozenset({"_id", "runId", "attempt", "seq"})
+EXIT_CONFIG: Final = 2
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def loaded(rows: Iterable[str], room: str) -> dict[str, Kind]:
+    """Return every kind by its name; end the program with words where one cannot be had.
+
+    The table is read while modules are imported, where no program catches anything yet.
+    """
+    try:
+        return load(rows, room)
+    except ConfigError as error:
+        _end(error)
 
 
 def load(rows: Iterable[str], room: str) -> dict[str, Kind]:
@@ -31,8 +49,12 @@ def load(rows: Iterable[str], room: str) -> dict[str, Kind]:
         kinds[row] = import_module(f"{room}.{row}").KIND
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         kind = _installed(point)
-        if problems := [_broken(point, problem) for problem in conflicts(kind, kinds)]:
-            raise ConfigError(problems)
+        try:
+            problems = [*conflicts(kind, kinds)]
+        except Exception as error:
+            problems = [f"{type(error).__name__}: {error}"]
+        if problems:
+            raise ConfigError([_broken(point, problem) for problem in problems])
         kinds[kind.name] = kind
     return kinds
 
@@ -56,6 +78,24 @@ def conflicts(kind: Kind, known: Mapping[str, Kind]) -> Iterator[str]:
     for fact in kind.projections:
         if fact not in kind.facts.values():
             yield f"it projects {fact.__name__}, which is no event of its own"
+    yield from _misnamed(kind)
+
+
+def _misnamed(kind: Kind) -> Iterator[str]:
+    """Yield what a kind names that it does not have, or that has another meaning."""
+    if Spec not in kind.spec.__mro__:
+        yield f"its specification {kind.spec.__name__} does not extend `Spec`"
+        return
+    schema_of(kind.spec)
+    for label, field in kind.labels.items():
+        if field not in kind.spec.__struct_fields__:
+            yield f"its label {label!r} is taken from {field!r}, which its specification does not have"
+    for each in kind.documents:
+        for name in OF_DOCUMENTS.intersection(each.fields):
+            yield f"its documents {each.name!r} name a field {name!r}, which every document has"
+    for name in collections_of(kind):
+        if not _NAME.fullmatch(name):
+            yield f"the collection {name!r} is not made of a-z, 0-9 and _, or is over 40 characters"
 
 
 def collections_of(kind: Kind) -> Iterator[str]:
@@ -67,7 +107,7 @@ def collections_of(kind: Kind) -> Iterator[str]:
 def _installed(point: EntryPoint) -> Kind:
     try:
         kind = point.load()
-    except Exception as error:  # a package may be broken in any way
+    except (Exception, SystemExit) as error:
         raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
     if not isinstance(kind, Kind):
         raise ConfigError([_broken(point, f"{point.value} is no `Kind`")])
@@ -77,3 +117,8 @@ def _installed(point: EntryPoint) -> Kind:
 def _broken(point: EntryPoint, problem: str) -> str:
     package = "an installed package" if point.dist is None else f"the package {point.dist.name}"
     return f"kind {point.name!r} of {package}: {problem}; uninstall the package or mend it"
+
+
+def _end(error: ConfigError) -> NoReturn:
+    sys.stderr.write(f"{for_terminal(error.message)}\n")
+    raise SystemExit(EXIT_CONFIG) from None

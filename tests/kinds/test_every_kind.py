@@ -18,6 +18,7 @@ from msgspec import inspect
 from control_plane.model import projection
 from control_plane.model.ownership import OWNERS
 from control_plane.model.projection import AttemptView, Update, fold
+from control_plane.reads.parts import parts_of_kinds
 from control_plane.server.web.forms.run import RunForm
 from control_plane.store.schema import INDEXES
 from events.envelope import Event
@@ -25,8 +26,8 @@ from events.files.paths import SafeName
 from events.kinds import KINDS, loading, read_spec, stages_before, title_of
 from events.kinds.fact import Fact
 from events.kinds.fields import fields_of, flat, schema_of, shown
-from events.kinds.kind import Kind, Position
-from events.kinds.loading import FAMILIES, collections_of, conflicts, load
+from events.kinds.kind import DocumentSet, Kind, Position
+from events.kinds.loading import FAMILIES, collections_of, conflicts, load, loaded
 from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import ConfigError, Rejected
 
@@ -214,6 +215,10 @@ def test_a_projection_that_fails_sets_its_event_aside_and_no_other(
         ({"facts": {}}, "it projects Greeted, which is no event of its own"),
         ({"documents": KINDS["ideation"].documents}, "there is a collection 'ideas' already"),
         ({"nouns": KINDS["ideation"].nouns}, "there is a collection 'hypotheses' already"),
+        ({"labels": {"to": "nothing"}}, "its label 'to' is taken from 'nothing'"),
+        ({"documents": (DocumentSet("x", "x", ("to", "runId")),)}, "name a field 'runId', which every"),
+        ({"documents": (DocumentSet("system.x$", "x", ("to",)),)}, "the collection 'system.x$' is not made"),
+        ({"spec": Fact}, "its specification Fact does not extend `Spec`"),
     ],
 )
 def test_a_kind_that_takes_what_is_anothers_is_refused(changes: dict[str, Any], says: str) -> None:
@@ -222,12 +227,16 @@ def test_a_kind_that_takes_what_is_anothers_is_refused(changes: dict[str, Any], 
     assert any(says in problem for problem in problems), problems
 
 
+SHAPELESS: Final = replace(HELLO_KIND, name=None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
         ("no_such_package_here:KIND", "ModuleNotFoundError"),
         ("hello_kind:GREETINGS", "is no `Kind`"),
         ("events.kinds.probe:KIND", "there is a kind 'probe' already"),
+        ("tests.kinds.test_every_kind:SHAPELESS", "TypeError"),
     ],
 )
 def test_a_package_whose_kind_cannot_be_had_stops_the_program_in_words(
@@ -238,3 +247,43 @@ def test_a_package_whose_kind_cannot_be_had_stops_the_program_in_words(
     with pytest.raises(ConfigError, match=r"kind 'hello' of an installed package: .*uninstall") as caught:
         load(("experiment", "ideation", "probe"), "events.kinds")
     assert says in str(caught.value)
+
+
+def test_a_package_whose_import_ends_the_program_ends_it_with_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "leaving_kind.py").write_text("import sys; sys.exit('\x1b[31m')")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("leaving", "leaving_kind:KIND", loading.GROUP)
+    monkeypatch.setattr(loading, "entry_points", lambda group: [point])
+    with pytest.raises(SystemExit) as ended:
+        loaded((), "events.kinds")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(
+        "kind 'leaving' of an installed package: SystemExit: \\x1b[31m;"
+    )
+
+
+def test_a_room_that_cannot_be_imported_is_named_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "hello", replace(HELLO_KIND, room="no_such_package.room"))  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=r"kind 'hello': no_such_package.room.parts cannot be imported: Mod"
+    ):
+        parts_of_kinds()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("status", "its part 'status' has the name of a field of every run"),
+        ("truncated", "its part 'truncated' has the name of a field of every run"),
+        ("nodes", "its part 'nodes' has the name of a field of the kind experiment"),
+    ],
+)
+def test_a_part_named_as_another_field_of_a_run_is_refused(
+    name: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = replace(parts_of_kinds()["hello"][0], name=name)
+    monkeypatch.setattr("hello_kind.room.parts.PARTS", (part,))
+    with pytest.raises(ConfigError, match=says):
+        parts_of_kinds()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from control_plane.model.rooms import modules
@@ -47,7 +48,7 @@ class Section:
 async def sections(page: RunPage) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the templates of a run's page in their order, each with what it shows."""
     kind = page.run.kind
-    own = OF_KINDS.get(kind, ())
+    own = of_kinds().get(kind, ())
     shown = {each.rank for each in own}
     parts = [_of(part) for part in page.deps.reading.parts.get(kind, ()) if part.rank not in shown]
     found = [
@@ -131,6 +132,9 @@ OF_EVERY_KIND: Final = (
     Section(100, "sections/artifacts.html", _artifacts),
     Section(110, "sections/specification.html", _specification),
 )
-OF_KINDS: Final[Mapping[str, Sequence[Section]]] = {
-    kind: module.SECTIONS for kind, module in modules("sections").items()
-}
+
+
+@cache
+def of_kinds() -> Mapping[str, Sequence[Section]]:
+    """Return the sections of each kind that has any. Raises `ConfigError`."""
+    return {kind: module.SECTIONS for kind, module in modules("sections").items()}

@@ -12,6 +12,7 @@ from control_plane.concurrency.singleflight import Singleflight
 from control_plane.server.api.runs import LogFilters, MayRead, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
 from control_plane.server.web.run_page import run_page
+from control_plane.server.web.sections import of_kinds
 from control_plane.server.web.site import Site
 
 SEE_OTHER: Final = 303
@@ -20,7 +21,8 @@ Wanted = TypeVar("Wanted", bound=Page)
 
 
 def router(site: Site) -> APIRouter:
-    """Return the routes of the pages."""
+    """Return the routes of the pages. Raises `ConfigError` for a kind whose sections cannot be had."""
+    of_kinds()
     routes = APIRouter(include_in_schema=False)
 
     # Two hundred people may watch the same run: each change would be read two hundred times.

@@ -88,6 +88,15 @@ async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(app
                 assert answer.status_code == 401, (method, path)
 
 
+async def test_no_answer_leads_to_the_host_that_a_request_names(app: FastAPI) -> None:
+    headers = {"host": "evil.example", "accept": "text/html"}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as stranger:
+        for path in ("/static", "/healthz/", "/api/runs/", "/runs/", "/runs/x/events/"):
+            answer = await stranger.get(path, headers=headers)
+            assert "evil.example" not in answer.headers.get("location", ""), path
+
+
 async def test_a_client_that_goes_away_in_the_middle_leaves_no_traceback(
     app: FastAPI, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.reads.comparison import RUNS_MAX, chosen, compared, flat
+from control_plane.reads.comparison import FACTS_MAX, NAME_CHARS_MAX, RUNS_MAX, chosen, compared, flat
 from events.answers.runs import ComparedField
 from events.runtime.errors import Rejected
 
@@ -80,3 +80,25 @@ def test_two_to_twelve_runs_are_compared_each_once() -> None:
     for wrong in ([], ["a"], ["a", "a"], names):
         with pytest.raises(Rejected, match=f"2 to 12 runs can be compared, not {len(set(wrong))}"):
             chosen(wrong)
+
+
+def nested(name: str, depth: int, leaves: int) -> dict[str, Any]:
+    """Return an object whose leaves lie below `depth` long names."""
+    found: dict[str, Any] = {f"{name}{number}": number for number in range(leaves)}
+    for _ in range(depth):
+        found = {name * 100: found}
+    return found
+
+
+def test_what_a_pod_says_bounds_neither_the_names_nor_the_number_of_fields() -> None:
+    deep = [run(validations=[{"by": "auto", "scores": nested(each, 60, 2_000)}]) for each in "ab"]
+    rows = compared(deep)
+    assert max(len(row.field) for row in rows) < 2 * NAME_CHARS_MAX
+    assert [row.values[0] for row in rows if row.field.startswith("auto.scores.a")] == [
+        nested("a", 58, 2_000),
+    ]
+    wide = [run(validations=[{"by": "auto", "scores": nested(each, 0, 50_000)}]) for each in "ab"]
+    rows = compared(wide)
+    assert len(rows) < 2 * FACTS_MAX
+    assert {row.field: row.values for row in rows}["…"] == ["49,007 more fields"] * 2
+    assert {"status", "costUsd", "error"} <= {row.field for row in rows}

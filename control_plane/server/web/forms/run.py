@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from control_plane.server.api.contract.bodies import Json, NewRun
+from control_plane.server.api.contract.bodies import LABELS_MAX, Json, NewRun
 from control_plane.server.web.forms.complaints import complaints
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
@@ -24,7 +24,11 @@ from events.kinds.kind import Kind
 from events.queue.requirements import Requirements
 
 LABELS: Final = Field(
-    path=("labels",), shape="text", type="one a line, such as team=vision", limits="at most 32", is_long=True
+    path=("labels",),
+    shape="text",
+    type="one a line, such as team=vision",
+    limits=f"at most {LABELS_MAX}",
+    is_long=True,
 )
 OPTIONS: Final = ("priority", "max_attempts", "queue_limit_s", "not_before")
 EMPTY: Final = "say something here"
@@ -183,7 +187,10 @@ def _put(wanted: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def _labels(text: str) -> dict[str, str]:
     """Return the labels that were typed, one a line. Raises `ValueError`."""
     found = {}
-    for line in filter(None, map(str.strip, text.split("\n"))):
+    told = [*filter(None, map(str.strip, text.split("\n")))]
+    if len(told) > LABELS_MAX:
+        raise ValueError(f"at most {LABELS_MAX} labels")
+    for line in told:
         name, equals, value = line.partition("=")
         if not equals or not name:
             raise ValueError(f"{line[:100]!r} is not name=value, such as team=vision")

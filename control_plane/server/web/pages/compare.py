@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
 from control_plane.reads.comparison import SPEC, chosen, compared
+from control_plane.reads.reading import Json
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, letter, line_chart, swatch
 from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, seed_groups, written
@@ -48,32 +51,37 @@ class ComparePages:
         except Rejected as error:
             return await self.site.problem(422, f"{error.message}: tick them in the list.", back="/runs")
         runs = await self.site.deps.reading.compared(run_ids)
-        names = [run["title"] or run["id"] for run in runs]
-        letters = [letter(index) for index in range(len(runs))]
-        groups = seed_groups([(run["kind"], run["spec"] or {}) for run in runs])
-        measured = metrics([run["metrics"] for run in runs])
-        curves = [each for each in measured if each.is_curve]
-        drawn = groups if wanted.seeds == "mean" else []
-        return await self.site.show(
-            "compare.html",
-            runs=runs,
-            ids=",".join(run["id"] for run in runs),
-            letters=letters,
-            missing=[each for each in run_ids if each not in {run["id"] for run in runs}],
-            parameters=[row for row in compared(runs) if row.field.startswith(SPEC)],
-            written=written,
-            groups=[[letters[index] for index in group] for group in groups],
-            charts=[
-                (each.name, _chart(each, found := lines(each, names, letters, drawn, wanted.smooth), wanted),
-                 [(swatch(index), line) for index, line in enumerate(found) if line.points])
-                for each in curves[:CHARTS_MAX]
-            ],
-            more_charts=max(0, len(curves) - CHARTS_MAX),
-            values=[(each, [mean([each.last[index] for index in group]) for group in groups])
-                    for each in measured[:VALUES_MAX]],
-            is_partial=any(run["isPartial"] for run in runs),
-            wanted=wanted,
-        )  # fmt: skip
+        # beside the event loop: what pods measured decides how long it takes
+        return await self.site.show("compare.html", **await asyncio.to_thread(_view, runs, run_ids, wanted))
+
+
+def _view(runs: Sequence[Json], run_ids: Sequence[str], wanted: Wanted) -> dict[str, Any]:
+    """Return what the page is made of."""
+    names = [run["title"] or run["id"] for run in runs]
+    letters = [letter(index) for index in range(len(runs))]
+    groups = seed_groups([(run["kind"], run["spec"] or {}) for run in runs])
+    measured = metrics([run["metrics"] for run in runs])
+    curves = [each for each in measured if each.is_curve]
+    drawn = groups if wanted.seeds == "mean" else []
+    return {
+        "runs": runs,
+        "ids": ",".join(run["id"] for run in runs),
+        "letters": letters,
+        "missing": [each for each in run_ids if each not in {run["id"] for run in runs}],
+        "parameters": [row for row in compared(runs) if row.field.startswith(SPEC)],
+        "written": written,
+        "groups": [[letters[index] for index in group] for group in groups],
+        "charts": [
+            (each.name, _chart(each, found := lines(each, names, letters, drawn, wanted.smooth), wanted),
+             [(swatch(index), line) for index, line in enumerate(found) if line.points])
+            for each in curves[:CHARTS_MAX]
+        ],
+        "more_charts": max(0, len(curves) - CHARTS_MAX),
+        "values": [(each, [mean([each.last[index] for index in group]) for group in groups])
+                   for each in measured[:VALUES_MAX]],
+        "is_partial": any(run["isPartial"] for run in runs),
+        "wanted": wanted,
+    }  # fmt: skip
 
 
 def _chart(metric: Metric, found: list[Line], wanted: Wanted) -> str:

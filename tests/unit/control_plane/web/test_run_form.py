@@ -189,6 +189,7 @@ def test_what_the_kind_itself_refuses_stands_at_the_field_that_it_names() -> Non
     [
         ({"labels": "a b=c"}, "a b: text like ^[A-Za-z0-9]"),
         ({"labels": "\n".join(f"n{number}=x" for number in range(33))}, "at most 32"),
+        ({"labels": "a b=c\n" * 33}, "at most 32 labels"),
         ({"spec.text": "a\x00b"}, "a character that cannot be stored"),
         ({"spec.maybe_text": "\ud800"}, "a character that cannot be stored"),
         ({"spec.until_number": "9" * 19}, "beyond 64 bits"),
