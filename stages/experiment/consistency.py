@@ -6,8 +6,8 @@ function returns why a state is not used, for the run's log; None where it is us
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stages.experiment.paper.digits import typed_numbers
@@ -21,20 +21,31 @@ from stages.space.metrics import Metric
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
 
 
-def finished_problem(
-    state: SearchState, stage: str, root: Node | None, metric: str, claim: ClaimState, judge: str
-) -> str | None:
-    """Judge a finished stage of the search, which starts from `root` and is ranked by the score `metric`.
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a stage of the search can be in this run: where it starts, how far it goes, and what ranks it.
 
-    `judge` is the mark of the secret by which this run measures.
+    `root` is the node that it starts from, `limit` the most nodes that it tries, `width` those of a round,
+    `metric` the score that ranks, `judge` the mark of the secret by which this run measures, and `seeds` the
+    seeds from which a finalist is run again, by its id.
     """
+
+    stage: str
+    root: Node | None
+    limit: int
+    width: int
+    metric: str
+    judge: str
+    seeds: Callable[[str], tuple[int, ...]]
+
+
+def finished_problem(state: SearchState, course: Course, claim: ClaimState) -> str | None:
+    """Judge a finished stage of the search."""
     if state.record is None:
         return "it is finished without a record"
     if state.claim is None or _anywhere(state.claim) != _anywhere(claim):
         return "it was made for another claim"
-    return begun_problem(state, stage, root, metric, judge) or _record_problem(
-        state.record, stage, root, metric
-    )
+    return begun_problem(state, course) or _record_problem(state.record, course)
 
 
 def _anywhere(claim: ClaimState) -> ClaimState:
@@ -42,17 +53,22 @@ def _anywhere(claim: ClaimState) -> ClaimState:
     return replace(claim, data=replace(claim.data, location=""))
 
 
-def begun_problem(state: SearchState, stage: str, root: Node | None, metric: str, judge: str) -> str | None:
+def begun_problem(state: SearchState, course: Course) -> str | None:
     """Judge what a stage of the search has tried so far."""
-    if state.judge != judge:
+    if state.judge != course.judge:
         return OTHER_ROWS
     tried = [each.node for each in state.tried]
-    problem = _tree_problem(tried, stage, root, metric) or _tree_problem(state.begun, stage, root, metric)
+    problem = _tree_problem(tried, course) or _tree_problem(state.begun, course)
     if problem is not None:
         return problem
+    if len(state.begun) > course.width:
+        return f"{len(state.begun)} nodes are begun at once, and a round has {course.width}"
     if known := [node for node in state.begun if node.metric is not None or node.error or node.scores]:
         return f"{known[0].id} is begun, and has a result already"
-    return _gap_in({node.id for node in (*tried, *state.begun)})
+    names = {node.id for node in (*tried, *state.begun)}
+    if len(names) > course.limit:
+        return f"it has more than the {course.limit} nodes of this stage"
+    return _gap_in(names)
 
 
 def _gap_in(names: Collection[str]) -> str | None:
@@ -61,13 +77,15 @@ def _gap_in(names: Collection[str]) -> str | None:
     return None if numbers == list(range(1, len(numbers) + 1)) else "the numbers of its nodes have a gap"
 
 
-def _record_problem(record: StageRecord, stage: str, root: Node | None, metric: str) -> str | None:
-    if record.name != stage:
+def _record_problem(record: StageRecord, course: Course) -> str | None:
+    if record.name != course.stage:
         return f"it is of {record.name}"
+    if record.limit != course.limit or len(record.nodes) > course.limit:
+        return f"it has other nodes than the {course.limit} of this stage"
     known = {node.id: node for node in record.nodes}
-    if root is not None:
-        known[root.id] = root
-    problem = _tree_problem(record.nodes, stage, root, metric) or _gap_in({each.id for each in record.nodes})
+    if course.root is not None:
+        known[course.root.id] = course.root
+    problem = _tree_problem(record.nodes, course) or _gap_in({each.id for each in record.nodes})
     if problem is not None:
         return problem
     if known.get(record.best.id) != record.best or record.best.buggy:
@@ -80,12 +98,17 @@ def _record_problem(record: StageRecord, stage: str, root: Node | None, metric: 
     for finalist in record.finalists:
         if len(finalist.seeds) != len(finalist.values):
             return f"{finalist.node} has {len(finalist.values)} values from {len(finalist.seeds)} seeds"
+        if finalist.seeds != course.seeds(
+            finalist.node
+        ):  # others would choose the validation's, which avoids them
+            return f"{finalist.node} was run again from other seeds than this run's"
     names = [each.node for each in record.finalists]
     return "a finalist stands twice" if len(set(names)) != len(names) else None
 
 
-def _tree_problem(nodes: Sequence[Node], stage: str, root: Node | None, metric: str) -> str | None:
+def _tree_problem(nodes: Sequence[Node], course: Course) -> str | None:
     """Judge nodes that stand in the order of their numbers or of their results."""
+    stage, root, metric = course.stage, course.root, course.metric
     known: set[str] = set()
     for node in nodes:
         if node.stage != stage or not node.id.startswith(f"{stage}/"):

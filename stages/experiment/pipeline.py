@@ -29,6 +29,7 @@ from events.runtime.errors import GivenBack
 from stages.bounds import Scores
 from stages.context import Context, Stage
 from stages.experiment.consistency import (
+    Course,
     begun_problem,
     figures_problem,
     finished_problem,
@@ -291,7 +292,7 @@ class Experiment:
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
             before = records[-1] if records else None
-            earlier = self._made_before(plan.name, before, search)
+            earlier = self._made_before(search.course(plan, before), search)
             if isinstance(earlier, StageRecord):
                 records.append(earlier)
                 continue
@@ -299,21 +300,14 @@ class Experiment:
                 records.append(search.run(plan, stage, before, earlier))
         return tuple(records)
 
-    def _made_before(
-        self, stage: str, before: StageRecord | None, search: Search
-    ) -> StageRecord | SearchState | None:
+    def _made_before(self, course: Course, search: Search) -> StageRecord | SearchState | None:
         """Return what earlier attempts made of a stage: its record where they finished it."""
-        root, metric = before.best if before else None, search.metric.name
-        finished = self.past.finished(stage)
+        finished = self.past.finished(course.stage)
         if finished is None:
-            begun = self.context.restored(stage)
-            return self.past.read(
-                begun, SearchState, lambda state: begun_problem(state, stage, root, metric, search.judge)
-            )
+            begun = self.context.restored(course.stage)
+            return self.past.read(begun, SearchState, lambda state: begun_problem(state, course))
         state = self.past.read(
-            finished,
-            SearchState,
-            lambda state: finished_problem(state, stage, root, metric, search.claim, search.judge),
+            finished, SearchState, lambda state: finished_problem(state, course, search.claim)
         )
         if state is None or state.record is None:
             return None

@@ -18,6 +18,7 @@ from events.files.paths import BadPath, RunPath, SafeName
 from stages.bounds import Unreadable, read_state
 from stages.experiment.consistency import (
     OTHER_ROWS,
+    Course,
     begun_problem,
     figures_problem,
     finished_problem,
@@ -64,7 +65,7 @@ def _fitted(record: Record) -> Record:
             for node in stage.nodes
         )
         known = {node.id: node for each in stages for node in each.nodes} | {node.id: node for node in nodes}
-        stages.append(replace(stage, nodes=nodes, best=known[stage.best.id]))
+        stages.append(replace(stage, nodes=nodes, limit=len(nodes), best=known[stage.best.id]))
     return replace(record, stages=tuple(stages))
 
 
@@ -83,6 +84,17 @@ def search_state(number: int) -> Any:
 
 def root_of(number: int) -> Any:
     return HONEST.stages[number - 1].best if number else None
+
+
+def course(number: int, **changes: Any) -> Course:
+    """Return what the honest record's stage can be, with changes."""
+    stage = HONEST.stages[number]
+    again = {each.node: each.seeds for each in stage.finalists}
+    fields = {
+        "stage": stage.name, "root": root_of(number), "limit": stage.limit, "width": 4, "metric": METRIC,
+        "judge": MARK, "seeds": lambda node: again.get(node, (0,)),
+    }  # fmt: skip
+    return Course(**{**fields, **changes})
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -141,8 +153,7 @@ quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_an_honest_state_is_accepted(number: int) -> None:
     state = read_state(search_state(number), SearchState)
-    stage = HONEST.stages[number].name
-    assert finished_problem(state, stage, root_of(number), METRIC, CLAIM, MARK) is None
+    assert finished_problem(state, course(number), CLAIM) is None
     assert state.record == HONEST.stages[number]
 
 
@@ -153,7 +164,7 @@ def test_a_stage_that_is_accepted_breaks_nothing_behind_it(state: Any) -> None:
         read = read_state(state, SearchState)
     except Unreadable:
         return
-    if finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM, MARK) is not None or read.record is None:
+    if finished_problem(read, course(1), CLAIM) is not None or read.record is None:
         return
     first, _, third, fourth = HONEST.stages
     record = replace(HONEST, stages=(first, read.record, third, fourth))
@@ -178,7 +189,7 @@ def test_a_stage_that_was_begun_can_be_gone_on_with(state: Any) -> None:
         read = read_state(state, SearchState)
     except Unreadable:
         return
-    if begun_problem(read, "Stage_1", None, METRIC, MARK) is not None:
+    if begun_problem(read, course(0)) is not None:
         return
     names = [each.node.id for each in read.tried]
     assert len(set(names)) == len(names)
@@ -215,6 +226,24 @@ def _finalist(**changes: Any) -> Callable[[Any], None]:
     return lambda state: state["record"]["finalists"][0].update(changes)
 
 
+def _choose_seeds(state: Any) -> None:
+    """Let a finalist have as many seeds, and others: the validation takes none of them."""
+    for finalist in state["record"]["finalists"]:
+        finalist["seeds"] = [seed + 1 for seed in finalist["seeds"]]
+
+
+def _sow(state: Any, count: int, *, tried: bool = True, begun: bool = False) -> None:
+    """Add nodes that are buggy, or begun."""
+    first = len(state["tried"]) + 1
+    bare = {**state["tried"][0]["node"], "metric": None, "scores": {}, "error": None, "parent": None}
+    nodes = [{**bare, "id": f"Stage_2/{number}"} for number in range(first, first + count)]
+    if begun:
+        state["begun"] = nodes
+        return
+    state["record"]["nodes"] += nodes
+    state["tried"] += [{"node": each, "curve": None, "attempt": 1} for each in nodes] if tried else []
+
+
 OF_ANOTHER = {"node": "Stage_2/99", "points": []}
 SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no record": (lambda state: state.update(record=None), "without a record"),
@@ -236,6 +265,15 @@ SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a finalist without seeds": (_finalist(seeds=[]), "length >= 1"),
     "more seeds than values": (_finalist(seeds=[1, 2, 3, 4, 5]), "values from 5 seeds"),
     "a finalist twice": (_finalist(node=HONEST.stages[1].finalists[1].node), "a finalist stands twice"),
+    "more seeds than this run's": (_finalist(seeds=[1] * 900, values=[0.5] * 900), "other seeds than this"),
+    "seeds of its own choice": (lambda state: _choose_seeds(state), "other seeds than this run's"),
+    "more nodes than the stage has": (lambda state: _sow(state, 1), "more than the 5 nodes"),
+    "a record of more nodes": (lambda state: _sow(state, 1, tried=False), "other nodes than the 5"),
+    "another limit": (_record(limit=10**9), "other nodes than the 5"),
+    "more nodes begun than a round has": (
+        lambda state: _sow(state, 5, begun=True),
+        "5 nodes are begun at once",
+    ),
     "begun with a result": (_begin(metric=0.5, scores={METRIC: 0.5}), "has a result already"),
     "begun with an error": (_begin(error="x"), "has a result already"),
     "a number without end": (_node(0, seconds=1e300), "Expected `float` <= 1000000000000000.0"),
@@ -250,7 +288,7 @@ def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
     tell(state)
     try:
         read = read_state(state, SearchState)
-        said = finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM, MARK)
+        said = finished_problem(read, course(1), CLAIM)
     except Unreadable as error:
         said = str(error)
     assert words in (said or "")
@@ -259,7 +297,7 @@ def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
 def test_a_node_that_is_begun_and_new_is_accepted() -> None:
     state = search_state(1)
     _begin()(state)
-    assert begun_problem(read_state(state, SearchState), "Stage_2", root_of(1), METRIC, MARK) is None
+    assert begun_problem(read_state(state, SearchState), course(1, limit=6)) is None
 
 
 def test_a_seed_that_was_measured_twice_is_refused() -> None:
@@ -274,8 +312,8 @@ def test_a_seed_that_was_measured_twice_is_refused() -> None:
 @pytest.mark.parametrize("mark", ["", Secret("of another run").mark])
 def test_what_was_measured_by_another_secret_is_refused(mark: str) -> None:
     finished = replace(read_state(search_state(1), SearchState), judge=mark)
-    assert finished_problem(finished, "Stage_2", root_of(1), METRIC, CLAIM, MARK) == OTHER_ROWS
-    assert begun_problem(replace(BEGUN, judge=mark), "Stage_1", None, METRIC, MARK) == OTHER_ROWS
+    assert finished_problem(finished, course(1), CLAIM) == OTHER_ROWS
+    assert begun_problem(replace(BEGUN, judge=mark), course(0)) == OTHER_ROWS
     assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, MEASURE, 2) == OTHER_ROWS
 
 
