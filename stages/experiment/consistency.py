@@ -6,18 +6,16 @@ function returns why a state is not used, for the run's log; None where it is us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stages.experiment.paper.digits import typed_numbers
-from stages.experiment.plots.picture import FORMS, TABLE
-from stages.experiment.record.ledger import ClaimState, FigureState, FreshState, PaperState, SearchState
-from stages.experiment.record.numbers import REFERENCE, Numbers
+from stages.experiment.record.ledger import ClaimState, FreshState, PaperState, SearchState
 from stages.experiment.record.record import StageRecord
 from stages.experiment.tree import Node
 from stages.space.metrics import Metric
 
+PAPER_BYTES_MAX: Final = 256 << 20  # a file of it is copied, and read in part
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
 
 
@@ -146,24 +144,11 @@ def fresh_problem(
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 
-def figures_problem(figures: Sequence[FigureState], files: Collection[str], numbers: Numbers) -> str | None:
-    """Judge figures by their files, and by what their captions refer to."""
-    for figure in figures:
-        if [*figure.images, figure.table] != [f"{figure.name}.{form}" for form in (*FORMS, TABLE)]:
-            return f"the figure {figure.name} has other files than its forms"
-        names = (each.replace("/", ".") for each in (*figure.images, figure.table))
-        if missing := [name for name in names if name not in files]:
-            return f"{missing[0]} is not among its files"
-        if unknown := [key for key in REFERENCE.findall(figure.caption) if key not in numbers]:
-            return f"the caption of {figure.name} refers to {unknown[0]}, which was not measured"
-        if typed_numbers(REFERENCE.sub(" ", figure.caption)):
-            return f"the caption of {figure.name} types a number"
-    return "a figure stands twice" if len({each.name for each in figures}) != len(figures) else None
-
-
-def paper_problem(state: PaperState, files: Collection[str]) -> str | None:
-    """Judge a paper by its files."""
-    if missing := [name for name in state.files if name not in files]:
+def paper_problem(state: PaperState, sizes: Mapping[str, int]) -> str | None:
+    """Judge a paper by its files and their sizes."""
+    if missing := [name for name in state.files if name not in sizes]:
         return f"{missing[0]} is not among its files"
+    if sum(sizes[name] for name in state.files) > PAPER_BYTES_MAX:
+        return f"it has more bytes than a paper has, {PAPER_BYTES_MAX}"
     lacks = {"paper.pdf", "paper.tex"} - set(state.files)
     return f"it lacks {min(lacks)}" if lacks else None

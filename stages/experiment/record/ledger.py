@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from events.files.paths import RunPath, SafeName
+from events.files.paths import SafeName
 from stages.bounds import (
     NODES_MAX,
     SEEDS_MAX,
@@ -39,7 +39,6 @@ from stages.space.data_sets import DataSet
 
 COMPLETE: Final = "is_complete"
 FOUND: Final = "found"
-FIGURES_MAX: Final = 60
 FILES_MAX: Final = 50
 UNTRACED_MAX: Final = 100
 
@@ -99,16 +98,6 @@ class FreshState:
     arms: tuple[Text, Text]
     measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
     judge: Word = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FigureState:
-    """A finished figure: the names of its files, and the sentence below it."""
-
-    name: RunPath
-    images: Annotated[tuple[RunPath, ...], Meta(max_length=10)]
-    table: RunPath
-    caption: Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +181,3 @@ class Past:
 def state_of(found: Any, *, is_complete: bool) -> dict[str, Any]:
     """Return the state of a checkpoint that keeps `found`: one of the states above, or a list of them."""
     return {COMPLETE: is_complete, FOUND: msgspec.to_builtins(found, enc_hook=str)}
-
-
-def flat(name: RunPath) -> SafeName:
-    """Return a figure's file by a name that a checkpoint can have: one part, no folders.
-
-    Raises `BadPath` for one that is too long, or begins with what no name begins with.
-    """
-    return SafeName(name.replace("/", "."))

@@ -36,6 +36,9 @@ ORDER = STAGES
 STAGES_OF_SEARCH = ORDER[:4]
 
 
+MARK = b"MARK OF THE LIAR"
+
+
 class Dead(BaseException):
     """The end of a process, as far as there can be one here."""
 
@@ -237,23 +240,13 @@ def test_what_was_measured_by_another_secret_is_measured_again(
     assert any("the secret that attempt 2 left" in each for each in told) == bool(swapped)
 
 
-def _leading_out(kept: dict[str, Restored], folder: Path) -> None:
-    """Let a figure's image be named by a path that leads out, its file by what that path is when flat."""
-    name = "a/../../../../stolen"
-    file = folder / name.replace("/", ".")
-    file.write_text("mine")
-    state = json.loads(json.dumps(kept["plots"].state))
-    state["found"][0]["images"][0] = name
-    files = {**kept["plots"].files, file.name: file}
-    kept["plots"] = replace(kept["plots"], state=state, files=files)
-
-
-def _broken_figures(kept: dict[str, Restored], folder: Path) -> None:
-    """Let every picture be something else."""
-    files = {name: folder / name for name in kept["plots"].files}
-    for file in files.values():
-        file.write_bytes(b"%PDF-1.4 and no picture")
-    kept["plots"] = replace(kept["plots"], files=files)
+def _other_figures(kept: dict[str, Restored], folder: Path) -> None:
+    """Leave figures that show something else, as an earlier version kept them."""
+    picture = folder / "comparison.pdf"
+    picture.write_bytes(b"%PDF-1.4 " + MARK)
+    told = [{"name": "comparison", "images": [picture.name], "table": "comparison.csv", "caption": str(MARK)}]
+    state = {"is_complete": True, "found": told}
+    kept["plots"] = replace(kept["plots"], state=state, files={picture.name: picture})
     del kept["paper"]
 
 
@@ -270,15 +263,30 @@ def _without_pdf(kept: dict[str, Restored], folder: Path) -> None:
     kept["paper"] = replace(kept["paper"], files=files)
 
 
+def _no_pdf(kept: dict[str, Restored], folder: Path) -> None:
+    page = folder / "paper.pdf"
+    page.write_bytes(b"<html>" + MARK)
+    kept["paper"] = replace(kept["paper"], files={**kept["paper"].files, "paper.pdf": page})
+
+
+def _huge_paper(kept: dict[str, Restored], folder: Path) -> None:
+    """Let the paper be a file with a hole that is as large as a disk."""
+    page = folder / "paper.pdf"
+    with page.open("wb") as file:
+        file.truncate(1 << 40)
+    kept["paper"] = replace(kept["paper"], files={**kept["paper"].files, "paper.pdf": page})
+
+
 def _odd_spending(kept: dict[str, Restored], folder: Path) -> None:
     kept["spending"] = Restored(1, {"tokens": -5, "everything": 1})
 
 
 LIES: dict[str, tuple[Callable[[dict[str, Restored], Path], None], set[str], str]] = {
-    "a path that leads out": (_leading_out, {"plots", "paper", "review"}, "is no relative path"),
-    "figures that are none": (_broken_figures, {"paper", "review"}, "are drawn again"),
+    "figures that show something else": (_other_figures, {"paper", "review"}, "plots is finished"),
     "a source that is no text": (_no_text, {"review"}, "which was not measured"),
     "a paper without its PDF": (_without_pdf, {"paper", "review"}, "is not among its files"),
+    "a paper that is no PDF": (_no_pdf, {"paper", "review"}, "paper.pdf is no PDF"),
+    "a paper that fills the disk": (_huge_paper, {"paper", "review"}, "more bytes than a paper has"),
     "spending below nothing": (_odd_spending, set(), "counts as nothing"),
 }
 
@@ -294,10 +302,10 @@ def test_a_checkpoint_that_lies_is_told_and_begun_anew_and_nothing_is_written_ou
     tell(kept, left)
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     reporter = RecordingReporter()
-    with setting_papers(is_wanted=tell is _broken_figures):
-        attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
     assert {each.stage for each in reporter.of(c.StageStarted)} == anew
     assert any(words in each.message for each in reporter.of(c.RunLog))
     after = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert {path for path in after - before if not path.is_relative_to(workspace / "experiment")} == set()
+    assert [path for path in after - before if MARK in path.read_bytes()] == []
