@@ -6,14 +6,14 @@ function returns why a state is not used, for the run's log; None where it is us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from stages.experiment.record.ledger import ClaimState, FreshState, PaperState, SearchState
 from stages.experiment.record.record import StageRecord
 from stages.experiment.tree import Node
-from stages.space.metrics import Metric
+from stages.space.metrics import Metric, is_possible
 
 PAPER_BYTES_MAX: Final = 256 << 20  # a file of it is copied, and read in part
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
@@ -96,6 +96,9 @@ def _record_problem(record: StageRecord, course: Course) -> str | None:
     for finalist in record.finalists:
         if len(finalist.seeds) != len(finalist.values):
             return f"{finalist.node} has {len(finalist.values)} values from {len(finalist.seeds)} seeds"
+        values = [(course.metric, value) for value in (*finalist.values, finalist.mean)]
+        if (wrong := _impossible(values)) is not None:
+            return f"{finalist.node}: {wrong}"
         if finalist.seeds != course.seeds(
             finalist.node
         ):  # others would choose the validation's, which avoids them
@@ -116,6 +119,8 @@ def _tree_problem(nodes: Sequence[Node], course: Course) -> str | None:
         known.add(node.id)
         if node.parent is not None and not _is_older(node.parent, node, root):
             return f"{node.id} was made from {node.parent}, which is no older"
+        if (wrong := _impossible(node.scores.items())) is not None:
+            return f"{node.id}: {wrong}"
         if node.metric != node.scores.get(metric):
             return f"{node.id} has another {metric} than its scores say"
     return None
@@ -128,6 +133,12 @@ def _is_older(parent: str, node: Node, root: Node | None) -> bool:
     return stage == node.stage and int(number) < int(node.id.partition("/")[2])
 
 
+def _impossible(told: Iterable[tuple[str, float]]) -> str | None:
+    """Return what no measurement gives, of measures and their values."""
+    wrong = next(((name, value) for name, value in told if not is_possible(name, value)), None)
+    return None if wrong is None else f"the {wrong[0]} cannot be {wrong[1]:g}"
+
+
 def fresh_problem(
     state: FreshState, arms: tuple[str, str], judge: str, metric: Metric, groups: int
 ) -> str | None:
@@ -138,6 +149,10 @@ def fresh_problem(
         return "it is of other programs"
     pairs = [(each.arm, each.seed) for each in state.measured]
     readings = [each.reading for each in state.measured if each.reading.scores is not None]
+    told = [(name, value) for each in readings for name, value in (each.scores or {}).items()]
+    told += [(metric.name, value) for each in readings for value in each.without]
+    if (wrong := _impossible(told)) is not None:
+        return wrong
     counts = {(len(each.without), len(each.quality)) for each in readings}
     if not counts <= {(groups if metric.of_answers else 0, groups)}:
         return "the rows that judged it were grouped otherwise"

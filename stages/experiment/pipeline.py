@@ -23,7 +23,7 @@ from events.files.paths import SafeName
 from events.kinds.experiment import STAGES, ExperimentSpec, NodeLimits, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of
 from events.kinds.spec import TITLE_MAX
-from events.runtime.errors import GivenBack
+from events.runtime.errors import GivenBack, PipelineError
 from stages.bounds import Scores
 from stages.context import Context, Stage
 from stages.experiment.consistency import (
@@ -73,6 +73,7 @@ from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_d
 from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
 from stages.literature import LookUpFailed, Work
+from stages.pipeline import classify
 from stages.space.claim import Claim
 from stages.space.metrics import QUALITY
 from stages.space.understanding import file_named_in
@@ -83,6 +84,8 @@ DRAFTS: Final = 3
 WORKS_MAX: Final = 8
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
+# Failures that follow from what was tried and measured, in this attempt or in earlier ones; others have own causes.
+OF_RECORDS: Final = frozenset({"ALL_NODES_BUGGY", "MAX_ITERATIONS", "RENDERER"})
 ARMS: Final = ("baseline", "intervention")
 SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
 
@@ -152,7 +155,25 @@ def run(context: Context) -> str:
     effort = effort_of(spec)
     past = Past(context)
     staff = hire(context, spec, data_set, effort.epochs, past)
-    return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
+    try:
+        return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
+    except Exception as error:
+        _begin_anew(past, error)
+        raise
+
+
+def _begin_anew(past: Past, error: Exception) -> None:
+    """Give the run back where an end may be the work of earlier attempts, so that the next one does without.
+
+    Raises `GivenBack`.
+    """
+    code, is_retryable = classify(error)
+    is_own = isinstance(error, GivenBack) or (isinstance(error, PipelineError) and code not in OF_RECORDS)
+    if is_own or is_retryable or not past.is_used or not past.set_aside(STAGES):
+        return
+    why = f"this attempt went on from earlier ones and ended by {code}"
+    past.context.log(f"{why}, so the next one begins anew: {error}", "error")
+    raise GivenBack(why) from error
 
 
 def effort_of(spec: ExperimentSpec) -> Effort:
@@ -212,6 +233,7 @@ class Experiment:
             setting=self._setting(data),
             stages=stages,
             verdicts=verdicts,
+            others=tuple(sorted(self.past.others)),
         )
         paper = self._write(
             record, self._draw(record, self.folder / "paper" / "plots"), self.folder / "paper"
@@ -286,7 +308,7 @@ class Experiment:
         """Return what earlier attempts made of a stage: its record where they finished it."""
         finished = self.past.finished(course.stage)
         if finished is None:
-            begun = self.context.restored(course.stage)
+            begun = self.past.left(course.stage)
             return self.past.read(begun, SearchState, lambda state: begun_problem(state, course))
         state = self.past.read(
             finished, SearchState, lambda state: finished_problem(state, course, search.claim)
@@ -334,7 +356,7 @@ class Experiment:
         """
         arms = (stages[1].best, stages[2].best)
         first = Round(court, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
-        left = self.context.restored("validation")
+        left = self.past.left("validation")
         was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
         self._take_fresh(first)
         is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
@@ -428,7 +450,7 @@ class Experiment:
         """Take what earlier attempts measured for these very programs."""
         exam = first.court.exam
         groups = len(row_groups(len(exam.disguised.data.sealed.features)))
-        left = self.context.restored("validation")
+        left = self.past.left("validation")
         found = self.past.read(
             left,
             FreshState,
@@ -597,7 +619,7 @@ class Experiment:
         """Trace the paper's numbers, have it reviewed where there is a model, and report the verdict."""
         state = self.past.read(self.past.finished("review"), ReviewState)
         if state is not None:
-            verdict = weigh(record, state.untraced, state.traced, state.reviews)
+            verdict = weigh(record, state.untraced, state.traced, state.reviews, sorted(self.past.others))
             self._tell(verdict)
             return verdict
         with self.context.stage("review", index=8, total=STAGES_TOTAL) as stage:
@@ -608,7 +630,7 @@ class Experiment:
                 self.context.log(f"the paper states {each}, which no event says", "error")
             stage.progress(0.3, f"{self.researcher.name} reviews the paper")
             reviews = tuple(self.researcher.review(paper.text, ENSEMBLE))
-            verdict = weigh(record, traced.untraced, traced.count, reviews)
+            verdict = weigh(record, traced.untraced, traced.count, reviews, sorted(self.past.others))
             state = ReviewState(traced.count, traced.untraced, reviews)
             self.context.checkpoint("review", state_of(state, is_complete=True))
             self._tell(verdict)

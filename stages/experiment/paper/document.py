@@ -323,13 +323,18 @@ class _Page:
         ]
 
     def _reproducibility(self) -> list[Block]:
+        others = (
+            " Parts of it were measured by earlier attempts of this run on other pods, and are their word."
+            if self.record.others
+            else ""
+        )
         return [
             Paragraph(
                 "Everything follows from the seed {run.seed}: splits, order of proposals, initial weights. The same seed "
                 "gives the same numbers on the same machine and versions, except for seconds, and except where a language "
                 "model chose what to try. Every printed number carries its key in the source paper.tex, and numbers.json "
                 "names for each key the exact value and the events of the run that said it. All results are in "
-                "results.json, and each figure has the data that drew it beside it as CSV."
+                f"results.json, and each figure has the data that drew it beside it as CSV.{others}"
             )
         ]
 

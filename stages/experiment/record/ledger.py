@@ -6,8 +6,8 @@ seed, only for the very program that it was measured with. Everything else is me
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -125,14 +125,34 @@ class ReviewState:
 
 @dataclass(slots=True)
 class Past:
-    """The checkpoints of earlier attempts, read in the order of the stages."""
+    """The checkpoints of earlier attempts, read in the order of the stages.
+
+    `is_used` is whether this attempt rests on any, `others` are the other pods that may have had a part in those.
+    """
 
     context: Context
     is_whole: bool = True
+    is_used: bool = False
+    others: set[str] = field(default_factory=set)
+
+    def left(self, stage: str) -> Restored | None:
+        """Return what earlier attempts left of a stage, unless a later one has set it aside."""
+        found = self.context.restored(stage)
+        return found if found is not None and found.state else None
+
+    def set_aside(self, stages: Iterable[str]) -> bool:
+        """Let the next attempt begin anew; False where earlier ones of this run left nothing.
+
+        What a run takes from the run that it repeats stays: nobody asked to pay for that again.
+        """
+        left = [name for name in stages if (found := self.left(name)) is not None and not found.from_run]
+        for name in left:
+            self.context.checkpoint(name, {})
+        return bool(left)
 
     def finished(self, stage: str) -> Restored | None:
         """Return the checkpoint of a stage that need not run again, and log it."""
-        found = self.context.restored(stage)
+        found = self.left(stage)
         self.is_whole = self.is_whole and found is not None and bool(found.state.get(COMPLETE))
         if not self.is_whole or found is None:
             return None
@@ -143,9 +163,9 @@ class Past:
 
     def peek(self, stage: str, kind: type[T]) -> T | None:
         """Return what a checkpoint holds, finished or not, without taking it for the run's next step."""
-        found = self.context.restored(stage)
+        found = self.left(stage)
         try:
-            return None if found is None else read_state(found.state.get(FOUND), kind)
+            return None if found is None else self._taken(found, read_state(found.state.get(FOUND), kind))
         except Unreadable:
             return None  # whoever takes the step reads it again, and says so
 
@@ -171,6 +191,12 @@ class Past:
         if (problem := problem_of(state)) is not None:
             self._refuse(f"{left} is not used: {problem}")
             return None
+        return self._taken(found, state)
+
+    def _taken(self, found: Restored, state: T) -> T:
+        """Remember whose word this is."""
+        self.is_used = True
+        self.others |= {*found.pods} - ({self.context.pod} if self.context.pod else set())
         return state
 
     def _refuse(self, why: str) -> None:

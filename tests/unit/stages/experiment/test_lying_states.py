@@ -260,6 +260,9 @@ SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a finalist without seeds": (_finalist(seeds=[]), "length >= 1"),
     "more seeds than values": (_finalist(seeds=[1, 2, 3, 4, 5]), "values from 5 seeds"),
     "a finalist twice": (_finalist(node=HONEST.stages[1].finalists[1].node), "a finalist stands twice"),
+    "an accuracy that nothing has": (_node(0, metric=1e160, scores={METRIC: 1e160}), "cannot be 1e+160"),
+    "a score below zero": (_node(0, scores={METRIC: 0.5, "nll": -1.0}, metric=0.5), "nll cannot be -1"),
+    "a mean that nothing has": (_finalist(mean=7.0), "cannot be 7"),
     "more seeds than this run's": (_finalist(seeds=[1] * 900, values=[0.5] * 900), "other seeds than this"),
     "seeds of its own choice": (lambda state: _choose_seeds(state), "other seeds than this run's"),
     "more nodes than the stage has": (lambda state: _sow(state, 1), "more than the 5 nodes"),
@@ -310,6 +313,15 @@ def test_what_was_measured_by_another_secret_is_refused(mark: str) -> None:
     assert finished_problem(finished, course(1), CLAIM) == OTHER_ROWS
     assert begun_problem(replace(BEGUN, judge=mark), course(0)) == OTHER_ROWS
     assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, MEASURE, 2) == OTHER_ROWS
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [Reading({METRIC: 1.5}), Reading({METRIC: 1.0, "brier": -1.0}), Reading({METRIC: 1.0}, (1e160,))],
+)
+def test_what_no_measurement_gives_is_refused(reading: Reading) -> None:
+    state = FreshState(ARMS, (Measured(0, 3, reading),), MARK)
+    assert "cannot be" in (fresh_problem(state, ARMS, MARK, MEASURE, 1) or "")
 
 
 SECONDS = "training_seconds"

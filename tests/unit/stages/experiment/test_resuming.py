@@ -309,3 +309,78 @@ def test_a_checkpoint_that_lies_is_told_and_begun_anew_and_nothing_is_written_ou
     after = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert {path for path in after - before if not path.is_relative_to(workspace / "experiment")} == set()
     assert [path for path in after - before if MARK in path.read_bytes()] == []
+
+
+def _all_buggy(kept: dict[str, Restored]) -> dict[str, Restored]:
+    """Let the first stage be begun, with nodes alone that lead nowhere."""
+    state = json.loads(json.dumps(kept["Stage_1"].state))
+    for each in state["found"]["tried"]:
+        each["node"] |= {"metric": None, "scores": {}, "error": "no reason", "works": False}
+        each["curve"] = None
+    state |= {"is_complete": False}
+    state["found"]["record"] = None
+    return {"Stage_1": replace(kept["Stage_1"], state=state)}
+
+
+def test_nodes_of_earlier_attempts_that_lead_nowhere_end_no_run(
+    whole: Diary, tools: Tools, tmp_path: Path
+) -> None:
+    found = _all_buggy(whole.kept)
+    second, reporter = MemoryCheckpoints(attempt=2, found=found), RecordingReporter()
+    attempt(tmp_path / "second", tools, second, reporter)
+    end = reporter.facts[-1]
+    assert isinstance(end, c.RunPreempted), end
+    assert any("ended by ALL_NODES_BUGGY" in each.message for each in reporter.of(c.RunLog))
+    third = Diary(attempt=3, found={**found, **second.kept}, last="Stage_1")
+    with pytest.raises(Dead):
+        attempt(tmp_path / "third", tools, third, third.reporter)
+    assert third.reporter.of(NodeExecuting)
+    assert not third.reporter.of(NodeRestored)
+
+
+def test_an_error_behind_what_earlier_attempts_left_gives_the_run_back_once(
+    whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nobody thought of that")
+
+    monkeypatch.setattr(pipeline.Experiment, "_validate", fail)
+    second, reporter = MemoryCheckpoints(attempt=2, found=whole.kept), RecordingReporter()
+    attempt(tmp_path / "second", tools, second, reporter)
+    assert isinstance(reporter.facts[-1], c.RunPreempted), reporter.facts[-1]
+    assert {name for name, each in second.kept.items() if not each.state} == {*ORDER}
+    monkeypatch.setattr(pipeline.Experiment, "_search", fail)
+    third = RecordingReporter()
+    attempt(tmp_path / "third", tools, MemoryCheckpoints(attempt=3, found=second.kept), third)
+    end = third.facts[-1]
+    assert isinstance(end, c.RunFailed), "with nothing of others it is its own"
+    assert (end.code, end.retryable) == ("KeyError", False)
+
+
+def test_a_part_that_a_person_repeats_is_not_set_aside(
+    whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nobody thought of that")
+
+    monkeypatch.setattr(pipeline.Experiment, "_validate", fail)
+    found = {name: replace(each, from_run="01K00000000000000000000009") for name, each in whole.kept.items()}
+    own, reporter = MemoryCheckpoints(found=found), RecordingReporter()
+    attempt(tmp_path, tools, own, reporter)
+    assert isinstance(reporter.facts[-1], c.RunFailed), reporter.facts[-1]
+    assert own.kept == {}
+
+
+def test_a_verdict_on_the_word_of_other_pods_says_so(whole: Diary, tools: Tools, tmp_path: Path) -> None:
+    found = {name: replace(each, pods=("alpha", "", "mine")) for name, each in whole.kept.items()}
+    reporter = RecordingReporter()
+    context = make_context(
+        read_spec("experiment", SPEC), tmp_path, reporter=reporter, tools=tools, attempt=2, pod="mine",
+        checkpoints=MemoryCheckpoints(attempt=2, found=found),
+    )  # fmt: skip
+    run_pipeline(pipeline.run, context)
+    (said,) = reporter.of(c.ValidationAutoCompleted)
+    words = "the word of earlier attempts, on other pods: a pod that is not known, alpha."
+    assert words in (said.summary or "")
+    assert said.scores["other_pods"] == ["", "alpha"]
+    assert "the word of earlier attempts" not in (verdict(whole.reporter)[1] or "")
