@@ -278,6 +278,7 @@ LYING: dict[str, dict[str, Any] | bytes] = {
     "too deep": b"[" * 200_000,
     "a state too deep": b'{"state": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
     "a state that is no text": b'{"state": {"a": "\xff"}}',
+    "values without end": b'{"state": {"a": [' + b"[]," * (1 << 19) + b"[]]}}",
     "no object": b"[]",
     "a state that is no object": {"state": [1]},
     "another name": {"name": "Stage_2"},
