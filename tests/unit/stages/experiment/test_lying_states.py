@@ -239,6 +239,16 @@ def _sow(state: Any, count: int, *, tried: bool = True, begun: bool = False) -> 
     state["tried"] += [{"node": each, "curve": None, "attempt": 1} for each in nodes] if tried else []
 
 
+def _in_record(number: int, **changes: Any) -> Callable[[Any], None]:
+    """Return a lie about a node in the record alone."""
+    return lambda state: state["record"]["nodes"][number].update(changes)
+
+
+def _choose_buggy(state: Any) -> None:
+    _node(4, metric=None, scores={}, error="no reason")(state)
+    state["record"]["best"] = copy.deepcopy(state["record"]["nodes"][4])
+
+
 OF_ANOTHER = {"node": "Stage_2/99", "points": []}
 SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no record": (lambda state: state.update(record=None), "without a record"),
@@ -252,6 +262,16 @@ SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a parent that is younger": (_node(1, parent="Stage_2/4"), "no older"),
     "a parent of nowhere": (_node(1, parent="Stage_1/77"), "no older"),
     "a metric of its own": (_node(0, metric=0.99), "than its scores say"),
+    "a node that says another stage": (_node(1, stage="Stage_3"), "another stage"),
+    "a gap in what was tried": (lambda state: state["tried"][4]["node"].update(id="Stage_2/9"), "gap"),
+    "a gap in the record": (lambda state: state["record"]["nodes"][4].update(id="Stage_2/9"), "gap"),
+    "a younger parent in the record": (_in_record(1, parent="Stage_2/4"), "no older"),
+    "a choice that is buggy": (lambda state: _choose_buggy(state), "none of its good nodes"),
+    "a begun node of another stage": (lambda state: _begin(id="Stage_3/6")(state), "another stage"),
+    "values that nothing has": (
+        _finalist(values=[7.0] * len(HONEST.stages[1].finalists[0].seeds)),
+        "cannot be 7",
+    ),
     "a path for an id": (_node(0, id="../../x"), "regex"),
     "a line's end in an id": (_node(0, id="Stage_2/1\n"), "regex"),
     "a choice of nowhere": (lambda state: state["record"]["best"].update(plan="another"), "none of its"),
@@ -347,6 +367,13 @@ PAPER = PaperState(
     "Title", "author", "text", 3, "everything", HONEST.setting, HONEST.works,
     (SafeName("paper.pdf"), SafeName("paper.tex")),
 )  # fmt: skip
+
+
+def test_a_paper_that_is_not_whole_is_refused_in_words() -> None:
+    assert paper_problem(PAPER, {"paper.pdf": 1, "paper.tex": 1}) is None
+    assert "is not among" in (paper_problem(PAPER, {"paper.pdf": 1}) or "")
+    bare = replace(PAPER, files=(SafeName("paper.pdf"),))
+    assert paper_problem(bare, {"paper.pdf": 1}) == "it lacks paper.tex"
 
 
 @quick

@@ -336,6 +336,7 @@ def test_nodes_of_earlier_attempts_that_lead_nowhere_end_no_run(
         attempt(tmp_path / "third", tools, third, third.reporter)
     assert third.reporter.of(NodeExecuting)
     assert not third.reporter.of(NodeRestored)
+    assert not any("cannot be read" in each.message for each in third.reporter.of(c.RunLog))
 
 
 def test_an_error_behind_what_earlier_attempts_left_gives_the_run_back_once(
