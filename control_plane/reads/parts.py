@@ -6,19 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.model.ownership import CLAIMABLE
-from control_plane.model.presentation import INTERNAL
 from control_plane.model.rooms import modules
 from control_plane.store.reads import Part, RunReads
+from events.answers.runs import Run
 from events.runtime.errors import ConfigError
 
 Json = dict[str, Any]
 
 # The names in the answer of a run of any kind.
-RUN_FIELDS: Final = (frozenset(CLAIMABLE) - INTERNAL) | {
-    *("id", "fromStage", "spec", "requires", "traceparent", "attempts", "stages", "validations"),
-    *("artifacts", "sections", "usage", "truncated"),
-}
+RUN_FIELDS: Final = frozenset(Run.__struct_encode_fields__)
 
 
 def as_stored(documents: Sequence[Json]) -> Sequence[Json]:

@@ -15,6 +15,7 @@ from events.files.paths import BadPath, RunPath, SafeName, from_text
 PREFIX: Final = "checkpoints/"
 MANIFEST: Final = "manifest.json"
 MANIFEST_BYTES_MAX: Final = 16 << 20
+VALUES_MAX: Final = 1 << 20  # signs that begin or part values; each value may take a hundred bytes of memory
 FILES_MAX: Final = 200
 
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -83,6 +84,8 @@ def decode_manifest(content: bytes) -> Manifest:
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
+    if sum(map(content.count, (b",", b"[", b"{"))) > VALUES_MAX:
+        raise BrokenManifest(f"it has more than {VALUES_MAX} values")
     try:
         return decoder.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -50,11 +50,11 @@ def load(rows: Iterable[str], room: str) -> dict[str, Kind]:
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         kind = _installed(point)
         try:
-            problems = [*conflicts(kind, kinds)]
+            problems = [_broken(point, problem) for problem in conflicts(kind, kinds)]
         except Exception as error:
-            problems = [f"{type(error).__name__}: {error}"]
+            raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
         if problems:
-            raise ConfigError([_broken(point, problem) for problem in problems])
+            raise ConfigError(problems)
         kinds[kind.name] = kind
     return kinds
 

@@ -6,35 +6,44 @@ function returns why a state is not used, for the run's log; None where it is us
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from stages.experiment.paper.digits import typed_numbers
-from stages.experiment.plots.picture import FORMS, TABLE
-from stages.experiment.record.ledger import ClaimState, FigureState, FreshState, PaperState, SearchState
-from stages.experiment.record.numbers import REFERENCE, Numbers
+from stages.experiment.record.ledger import ClaimState, FreshState, PaperState, SearchState
 from stages.experiment.record.record import StageRecord
 from stages.experiment.tree import Node
-from stages.space.metrics import Metric
+from stages.space.metrics import Metric, is_possible
 
+PAPER_BYTES_MAX: Final = 256 << 20  # a file of it is copied, and read in part
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
 
 
-def finished_problem(
-    state: SearchState, stage: str, root: Node | None, metric: str, claim: ClaimState, judge: str
-) -> str | None:
-    """Judge a finished stage of the search, which starts from `root` and is ranked by the score `metric`.
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a stage of the search can be in this run: where it starts, how far it goes, and what ranks it.
 
-    `judge` is the mark of the secret by which this run measures.
+    `root` is the node that it starts from, `limit` the most nodes that it tries, `width` those of a round,
+    `metric` the score that ranks, `judge` the mark of the secret by which this run measures, and `seeds` the
+    seeds from which a finalist is run again, by its id.
     """
+
+    stage: str
+    root: Node | None
+    limit: int
+    width: int
+    metric: str
+    judge: str
+    seeds: Callable[[str], tuple[int, ...]]
+
+
+def finished_problem(state: SearchState, course: Course, claim: ClaimState) -> str | None:
+    """Judge a finished stage of the search."""
     if state.record is None:
         return "it is finished without a record"
     if state.claim is None or _anywhere(state.claim) != _anywhere(claim):
         return "it was made for another claim"
-    return begun_problem(state, stage, root, metric, judge) or _record_problem(
-        state.record, stage, root, metric
-    )
+    return begun_problem(state, course) or _record_problem(state.record, course)
 
 
 def _anywhere(claim: ClaimState) -> ClaimState:
@@ -42,17 +51,22 @@ def _anywhere(claim: ClaimState) -> ClaimState:
     return replace(claim, data=replace(claim.data, location=""))
 
 
-def begun_problem(state: SearchState, stage: str, root: Node | None, metric: str, judge: str) -> str | None:
+def begun_problem(state: SearchState, course: Course) -> str | None:
     """Judge what a stage of the search has tried so far."""
-    if state.judge != judge:
+    if state.judge != course.judge:
         return OTHER_ROWS
     tried = [each.node for each in state.tried]
-    problem = _tree_problem(tried, stage, root, metric) or _tree_problem(state.begun, stage, root, metric)
+    problem = _tree_problem(tried, course) or _tree_problem(state.begun, course)
     if problem is not None:
         return problem
+    if len(state.begun) > course.width:
+        return f"{len(state.begun)} nodes are begun at once, and a round has {course.width}"
     if known := [node for node in state.begun if node.metric is not None or node.error or node.scores]:
         return f"{known[0].id} is begun, and has a result already"
-    return _gap_in({node.id for node in (*tried, *state.begun)})
+    names = {node.id for node in (*tried, *state.begun)}
+    if len(names) > course.limit:
+        return f"it has more than the {course.limit} nodes of this stage"
+    return _gap_in(names)
 
 
 def _gap_in(names: Collection[str]) -> str | None:
@@ -61,13 +75,15 @@ def _gap_in(names: Collection[str]) -> str | None:
     return None if numbers == list(range(1, len(numbers) + 1)) else "the numbers of its nodes have a gap"
 
 
-def _record_problem(record: StageRecord, stage: str, root: Node | None, metric: str) -> str | None:
-    if record.name != stage:
+def _record_problem(record: StageRecord, course: Course) -> str | None:
+    if record.name != course.stage:
         return f"it is of {record.name}"
+    if record.limit != course.limit or len(record.nodes) > course.limit:
+        return f"it has other nodes than the {course.limit} of this stage"
     known = {node.id: node for node in record.nodes}
-    if root is not None:
-        known[root.id] = root
-    problem = _tree_problem(record.nodes, stage, root, metric) or _gap_in({each.id for each in record.nodes})
+    if course.root is not None:
+        known[course.root.id] = course.root
+    problem = _tree_problem(record.nodes, course) or _gap_in({each.id for each in record.nodes})
     if problem is not None:
         return problem
     if known.get(record.best.id) != record.best or record.best.buggy:
@@ -80,12 +96,20 @@ def _record_problem(record: StageRecord, stage: str, root: Node | None, metric: 
     for finalist in record.finalists:
         if len(finalist.seeds) != len(finalist.values):
             return f"{finalist.node} has {len(finalist.values)} values from {len(finalist.seeds)} seeds"
+        values = [(course.metric, value) for value in (*finalist.values, finalist.mean)]
+        if (wrong := _impossible(values)) is not None:
+            return f"{finalist.node}: {wrong}"
+        if finalist.seeds != course.seeds(
+            finalist.node
+        ):  # others would choose the validation's, which avoids them
+            return f"{finalist.node} was run again from other seeds than this run's"
     names = [each.node for each in record.finalists]
     return "a finalist stands twice" if len(set(names)) != len(names) else None
 
 
-def _tree_problem(nodes: Sequence[Node], stage: str, root: Node | None, metric: str) -> str | None:
+def _tree_problem(nodes: Sequence[Node], course: Course) -> str | None:
     """Judge nodes that stand in the order of their numbers or of their results."""
+    stage, root, metric = course.stage, course.root, course.metric
     known: set[str] = set()
     for node in nodes:
         if node.stage != stage or not node.id.startswith(f"{stage}/"):
@@ -95,6 +119,8 @@ def _tree_problem(nodes: Sequence[Node], stage: str, root: Node | None, metric: 
         known.add(node.id)
         if node.parent is not None and not _is_older(node.parent, node, root):
             return f"{node.id} was made from {node.parent}, which is no older"
+        if (wrong := _impossible(node.scores.items())) is not None:
+            return f"{node.id}: {wrong}"
         if node.metric != node.scores.get(metric):
             return f"{node.id} has another {metric} than its scores say"
     return None
@@ -107,6 +133,12 @@ def _is_older(parent: str, node: Node, root: Node | None) -> bool:
     return stage == node.stage and int(number) < int(node.id.partition("/")[2])
 
 
+def _impossible(told: Iterable[tuple[str, float]]) -> str | None:
+    """Return what no measurement gives, of measures and their values."""
+    wrong = next(((name, value) for name, value in told if not is_possible(name, value)), None)
+    return None if wrong is None else f"the {wrong[0]} cannot be {wrong[1]:g}"
+
+
 def fresh_problem(
     state: FreshState, arms: tuple[str, str], judge: str, metric: Metric, groups: int
 ) -> str | None:
@@ -117,30 +149,21 @@ def fresh_problem(
         return "it is of other programs"
     pairs = [(each.arm, each.seed) for each in state.measured]
     readings = [each.reading for each in state.measured if each.reading.scores is not None]
+    told = [(name, value) for each in readings for name, value in (each.scores or {}).items()]
+    told += [(metric.name, value) for each in readings for value in each.without]
+    if (wrong := _impossible(told)) is not None:
+        return wrong
     counts = {(len(each.without), len(each.quality)) for each in readings}
     if not counts <= {(groups if metric.of_answers else 0, groups)}:
         return "the rows that judged it were grouped otherwise"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 
-def figures_problem(figures: Sequence[FigureState], files: Collection[str], numbers: Numbers) -> str | None:
-    """Judge figures by their files, and by what their captions refer to."""
-    for figure in figures:
-        if [*figure.images, figure.table] != [f"{figure.name}.{form}" for form in (*FORMS, TABLE)]:
-            return f"the figure {figure.name} has other files than its forms"
-        names = (each.replace("/", ".") for each in (*figure.images, figure.table))
-        if missing := [name for name in names if name not in files]:
-            return f"{missing[0]} is not among its files"
-        if unknown := [key for key in REFERENCE.findall(figure.caption) if key not in numbers]:
-            return f"the caption of {figure.name} refers to {unknown[0]}, which was not measured"
-        if typed_numbers(REFERENCE.sub(" ", figure.caption)):
-            return f"the caption of {figure.name} types a number"
-    return "a figure stands twice" if len({each.name for each in figures}) != len(figures) else None
-
-
-def paper_problem(state: PaperState, files: Collection[str]) -> str | None:
-    """Judge a paper by its files."""
-    if missing := [name for name in state.files if name not in files]:
+def paper_problem(state: PaperState, sizes: Mapping[str, int]) -> str | None:
+    """Judge a paper by its files and their sizes."""
+    if missing := [name for name in state.files if name not in sizes]:
         return f"{missing[0]} is not among its files"
+    if sum(sizes[name] for name in state.files) > PAPER_BYTES_MAX:
+        return f"it has more bytes than a paper has, {PAPER_BYTES_MAX}"
     lacks = {"paper.pdf", "paper.tex"} - set(state.files)
     return f"it lacks {min(lacks)}" if lacks else None

@@ -15,22 +15,20 @@ from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
 from statistics import fmean
-from typing import Annotated, Final, NoReturn
-
-from msgspec import Meta
+from typing import Final, NoReturn
 
 from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
 from events.files.beneath import copy_beneath
-from events.files.paths import RunPath, SafeName
+from events.files.paths import SafeName
 from events.kinds.experiment import STAGES, ExperimentSpec, NodeLimits, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of
 from events.kinds.spec import TITLE_MAX
-from events.runtime.errors import GivenBack
+from events.runtime.errors import GivenBack, PipelineError
 from stages.bounds import Scores
 from stages.context import Context, Stage
 from stages.experiment.consistency import (
+    Course,
     begun_problem,
-    figures_problem,
     finished_problem,
     fresh_problem,
     paper_problem,
@@ -43,26 +41,22 @@ from stages.experiment.judging.replication import PURPOSE, Replication, second_s
 from stages.experiment.judging.secret import Secret
 from stages.experiment.paper.press import Paper, name_author, write_paper
 from stages.experiment.paper.recorder import Recorder
-from stages.experiment.paper.renderer import Renderer, RenderingFailed, find_renderer
+from stages.experiment.paper.renderer import Renderer, find_renderer, is_pdf
 from stages.experiment.paper.tracing import trace
 from stages.experiment.paper.words import verdict_line
-from stages.experiment.plots.drawing import draw_all, pictures_at_most
+from stages.experiment.plots.drawing import draw_all, draw_shown, pictures_at_most
 from stages.experiment.plots.picture import Picture
 from stages.experiment.record.ledger import (
     COMPLETE,
-    FIGURES_MAX,
-    FigureState,
     FreshState,
     Measured,
     PaperState,
     Past,
     ReviewState,
     SearchState,
-    flat,
     state_of,
 )
 from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
-from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
@@ -79,6 +73,7 @@ from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_d
 from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
 from stages.literature import LookUpFailed, Work
+from stages.pipeline import classify
 from stages.space.claim import Claim
 from stages.space.metrics import QUALITY
 from stages.space.understanding import file_named_in
@@ -89,19 +84,10 @@ DRAFTS: Final = 3
 WORKS_MAX: Final = 8
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
+# Failures that follow from what was tried and measured, in this attempt or in earlier ones; others have own causes.
+OF_RECORDS: Final = frozenset({"ALL_NODES_BUGGY", "MAX_ITERATIONS", "RENDERER"})
 ARMS: Final = ("baseline", "intervention")
 SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
-
-
-Figures = Annotated[list[FigureState], Meta(max_length=FIGURES_MAX)]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """The figures of a run that its paper shows; taken over where an earlier attempt drew them."""
-
-    pictures: tuple[Picture, ...]
-    is_taken_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +155,25 @@ def run(context: Context) -> str:
     effort = effort_of(spec)
     past = Past(context)
     staff = hire(context, spec, data_set, effort.epochs, past)
-    return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
+    try:
+        return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
+    except Exception as error:
+        _begin_anew(past, error)
+        raise
+
+
+def _begin_anew(past: Past, error: Exception) -> None:
+    """Give the run back where an end may be the work of earlier attempts, so that the next one does without.
+
+    Raises `GivenBack`.
+    """
+    code, is_retryable = classify(error)
+    is_own = isinstance(error, GivenBack) or (isinstance(error, PipelineError) and code not in OF_RECORDS)
+    if is_own or is_retryable or not past.is_used or not past.set_aside(STAGES):
+        return
+    why = f"this attempt went on from earlier ones and ended by {code}"
+    past.context.log(f"{why}, so the next one begins anew: {error}", "error")
+    raise GivenBack(why) from error
 
 
 def effort_of(spec: ExperimentSpec) -> Effort:
@@ -229,6 +233,7 @@ class Experiment:
             setting=self._setting(data),
             stages=stages,
             verdicts=verdicts,
+            others=tuple(sorted(self.past.others)),
         )
         paper = self._write(
             record, self._draw(record, self.folder / "paper" / "plots"), self.folder / "paper"
@@ -291,7 +296,7 @@ class Experiment:
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
             before = records[-1] if records else None
-            earlier = self._made_before(plan.name, before, search)
+            earlier = self._made_before(search.course(plan, before), search)
             if isinstance(earlier, StageRecord):
                 records.append(earlier)
                 continue
@@ -299,21 +304,14 @@ class Experiment:
                 records.append(search.run(plan, stage, before, earlier))
         return tuple(records)
 
-    def _made_before(
-        self, stage: str, before: StageRecord | None, search: Search
-    ) -> StageRecord | SearchState | None:
+    def _made_before(self, course: Course, search: Search) -> StageRecord | SearchState | None:
         """Return what earlier attempts made of a stage: its record where they finished it."""
-        root, metric = before.best if before else None, search.metric.name
-        finished = self.past.finished(stage)
+        finished = self.past.finished(course.stage)
         if finished is None:
-            begun = self.context.restored(stage)
-            return self.past.read(
-                begun, SearchState, lambda state: begun_problem(state, stage, root, metric, search.judge)
-            )
+            begun = self.past.left(course.stage)
+            return self.past.read(begun, SearchState, lambda state: begun_problem(state, course))
         state = self.past.read(
-            finished,
-            SearchState,
-            lambda state: finished_problem(state, stage, root, metric, search.claim, search.judge),
+            finished, SearchState, lambda state: finished_problem(state, course, search.claim)
         )
         if state is None or state.record is None:
             return None
@@ -358,7 +356,7 @@ class Experiment:
         """
         arms = (stages[1].best, stages[2].best)
         first = Round(court, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
-        left = self.context.restored("validation")
+        left = self.past.left("validation")
         was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
         self._take_fresh(first)
         is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
@@ -452,7 +450,7 @@ class Experiment:
         """Take what earlier attempts measured for these very programs."""
         exam = first.court.exam
         groups = len(row_groups(len(exam.disguised.data.sealed.features)))
-        left = self.context.restored("validation")
+        left = self.past.left("validation")
         found = self.past.read(
             left,
             FreshState,
@@ -531,20 +529,19 @@ class Experiment:
         self.context.log(f"the literature look-up found {len(found)} works")
         return tuple(found)
 
-    def _draw(self, record: Record, folder: Path) -> Drawn:
-        """Draw every figure, each kept with the data that drew it."""
+    def _draw(self, record: Record, folder: Path) -> tuple[Picture, ...]:
+        """Draw every figure, each kept with the data that drew it.
+
+        Where an earlier attempt drew and kept them, those of the whole run are drawn again, from the record: a
+        picture of another pod may show anything, or be one that no renderer sets.
+        """
         finished = self.past.finished("plots")
-        files = finished.files if finished is not None else {}
-        numbers = numbers_of(record) if finished is not None else Numbers()
-        figures = self.past.read(
-            finished, Figures, lambda figures: figures_problem(figures, files.keys(), numbers)
-        )
-        if finished is not None and figures is not None:
-            taken = tuple(_taken_over(each, files, folder) for each in figures)
-            if finished.from_run is not None:  # whose artifacts are not this run's
-                self._keep_files(taken, folder)
-            return Drawn(taken, is_taken_over=True)
-        return Drawn(self._draw_anew(record, folder))
+        if finished is None:
+            return self._draw_anew(record, folder)
+        pictures = tuple(draw_shown(record, folder))
+        if finished.from_run is not None:  # whose artifacts are not this run's
+            self._keep_files(pictures, folder)
+        return pictures
 
     def _draw_anew(self, record: Record, folder: Path) -> tuple[Picture, ...]:
         with self.context.stage("plots", index=6, total=STAGES_TOTAL) as stage:
@@ -554,33 +551,25 @@ class Experiment:
                 stage.progress(len(pictures) / total, f"drew {picture.name}")
                 self._keep_files([picture], folder)
                 pictures.append(picture)
-            # what the paper shows; the pictures of single nodes are artifacts, and nothing else needs them
-            shown = [each for each in pictures if not each.name.startswith("nodes/")]
-            files: dict[str, Path] = {
-                flat(_path_in(folder, path)): path for each in shown for path in each.files
-            }
-            states = [
-                FigureState(
-                    RunPath(each.name),
-                    tuple(_path_in(folder, path) for path in each.images),
-                    _path_in(folder, each.table),
-                    each.caption,
-                )
-                for each in shown
-            ]
-            self.context.checkpoint("plots", state_of(states, is_complete=True), files)
-        return tuple(shown)
+            self.context.checkpoint("plots", state_of(None, is_complete=True))
+        return tuple(pictures)
 
     def _keep_files(self, pictures: Sequence[Picture], folder: Path) -> None:
         for path in (path for picture in pictures for path in picture.files):
             self.context.keep(path, f"plots/{path.relative_to(folder).as_posix()}")
 
-    def _write(self, record: Record, drawn: Drawn, folder: Path) -> Paper:
+    def _write(self, record: Record, pictures: Sequence[Picture], folder: Path) -> Paper:
         """Write the paper; its source and every number are kept beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         finished = self.past.finished("paper")
         files = finished.files if finished is not None else {}
-        state = self.past.read(finished, PaperState, lambda state: paper_problem(state, files.keys()))
+        sizes = {name: path.stat().st_size for name, path in files.items()}
+
+        def problem_of(state: PaperState) -> str | None:
+            problem = paper_problem(state, sizes)
+            return "paper.pdf is no PDF" if not problem and not is_pdf(files["paper.pdf"]) else problem
+
+        state = self.past.read(finished, PaperState, problem_of)
         if finished is not None and state is not None:
             record = replace(record, setting=state.setting, works=state.works)
             self._say_numbers(record)
@@ -596,7 +585,7 @@ class Experiment:
             stage.progress(0.0, f"{self.researcher.name} writes")
             prose = self.researcher.write(record)
             stage.progress(0.5, "setting the pages")
-            paper = self._printed(record, prose, drawn, folder)
+            paper = write_paper(record, prose, numbers_of(record), pictures, folder, self.renderer)
             for warning in paper.warnings:
                 self.context.log(warning, "warning")
             self._keep_paper(record, paper, folder)
@@ -608,18 +597,6 @@ class Experiment:
             self.context.checkpoint("paper", state_of(state, is_complete=True), files)
             self._tell_paper(paper)
         return paper
-
-    def _printed(self, record: Record, prose: Prose, drawn: Drawn, folder: Path) -> Paper:
-        """Set the paper; figures of an earlier attempt that no renderer takes are drawn again."""
-        try:
-            return write_paper(record, prose, numbers_of(record), drawn.pictures, folder, self.renderer)
-        except RenderingFailed as failure:
-            if not drawn.is_taken_over:
-                raise
-            self.context.log(f"figures of an earlier attempt are drawn again: {failure.message}", "warning")
-        pictures = tuple(draw_all(record, folder / "plots"))
-        self._keep_files(pictures, folder / "plots")
-        return write_paper(record, prose, numbers_of(record), pictures, folder, self.renderer)
 
     def _keep_paper(self, record: Record, paper: Paper, folder: Path) -> None:
         """Keep the paper's files, and beside them everything that was measured."""
@@ -642,7 +619,7 @@ class Experiment:
         """Trace the paper's numbers, have it reviewed where there is a model, and report the verdict."""
         state = self.past.read(self.past.finished("review"), ReviewState)
         if state is not None:
-            verdict = weigh(record, state.untraced, state.traced, state.reviews)
+            verdict = weigh(record, state.untraced, state.traced, state.reviews, sorted(self.past.others))
             self._tell(verdict)
             return verdict
         with self.context.stage("review", index=8, total=STAGES_TOTAL) as stage:
@@ -653,7 +630,7 @@ class Experiment:
                 self.context.log(f"the paper states {each}, which no event says", "error")
             stage.progress(0.3, f"{self.researcher.name} reviews the paper")
             reviews = tuple(self.researcher.review(paper.text, ENSEMBLE))
-            verdict = weigh(record, traced.untraced, traced.count, reviews)
+            verdict = weigh(record, traced.untraced, traced.count, reviews, sorted(self.past.others))
             state = ReviewState(traced.count, traced.untraced, reviews)
             self.context.checkpoint("review", state_of(state, is_complete=True))
             self._tell(verdict)
@@ -670,24 +647,10 @@ class Experiment:
         )
 
 
-def _path_in(folder: Path, path: Path) -> RunPath:
-    return RunPath(path.relative_to(folder).as_posix())
-
-
 def _source_of(paper: Paper) -> str:
     """Return the beginning of the paper's source, which may be an earlier attempt's."""
     with paper.source.open("rb") as file:
         return file.read(SOURCE_BYTES_MAX).decode("utf-8", "replace")
-
-
-def _taken_over(figure: FigureState, files: Mapping[str, Path], folder: Path) -> Picture:
-    """Return a figure that an earlier attempt drew, its files where the paper looks for them."""
-
-    def placed(name: RunPath) -> Path:
-        return copy_beneath(files[flat(name)], folder, name)
-
-    images = tuple(placed(name) for name in figure.images)
-    return Picture(figure.name, figure.caption, images, placed(figure.table))
 
 
 def _paper_taken_over(state: PaperState, numbers: Numbers, left: Mapping[str, Path], folder: Path) -> Paper:

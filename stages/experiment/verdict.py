@@ -21,6 +21,7 @@ from stages.experiment.record.reviews import Review, meta_review
 Decider = Literal["measurement", "review"]
 
 UNTRACED_SHOWN: Final = 20
+OTHERS_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,17 @@ class Verdict:
     replication: Place | None = None
 
 
-def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequence[Review]) -> Verdict:
-    """Return the verdict; `untraced` are numbers in the paper without an event, `traced` counts the others."""
+def weigh(
+    record: Record,
+    untraced: Sequence[str],
+    traced: int,
+    reviews: Sequence[Review],
+    others: Sequence[str] = (),
+) -> Verdict:
+    """Return the verdict; `untraced` are numbers in the paper without an event, `traced` counts the others.
+
+    `others` are other pods of which earlier attempts left a part of what it rests on, "" for an unknown one.
+    """
     judgement = record.verdicts.judgement
     meta = meta_review(reviews) if reviews else None
     said, replication = verdict_line(record.claim, judgement), record.verdicts.replication
@@ -56,12 +66,16 @@ def weigh(record: Record, untraced: Sequence[str], traced: int, reviews: Sequenc
         word, summary = "pass", said
         if meta is not None:
             summary = f"{said} {meta['accepted']} of {meta['reviews']} reviews accept the paper."
+    if others:
+        named = ", ".join(each or "a pod that is not known" for each in others[:OTHERS_SHOWN])
+        summary = f"{summary} Parts of it are the word of earlier attempts, on other pods: {named}."
     scores = {
         **record.verdicts.scores(record.claim),
         "decided_by": decided_by,
         "measured": judgement.verdict,
         "numbers_traced": traced,
         "numbers_untraced": list(untraced[:UNTRACED_SHOWN]),
+        "other_pods": list(others),
         "reviews": [msgspec.to_builtins(each) for each in reviews],
         "meta_review": meta,
     }

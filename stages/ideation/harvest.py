@@ -16,7 +16,7 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationGenerated
 from stages.bounds import Line, Ordinal, Unreadable, read_state
 from stages.context import Context
-from stages.ideation.form import bounded, cut, printable, public
+from stages.ideation.form import bounded, cut, missing, printable, public
 from stages.ideation.look_ups import LOOK_UPS_MAX, WORKS_EACH, WORKS_MAX, LookUps
 from stages.literature import Work
 from stages.models.budget import NOTHING, Spent
@@ -146,6 +146,9 @@ class Harvest:
         """Go on from what an earlier attempt kept. Raises `Unreadable` where it does not fit together."""
         if any(number > len(state.works) for numbers in state.asked.values() for number in numbers):
             raise Unreadable("a look-up found a work that is not there")
+        for number, idea in enumerate(state.ideas[: self.wanted], start=1):
+            if lacks := missing(idea):
+                raise Unreadable(f"idea {number} is final and lacks {', '.join(lacks)}")
         for idea in state.ideas[: self.wanted]:
             self.ideas.append(bounded(idea, {each.name for each in self.ideas}))
         self.look_ups.works, self.look_ups.asked = state.works, state.asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -23,6 +24,7 @@ class Metric:
     of_answers: bool = True  # else of the program that gives them
     noisy: bool = False
     decimals: int = 4
+    most: float = math.inf  # of its values; none is below zero
 
 
 _CLASSES: Final[frozenset[Task]] = frozenset({"classification"})
@@ -32,12 +34,23 @@ _BOTH: Final = _CLASSES | _VALUES
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
-        Metric(name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES, perfect=1.0),
         Metric(
-            name="nll", title="negative log-likelihood", higher_is_better=False, tasks=_CLASSES, perfect=0.0
+            name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES, perfect=1.0, most=1.0
         ),
-        Metric(name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES),
-        Metric(name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES, perfect=0.0),
+        Metric(
+            name="nll",
+            title="negative log-likelihood",
+            higher_is_better=False,
+            tasks=_CLASSES,
+            perfect=0.0,
+            most=28.0,
+        ),
+        Metric(
+            name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES, most=1.0
+        ),
+        Metric(
+            name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES, perfect=0.0, most=2.0
+        ),
         Metric(
             name="rmse",
             title="root mean squared error",
@@ -71,6 +84,11 @@ QUALITY: Final[Mapping[Task, Metric]] = {
     "classification": METRICS["accuracy"],
     "regression": METRICS["rmse"],
 }
+
+
+def is_possible(name: str, value: float) -> bool:
+    """Return whether a measure can have a value; of one that is not declared nothing is known."""
+    return name not in METRICS or 0.0 <= value <= METRICS[name].most
 
 
 def is_better(metric: Metric, one: float, other: float) -> bool:

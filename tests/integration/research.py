@@ -121,7 +121,7 @@ class Experiment:
 
 def timeless(value: Any) -> Any:
     """Return a run's numbers without what no seed decides: seconds, and who ran it when."""
-    drop = re.compile(r"seconds|^(run_id|attempt|at|isolation)$")
+    drop = re.compile(r"seconds|^(run_id|attempt|at|isolation|other_pods)$")
     if isinstance(value, dict):
         return {name: timeless(each) for name, each in value.items() if not drop.search(name)}
     return [timeless(each) for each in value] if isinstance(value, list) else value
@@ -138,7 +138,7 @@ def measured(experiment: Experiment) -> Json:
     return {
         "results": timeless(experiment.json("paper/results.json")),
         "numbers": numbers,
-        "verdict": [auto["verdict"], auto["summary"], timeless(auto["scores"])],
+        "verdict": [auto["verdict"], auto["summary"].partition(" Parts of it")[0], timeless(auto["scores"])],
         "nodes": [timeless(each) for each in experiment.nodes()],
     }
 

@@ -10,13 +10,14 @@ import re
 import unicodedata
 from typing import Final
 
+SPELLED_MAX: Final = 8  # words of a spelled number: without a bound a text of nothing else takes hours
 _NAME: Final = re.compile(r"(?:[A-Z][A-Za-z]{0,15}-?|[a-z])[0-9]{1,3}[A-Za-z]{0,8}")
 _EDGES: Final = "()[]{}<>.,;:!?'\"“”’*~/|"
 _SPELLED: Final = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|"
     r"seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|"
-    r"million)(?:[- ](?:one|two|three|four|five|six|seven|eight|nine|point|hundred|thousand))*"
-    r"[- ](?:per ?cent|percent\w*|points?\b|fold\b|times\b)",
+    r"million)(?:[- ](?:one|two|three|four|five|six|seven|eight|nine|point|hundred|thousand))"
+    rf"{{0,{SPELLED_MAX - 1}}}[- ](?:per ?cent|percent\w*|points?\b|fold\b|times\b)",
     re.IGNORECASE,
 )
 

@@ -33,6 +33,7 @@ from stages.experiment.tree import Node
 from stages.space.metrics import METRICS
 
 DIFF_CONTEXT: Final = 2
+DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them
 CELL_MAX: Final = 24  # characters of a choice; a table with longer ones breaks its cells into lines
 CONDITIONS_PER_NODE: Final = 3  # rows of the ablations for each row of a stage's table
 LINE_MIN: Final = 36  # characters that a line of a cell takes, even if they are wide
@@ -322,13 +323,18 @@ class _Page:
         ]
 
     def _reproducibility(self) -> list[Block]:
+        others = (
+            " Parts of it were measured by earlier attempts of this run on other pods, and are their word."
+            if self.record.others
+            else ""
+        )
         return [
             Paragraph(
                 "Everything follows from the seed {run.seed}: splits, order of proposals, initial weights. The same seed "
                 "gives the same numbers on the same machine and versions, except for seconds, and except where a language "
                 "model chose what to try. Every printed number carries its key in the source paper.tex, and numbers.json "
                 "names for each key the exact value and the events of the run that said it. All results are in "
-                "results.json, and each figure has the data that drew it beside it as CSV."
+                f"results.json, and each figure has the data that drew it beside it as CSV.{others}"
             )
         ]
 
@@ -383,14 +389,12 @@ def _shown(record: Record, stage: StageRecord, limit: int) -> list[int]:
 
 def _listing(one: str, two: str) -> tuple[list[str], bool]:
     """Return the lines to print, and whether they are a difference."""
-    if not two.strip() or one == two:
-        return _broken(two.splitlines()), False
+    before, whole = one.splitlines(), two.splitlines()
+    if not two.strip() or one == two or max(len(before), len(whole)) > DIFF_LINES_MAX:
+        return _broken(whole), False
     difference = list(
-        difflib.unified_diff(
-            one.splitlines(), two.splitlines(), "baseline", "intervention", lineterm="", n=DIFF_CONTEXT
-        )
+        difflib.unified_diff(before, whole, "baseline", "intervention", lineterm="", n=DIFF_CONTEXT)
     )
-    whole = two.splitlines()
     return (
         (_broken(difference), True)
         if one.strip() and len(difference) <= len(whole)

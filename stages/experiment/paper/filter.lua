@@ -1,4 +1,5 @@
--- What pandoc's Typst writer does not know by itself: the verdict's box, citations by number, tables' rules.
+-- What pandoc's Typst writer does not know by itself: the verdict's box, citations by number, tables' rules,
+-- and words that begin a cell or a caption: unescaped there, a sign would make a heading or a list of them.
 
 local function works(cite)
   local marks = {}
@@ -18,4 +19,8 @@ local function boxed(div)
   return blocks
 end
 
-return { { Cite = works, Div = boxed } }
+local function printed(word)
+  return pandoc.RawInline("typst", (word.text:gsub("[!-/:-@\\%[%]^_`{-~]", "\\%0")))
+end
+
+return { { Cite = works, Div = boxed }, { Str = printed } }

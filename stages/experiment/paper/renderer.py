@@ -114,7 +114,7 @@ class Latexmk:
         end = _run(command, source.parent, environment)
         made = build / f"{source.stem}.pdf"
         log = _read(build / f"{source.stem}.log")
-        if end.status is None or not _is_pdf(made):  # whoever is stopped leaves half a file
+        if end.status is None or not is_pdf(made):  # whoever is stopped leaves half a file
             raise RenderingFailed(f"latexmk {end.words} and made no PDF: {_complaints(log) or end.output}")
         shutil.move(made, pdf)
         pages = _PAGES.search(log)
@@ -149,7 +149,7 @@ class PandocTypst:
             sys.executable, "-I", "-c", TYPESET, target.name, pdf.name, ".", str(WARNINGS_MAX), str(WARNING_MAX),
         )  # fmt: skip
         typeset = _run(command, source.parent, {"LC_ALL": "C.UTF-8", "PATH": os.defpath}, TYPST_BYTES_MAX)
-        if not typeset.is_good or not _is_pdf(pdf):
+        if not typeset.is_good or not is_pdf(pdf):
             said = typeset.output[:WARNING_MAX] or typeset.words
             raise RenderingFailed(f"typst made no PDF: {said}")
         *doubts, pages = typeset.output.splitlines()
@@ -300,7 +300,7 @@ def _complaints(log: str) -> str:
     return "; ".join(line[2:] for line in log.splitlines() if line.startswith("! "))[:WARNING_MAX]
 
 
-def _is_pdf(path: Path) -> bool:
+def is_pdf(path: Path) -> bool:
     """Return whether a file begins and ends as a PDF does."""
     if not path.is_file():
         return False

@@ -28,12 +28,14 @@ HEADER: Final = ("stage", "node", "chosen", "seed", "value", "mean", "standard_e
 NODES_MAX: Final = 40  # rows of a stage's own figure
 
 
-def draw_stage(record: Record, stage: StageRecord, folder: Path) -> Picture:
-    """Draw the candidates of one stage, the one chosen marked."""
+def draw_stage(record: Record, stage: StageRecord, folder: Path) -> Picture | None:
+    """Draw the candidates of one stage, the one chosen marked; None where nothing was tried in it."""
     key, metric = stage_key(stage), record.claim.selection
     colour = STAGE_COLOURS[record.stages.index(stage) % len(STAGE_COLOURS)]
     finalists = [each for each in stage.finalists if finite(each.values)]
     count = len(finalists) or min(len(stage.nodes), NODES_MAX)
+    if count == 0:
+        return None
     figure = Figure(figsize=(6.2, 1.2 + 0.26 * count), layout="constrained")
     axes = figure.subplots()
     if finalists:

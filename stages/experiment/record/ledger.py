@@ -6,14 +6,14 @@ seed, only for the very program that it was measured with. Everything else is me
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from events.files.paths import RunPath, SafeName
+from events.files.paths import SafeName
 from stages.bounds import (
     NODES_MAX,
     SEEDS_MAX,
@@ -39,7 +39,6 @@ from stages.space.data_sets import DataSet
 
 COMPLETE: Final = "is_complete"
 FOUND: Final = "found"
-FIGURES_MAX: Final = 60
 FILES_MAX: Final = 50
 UNTRACED_MAX: Final = 100
 
@@ -102,16 +101,6 @@ class FreshState:
 
 
 @dataclass(frozen=True, slots=True)
-class FigureState:
-    """A finished figure: the names of its files, and the sentence below it."""
-
-    name: RunPath
-    images: Annotated[tuple[RunPath, ...], Meta(max_length=10)]
-    table: RunPath
-    caption: Line
-
-
-@dataclass(frozen=True, slots=True)
 class PaperState:
     """A finished paper: what of the record only its own attempt knew, and what reviewers read."""
 
@@ -136,14 +125,34 @@ class ReviewState:
 
 @dataclass(slots=True)
 class Past:
-    """The checkpoints of earlier attempts, read in the order of the stages."""
+    """The checkpoints of earlier attempts, read in the order of the stages.
+
+    `is_used` is whether this attempt rests on any, `others` are the other pods that may have had a part in those.
+    """
 
     context: Context
     is_whole: bool = True
+    is_used: bool = False
+    others: set[str] = field(default_factory=set)
+
+    def left(self, stage: str) -> Restored | None:
+        """Return what earlier attempts left of a stage, unless a later one has set it aside."""
+        found = self.context.restored(stage)
+        return found if found is not None and found.state else None
+
+    def set_aside(self, stages: Iterable[str]) -> bool:
+        """Let the next attempt begin anew; False where earlier ones of this run left nothing.
+
+        What a run takes from the run that it repeats stays: nobody asked to pay for that again.
+        """
+        left = [name for name in stages if (found := self.left(name)) is not None and not found.from_run]
+        for name in left:
+            self.context.checkpoint(name, {})
+        return bool(left)
 
     def finished(self, stage: str) -> Restored | None:
         """Return the checkpoint of a stage that need not run again, and log it."""
-        found = self.context.restored(stage)
+        found = self.left(stage)
         self.is_whole = self.is_whole and found is not None and bool(found.state.get(COMPLETE))
         if not self.is_whole or found is None:
             return None
@@ -154,9 +163,9 @@ class Past:
 
     def peek(self, stage: str, kind: type[T]) -> T | None:
         """Return what a checkpoint holds, finished or not, without taking it for the run's next step."""
-        found = self.context.restored(stage)
+        found = self.left(stage)
         try:
-            return None if found is None else read_state(found.state.get(FOUND), kind)
+            return None if found is None else self._taken(found, read_state(found.state.get(FOUND), kind))
         except Unreadable:
             return None  # whoever takes the step reads it again, and says so
 
@@ -182,6 +191,12 @@ class Past:
         if (problem := problem_of(state)) is not None:
             self._refuse(f"{left} is not used: {problem}")
             return None
+        return self._taken(found, state)
+
+    def _taken(self, found: Restored, state: T) -> T:
+        """Remember whose word this is."""
+        self.is_used = True
+        self.others |= {*found.pods} - ({self.context.pod} if self.context.pod else set())
         return state
 
     def _refuse(self, why: str) -> None:
@@ -192,11 +207,3 @@ class Past:
 def state_of(found: Any, *, is_complete: bool) -> dict[str, Any]:
     """Return the state of a checkpoint that keeps `found`: one of the states above, or a list of them."""
     return {COMPLETE: is_complete, FOUND: msgspec.to_builtins(found, enc_hook=str)}
-
-
-def flat(name: RunPath) -> SafeName:
-    """Return a figure's file by a name that a checkpoint can have: one part, no folders.
-
-    Raises `BadPath` for one that is too long, or begins with what no name begins with.
-    """
-    return SafeName(name.replace("/", "."))

@@ -143,6 +143,7 @@ class Record:
     stages: tuple[StageRecord, ...]
     verdicts: Verdicts
     works: tuple[Work, ...] = ()  # earlier publications that a look-up found
+    others: tuple[str, ...] = ()  # other pods whose word a part of it is; "" for one that is not known
 
     @property
     def baseline(self) -> Node:

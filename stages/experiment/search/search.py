@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
@@ -27,6 +28,7 @@ from events.kinds.experiment import (
 )
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
+from stages.experiment.consistency import Course
 from stages.experiment.judging.exam import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.record.record import Curve, Finalist, StageRecord
@@ -166,6 +168,22 @@ class Search:
         for finalist in record.finalists:
             self.used_seeds.update(finalist.seeds)
         self._announce(record, Stage(record.name, self.context))
+
+    def course(self, plan: StagePlan, before: StageRecord | None) -> Course:
+        """Return what the stage of a plan can be, against which its checkpoint is held."""
+        return Course(
+            stage=plan.name,
+            root=before.best if before is not None else None,
+            limit=plan.policy.limit,
+            width=WIDTH,
+            metric=self.metric.name,
+            judge=self.judge,
+            seeds=partial(self._seeds_again, plan.name),
+        )
+
+    def _seeds_again(self, stage: str, node: str) -> tuple[int, ...]:
+        """Return the seeds from which a finalist of a stage is run again."""
+        return tuple(seed_for(self.seed, stage, node, "again", number) for number in range(self.repeats))
 
     # --- rounds -----------------------------------------------------------------------------
 
@@ -322,9 +340,7 @@ class Search:
         return tuple(found[node.id] for node in candidates if node.id in found)
 
     def _evaluation(self, plan: StagePlan, node: Node) -> Callable[[int | None], Finalist | str]:
-        seeds = tuple(
-            seed_for(self.seed, plan.name, node.id, "again", number) for number in range(self.repeats)
-        )
+        seeds = self._seeds_again(plan.name, node.id)
 
         def evaluate(gpu: int | None) -> Finalist | str:
             self.used_seeds.update(seeds)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from events.files.checkpoints import decode_manifest
+from events.files.paths import BadPath
 from events.pipe import Checkpoint, Kept, encode
 from events.testing import ManualClock
 from pod_worker.child.checkpoints import SAFE_WAIT_S, ChildCheckpoints
@@ -111,3 +112,19 @@ def test_an_outage_costs_one_wait_and_no_more_until_an_answer_comes(
 def test_a_checkpoint_that_was_refused_says_why(child: ChildCheckpoints, parent: Parent) -> None:
     parent.answer = lambda checkpoint: Kept(checkpoint.number, "the disk is full")
     assert child.keep("s", {}, {}) == "the disk is full"
+
+
+def test_what_lies_there_and_is_no_manifest_is_none(child: ChildCheckpoints, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "in" / "Stage_1", tmp_path / "outside"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(b"{}")
+    assert child.restored("Stage_1") is None
+    outside.mkdir()
+    (outside / "manifest.json").write_bytes(b"{}")
+    (tmp_path / "in" / "linked").symlink_to(outside)
+    with pytest.raises(OSError, match=r"linked/manifest\.json|link"):
+        child.restored("linked")
+    with pytest.raises(BadPath):
+        child.restored("Stage_1/../Stage_1")
+    with pytest.raises(BadPath):
+        child.restored("in/Stage_1")

@@ -13,7 +13,13 @@ import httpx
 import pytest
 
 from events.delivery.control_plane_client import ControlPlane
-from events.files.checkpoints import CheckpointFile, Manifest, decode_manifest, encode_manifest
+from events.files.checkpoints import (
+    MANIFEST_BYTES_MAX,
+    CheckpointFile,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+)
 from events.queue.claims import Claim
 from events.runtime.errors import LeaseLost, Transient
 from events.testing import RUN_ID, ManualClock
@@ -278,6 +284,7 @@ LYING: dict[str, dict[str, Any] | bytes] = {
     "too deep": b"[" * 200_000,
     "a state too deep": b'{"state": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
     "a state that is no text": b'{"state": {"a": "\xff"}}',
+    "values without end": b'{"state": {"a": [' + b"[]," * (1 << 19) + b"[]]}}",
     "no object": b"[]",
     "a state that is no object": {"state": [1]},
     "another name": {"name": "Stage_2"},
@@ -324,6 +331,31 @@ def test_a_manifest_that_lies_gives_way_to_an_older_one_and_writes_nothing_else(
     assert [
         each.relative_to(tmp_path).as_posix() for each in sorted(tmp_path.rglob("*")) if each.is_file()
     ] == ["work/restored/Stage_1/manifest.json"]
+
+
+def test_a_manifest_that_says_it_is_huge_is_not_fetched(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    house.keep("Stage_1", 1, {"best": 1})["manifest"]["size"] = MANIFEST_BYTES_MAX + 1
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
+    assert "its manifest is too large" in warning
+    assert house.sent == 0
+
+
+def test_a_file_that_was_registered_as_another_is_not_used(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    broken = house.keep("Stage_1", 1, {}, file=b"content")
+    name = broken["files"][0]["name"]
+    broken["files"] = [house._store(name, b"another")]
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
+    assert "its file file was not registered" in warning
+
+
+def test_a_warning_is_cut(house: House, checkpoints: HttpCheckpoints, tmp_path: Path) -> None:
+    house.keep_text("x" * 3_000, 1, b"{}")
+    (warning,) = checkpoints.fetch(CLAIM, tmp_path).warnings
+    assert len(warning) == restoring.SHOWN_CHARS_MAX
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../x", "/etc", "a\x00b", "x" * 300])

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from control_plane.kinds.experiment.parts import page_of_nodes
 from control_plane.model.projection import AttemptView, attempt_id, fold
-from control_plane.reads.parts import RUN_FIELDS, parts_of_kinds
 from control_plane.reads.reading import Reading
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.pages.compare import ComparePages, Wanted
@@ -285,12 +284,6 @@ def test_a_run_is_asked_for_the_parts_of_its_own_kind_only() -> None:
     assert (told.rows["nodes"], told.rows["ideas"], told.sections) == ([], [], [])
     store.run |= {"kind": "of a package that is not installed here"}
     assert asyncio.run(reading_of(store).run(RUN_ID)).sections == []
-
-
-def test_the_names_that_no_part_may_take_are_those_of_the_answer() -> None:
-    parts = {each.name for every in parts_of_kinds().values() for each in every}
-    store = Store(lines(("ai.run.started", {})))
-    assert set(asyncio.run(reading_of(store).run(RUN_ID))) - parts <= RUN_FIELDS
 
 
 class Watched(list[Any]):

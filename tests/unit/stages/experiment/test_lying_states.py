@@ -6,7 +6,6 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,31 +13,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.files.paths import BadPath, RunPath, SafeName
+from events.files.paths import SafeName
 from stages.bounds import Unreadable, read_state
 from stages.experiment.consistency import (
     OTHER_ROWS,
+    Course,
     begun_problem,
-    figures_problem,
     finished_problem,
     fresh_problem,
     paper_problem,
 )
 from stages.experiment.judging.secret import Secret
-from stages.experiment.pipeline import _taken_over
 from stages.experiment.plots.search_tree import layout
 from stages.experiment.record.ledger import (
-    FigureState,
     FreshState,
     Measured,
     PaperState,
     ReviewState,
     SearchState,
     Tried,
-    flat,
     state_of,
 )
-from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
+from stages.experiment.record.numbers import facts_to_say, numbers_of
 from stages.experiment.record.record import Record, as_results
 from stages.experiment.research.researcher_factory import claim_of, state_of_claim
 from stages.experiment.statistics.validation import Reading
@@ -64,7 +60,7 @@ def _fitted(record: Record) -> Record:
             for node in stage.nodes
         )
         known = {node.id: node for each in stages for node in each.nodes} | {node.id: node for node in nodes}
-        stages.append(replace(stage, nodes=nodes, best=known[stage.best.id]))
+        stages.append(replace(stage, nodes=nodes, limit=len(nodes), best=known[stage.best.id]))
     return replace(record, stages=tuple(stages))
 
 
@@ -83,6 +79,17 @@ def search_state(number: int) -> Any:
 
 def root_of(number: int) -> Any:
     return HONEST.stages[number - 1].best if number else None
+
+
+def course(number: int, **changes: Any) -> Course:
+    """Return what the honest record's stage can be, with changes."""
+    stage = HONEST.stages[number]
+    again = {each.node: each.seeds for each in stage.finalists}
+    fields = {
+        "stage": stage.name, "root": root_of(number), "limit": stage.limit, "width": 4, "metric": METRIC,
+        "judge": MARK, "seeds": lambda node: again.get(node, (0,)),
+    }  # fmt: skip
+    return Course(**{**fields, **changes})
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -141,8 +148,7 @@ quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_an_honest_state_is_accepted(number: int) -> None:
     state = read_state(search_state(number), SearchState)
-    stage = HONEST.stages[number].name
-    assert finished_problem(state, stage, root_of(number), METRIC, CLAIM, MARK) is None
+    assert finished_problem(state, course(number), CLAIM) is None
     assert state.record == HONEST.stages[number]
 
 
@@ -153,7 +159,7 @@ def test_a_stage_that_is_accepted_breaks_nothing_behind_it(state: Any) -> None:
         read = read_state(state, SearchState)
     except Unreadable:
         return
-    if finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM, MARK) is not None or read.record is None:
+    if finished_problem(read, course(1), CLAIM) is not None or read.record is None:
         return
     first, _, third, fourth = HONEST.stages
     record = replace(HONEST, stages=(first, read.record, third, fourth))
@@ -178,7 +184,7 @@ def test_a_stage_that_was_begun_can_be_gone_on_with(state: Any) -> None:
         read = read_state(state, SearchState)
     except Unreadable:
         return
-    if begun_problem(read, "Stage_1", None, METRIC, MARK) is not None:
+    if begun_problem(read, course(0)) is not None:
         return
     names = [each.node.id for each in read.tried]
     assert len(set(names)) == len(names)
@@ -215,6 +221,34 @@ def _finalist(**changes: Any) -> Callable[[Any], None]:
     return lambda state: state["record"]["finalists"][0].update(changes)
 
 
+def _choose_seeds(state: Any) -> None:
+    """Let a finalist have as many seeds, and others: the validation takes none of them."""
+    for finalist in state["record"]["finalists"]:
+        finalist["seeds"] = [seed + 1 for seed in finalist["seeds"]]
+
+
+def _sow(state: Any, count: int, *, tried: bool = True, begun: bool = False) -> None:
+    """Add nodes that are buggy, or begun."""
+    first = len(state["tried"]) + 1
+    bare = {**state["tried"][0]["node"], "metric": None, "scores": {}, "error": None, "parent": None}
+    nodes = [{**bare, "id": f"Stage_2/{number}"} for number in range(first, first + count)]
+    if begun:
+        state["begun"] = nodes
+        return
+    state["record"]["nodes"] += nodes
+    state["tried"] += [{"node": each, "curve": None, "attempt": 1} for each in nodes] if tried else []
+
+
+def _in_record(number: int, **changes: Any) -> Callable[[Any], None]:
+    """Return a lie about a node in the record alone."""
+    return lambda state: state["record"]["nodes"][number].update(changes)
+
+
+def _choose_buggy(state: Any) -> None:
+    _node(4, metric=None, scores={}, error="no reason")(state)
+    state["record"]["best"] = copy.deepcopy(state["record"]["nodes"][4])
+
+
 OF_ANOTHER = {"node": "Stage_2/99", "points": []}
 SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no record": (lambda state: state.update(record=None), "without a record"),
@@ -228,6 +262,16 @@ SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a parent that is younger": (_node(1, parent="Stage_2/4"), "no older"),
     "a parent of nowhere": (_node(1, parent="Stage_1/77"), "no older"),
     "a metric of its own": (_node(0, metric=0.99), "than its scores say"),
+    "a node that says another stage": (_node(1, stage="Stage_3"), "another stage"),
+    "a gap in what was tried": (lambda state: state["tried"][4]["node"].update(id="Stage_2/9"), "gap"),
+    "a gap in the record": (lambda state: state["record"]["nodes"][4].update(id="Stage_2/9"), "gap"),
+    "a younger parent in the record": (_in_record(1, parent="Stage_2/4"), "no older"),
+    "a choice that is buggy": (lambda state: _choose_buggy(state), "none of its good nodes"),
+    "a begun node of another stage": (lambda state: _begin(id="Stage_3/6")(state), "another stage"),
+    "values that nothing has": (
+        _finalist(values=[7.0] * len(HONEST.stages[1].finalists[0].seeds)),
+        "cannot be 7",
+    ),
     "a path for an id": (_node(0, id="../../x"), "regex"),
     "a line's end in an id": (_node(0, id="Stage_2/1\n"), "regex"),
     "a choice of nowhere": (lambda state: state["record"]["best"].update(plan="another"), "none of its"),
@@ -236,6 +280,18 @@ SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a finalist without seeds": (_finalist(seeds=[]), "length >= 1"),
     "more seeds than values": (_finalist(seeds=[1, 2, 3, 4, 5]), "values from 5 seeds"),
     "a finalist twice": (_finalist(node=HONEST.stages[1].finalists[1].node), "a finalist stands twice"),
+    "an accuracy that nothing has": (_node(0, metric=1e160, scores={METRIC: 1e160}), "cannot be 1e+160"),
+    "a score below zero": (_node(0, scores={METRIC: 0.5, "nll": -1.0}, metric=0.5), "nll cannot be -1"),
+    "a mean that nothing has": (_finalist(mean=7.0), "cannot be 7"),
+    "more seeds than this run's": (_finalist(seeds=[1] * 900, values=[0.5] * 900), "other seeds than this"),
+    "seeds of its own choice": (lambda state: _choose_seeds(state), "other seeds than this run's"),
+    "more nodes than the stage has": (lambda state: _sow(state, 1), "more than the 5 nodes"),
+    "a record of more nodes": (lambda state: _sow(state, 1, tried=False), "other nodes than the 5"),
+    "another limit": (_record(limit=10**9), "other nodes than the 5"),
+    "more nodes begun than a round has": (
+        lambda state: _sow(state, 5, begun=True),
+        "5 nodes are begun at once",
+    ),
     "begun with a result": (_begin(metric=0.5, scores={METRIC: 0.5}), "has a result already"),
     "begun with an error": (_begin(error="x"), "has a result already"),
     "a number without end": (_node(0, seconds=1e300), "Expected `float` <= 1000000000000000.0"),
@@ -250,7 +306,7 @@ def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
     tell(state)
     try:
         read = read_state(state, SearchState)
-        said = finished_problem(read, "Stage_2", root_of(1), METRIC, CLAIM, MARK)
+        said = finished_problem(read, course(1), CLAIM)
     except Unreadable as error:
         said = str(error)
     assert words in (said or "")
@@ -259,7 +315,7 @@ def test_a_stage_that_lies_is_refused_in_words(lie: str) -> None:
 def test_a_node_that_is_begun_and_new_is_accepted() -> None:
     state = search_state(1)
     _begin()(state)
-    assert begun_problem(read_state(state, SearchState), "Stage_2", root_of(1), METRIC, MARK) is None
+    assert begun_problem(read_state(state, SearchState), course(1, limit=6)) is None
 
 
 def test_a_seed_that_was_measured_twice_is_refused() -> None:
@@ -274,9 +330,18 @@ def test_a_seed_that_was_measured_twice_is_refused() -> None:
 @pytest.mark.parametrize("mark", ["", Secret("of another run").mark])
 def test_what_was_measured_by_another_secret_is_refused(mark: str) -> None:
     finished = replace(read_state(search_state(1), SearchState), judge=mark)
-    assert finished_problem(finished, "Stage_2", root_of(1), METRIC, CLAIM, MARK) == OTHER_ROWS
-    assert begun_problem(replace(BEGUN, judge=mark), "Stage_1", None, METRIC, MARK) == OTHER_ROWS
+    assert finished_problem(finished, course(1), CLAIM) == OTHER_ROWS
+    assert begun_problem(replace(BEGUN, judge=mark), course(0)) == OTHER_ROWS
     assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, MEASURE, 2) == OTHER_ROWS
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [Reading({METRIC: 1.5}), Reading({METRIC: 1.0, "brier": -1.0}), Reading({METRIC: 1.0}, (1e160,))],
+)
+def test_what_no_measurement_gives_is_refused(reading: Reading) -> None:
+    state = FreshState(ARMS, (Measured(0, 3, reading),), MARK)
+    assert "cannot be" in (fresh_problem(state, ARMS, MARK, MEASURE, 1) or "")
 
 
 SECONDS = "training_seconds"
@@ -298,89 +363,17 @@ def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused(
     assert said == (None if is_taken else "the rows that judged it were grouped otherwise")
 
 
-def figure(name: str) -> FigureState:
-    images = tuple(RunPath(f"{name}.{form}") for form in ("png", "svg", "pdf"))
-    return FigureState(RunPath(name), images, RunPath(f"{name}.csv"), "The {selection}.")
-
-
-FIGURES = [figure("nodes"), figure("stages/Stage_1")]
-FILES = [f"{name}.{form}" for name in ("nodes", "stages.Stage_1") for form in ("png", "svg", "pdf", "csv")]
-
-
-@pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of a checkpoint, and beside them those of flattened names that lead away."""
-    folder = tmp_path_factory.mktemp("restored")
-    for name in (*FILES, "a.......x", "a........x", "......x", ".etc.passwd"):
-        (folder / name).write_text(name)
-    return folder
-
-
-@quick
-@given(state=lies(plain(FIGURES)))
-def test_figures_are_placed_inside_their_folder_whatever_the_state_names(
-    left: Path, tmp_path_factory: pytest.TempPathFactory, state: Any
-) -> None:
-    files = {path.name: path for path in left.iterdir()}
-    try:
-        figures = read_state(state, list[FigureState])
-    except Unreadable:
-        return
-    if figures_problem(figures, files.keys(), numbers_of(HONEST)) is not None:
-        return
-    outside = tmp_path_factory.mktemp("outside")
-    folder = outside / "paper" / "plots"
-    for each in figures:
-        _taken_over(each, files, folder)
-    made = {path.relative_to(folder).as_posix() for path in outside.rglob("*") if path.is_file()}
-    assert made <= {name.replace("stages.", "stages/") for name in FILES}
-
-
-B1 = {
-    "a path that leads out": lambda state: state[0].update(images=["a/../../../x", "nodes.svg", "nodes.pdf"]),
-    "a table that leads out": lambda state: state[0].update(table="../../../../x"),
-    "a name that leads out": lambda state: state[0].update(name="../../x"),
-    "an absolute path": lambda state: state[0].update(images=["/etc/passwd"]),
-    "a file of another form": lambda state: state[0].update(images=["a.......x", "nodes.svg", "nodes.pdf"]),
-    "a caption with an unknown key": lambda state: state[0].update(caption="{effect.none}"),
-    "a caption with a number": lambda state: state[0].update(caption="It reaches 99.9."),
-    "one figure twice": lambda state: state.append(state[0]),
-    "a file that is missing": lambda state: state[0].update(
-        name="x", images=["x.png", "x.svg", "x.pdf"], table="x.csv"
-    ),
-}
-
-
-@pytest.mark.parametrize("lie", B1)
-def test_a_figure_that_lies_is_refused_in_words(left: Path, lie: str) -> None:
-    state = plain(FIGURES)
-    change: Callable[[Any], object] = B1[lie]
-    change(state)
-    files = [path.name for path in left.iterdir()]
-    try:
-        problem = figures_problem(read_state(state, list[FigureState]), files, numbers_of(HONEST))
-    except Unreadable as error:
-        problem = str(error)
-    assert problem
-
-
-def test_honest_figures_are_accepted() -> None:
-    figures = read_state(plain(FIGURES), list[FigureState])
-    assert figures_problem(figures, FILES, numbers_of(HONEST)) is None
-    assert figures_problem(figures, FILES, Numbers()) is not None
-
-
-def test_a_name_that_no_checkpoint_can_have_is_no_files_name() -> None:
-    assert flat(RunPath("stages/Stage_1.png")) == "stages.Stage_1.png"
-    for name in ("x" * 80, "é/x"):
-        with pytest.raises(BadPath):
-            flat(RunPath(name))
-
-
 PAPER = PaperState(
     "Title", "author", "text", 3, "everything", HONEST.setting, HONEST.works,
     (SafeName("paper.pdf"), SafeName("paper.tex")),
 )  # fmt: skip
+
+
+def test_a_paper_that_is_not_whole_is_refused_in_words() -> None:
+    assert paper_problem(PAPER, {"paper.pdf": 1, "paper.tex": 1}) is None
+    assert "is not among" in (paper_problem(PAPER, {"paper.pdf": 1}) or "")
+    bare = replace(PAPER, files=(SafeName("paper.pdf"),))
+    assert paper_problem(bare, {"paper.pdf": 1}) == "it lacks paper.tex"
 
 
 @quick
@@ -390,7 +383,7 @@ def test_a_paper_that_is_accepted_has_its_files_and_breaks_no_number(state: Any)
         read = read_state(state, PaperState)
     except Unreadable:
         return
-    if paper_problem(read, {"paper.pdf", "paper.tex", "numbers.json"}) is not None:
+    if paper_problem(read, {"paper.pdf": 1, "paper.tex": 1, "numbers.json": 1}) is not None:
         return
     assert {"paper.pdf", "paper.tex"} <= set(read.files) <= {"paper.pdf", "paper.tex", "numbers.json"}
     record = replace(HONEST, setting=read.setting, works=read.works)

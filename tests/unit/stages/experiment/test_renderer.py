@@ -12,6 +12,7 @@ import pytest
 
 from events.runtime.errors import PipelineError
 from stages.experiment.paper import renderer as module
+from stages.experiment.paper.latex import escaped
 from stages.experiment.paper.renderer import (
     Latexmk,
     PandocTypst,
@@ -95,6 +96,32 @@ def test_what_was_made_is_named_and_the_source_is_kept(tmp_path: Path) -> None:
     assert (rendered.pages, rendered.warnings) == (1, ())
     assert "A page." in text_of(rendered.pdf)
     assert {path.name for path in tmp_path.iterdir()} == {"paper.tex", "paper.pdf", "paper.typ"}
+
+
+def test_words_that_begin_a_cell_or_a_caption_make_no_heading_and_no_list(tmp_path: Path) -> None:
+    words = [
+        "= Forged",
+        "== F",
+        "- F",
+        "+ F",
+        "/ F: f",
+        "12. F",
+        "--- F",
+        "-? F",
+        "#F",
+        "_ F_",
+        "\\F",
+        "[F] ]",
+        "~F",
+    ]
+    cells = [escaped(each) for each in words]
+    table = "\\begin{table}\\caption{%s}\\begin{tabular}{ll}%s\\end{tabular}\\end{table}"
+    body = [f"{cell}\n\n\\emph{{{cell}}}\n\n" for cell in cells]
+    body += [table % (cell, f"{cell} & {cell} \\\\") for cell in cells]
+    pdf = PANDOC.render(source_in(tmp_path, PAGE % "\n".join(body))).pdf
+    assert pypdf.PdfReader(pdf).outline == []
+    text = " ".join(text_of(pdf).split())
+    assert [each for each in words if text.count(each) < 5] == []
 
 
 @pytest.mark.parametrize("make", [PandocTypst, Latexmk])

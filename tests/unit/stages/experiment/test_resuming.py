@@ -36,6 +36,9 @@ ORDER = STAGES
 STAGES_OF_SEARCH = ORDER[:4]
 
 
+MARK = b"MARK OF THE LIAR"
+
+
 class Dead(BaseException):
     """The end of a process, as far as there can be one here."""
 
@@ -237,23 +240,13 @@ def test_what_was_measured_by_another_secret_is_measured_again(
     assert any("the secret that attempt 2 left" in each for each in told) == bool(swapped)
 
 
-def _leading_out(kept: dict[str, Restored], folder: Path) -> None:
-    """Let a figure's image be named by a path that leads out, its file by what that path is when flat."""
-    name = "a/../../../../stolen"
-    file = folder / name.replace("/", ".")
-    file.write_text("mine")
-    state = json.loads(json.dumps(kept["plots"].state))
-    state["found"][0]["images"][0] = name
-    files = {**kept["plots"].files, file.name: file}
-    kept["plots"] = replace(kept["plots"], state=state, files=files)
-
-
-def _broken_figures(kept: dict[str, Restored], folder: Path) -> None:
-    """Let every picture be something else."""
-    files = {name: folder / name for name in kept["plots"].files}
-    for file in files.values():
-        file.write_bytes(b"%PDF-1.4 and no picture")
-    kept["plots"] = replace(kept["plots"], files=files)
+def _other_figures(kept: dict[str, Restored], folder: Path) -> None:
+    """Leave figures that show something else, as an earlier version kept them."""
+    picture = folder / "comparison.pdf"
+    picture.write_bytes(b"%PDF-1.4 " + MARK)
+    told = [{"name": "comparison", "images": [picture.name], "table": "comparison.csv", "caption": str(MARK)}]
+    state = {"is_complete": True, "found": told}
+    kept["plots"] = replace(kept["plots"], state=state, files={picture.name: picture})
     del kept["paper"]
 
 
@@ -270,15 +263,30 @@ def _without_pdf(kept: dict[str, Restored], folder: Path) -> None:
     kept["paper"] = replace(kept["paper"], files=files)
 
 
+def _no_pdf(kept: dict[str, Restored], folder: Path) -> None:
+    page = folder / "paper.pdf"
+    page.write_bytes(b"<html>" + MARK)
+    kept["paper"] = replace(kept["paper"], files={**kept["paper"].files, "paper.pdf": page})
+
+
+def _huge_paper(kept: dict[str, Restored], folder: Path) -> None:
+    """Let the paper be a file with a hole that is as large as a disk."""
+    page = folder / "paper.pdf"
+    with page.open("wb") as file:
+        file.truncate(1 << 40)
+    kept["paper"] = replace(kept["paper"], files={**kept["paper"].files, "paper.pdf": page})
+
+
 def _odd_spending(kept: dict[str, Restored], folder: Path) -> None:
     kept["spending"] = Restored(1, {"tokens": -5, "everything": 1})
 
 
 LIES: dict[str, tuple[Callable[[dict[str, Restored], Path], None], set[str], str]] = {
-    "a path that leads out": (_leading_out, {"plots", "paper", "review"}, "is no relative path"),
-    "figures that are none": (_broken_figures, {"paper", "review"}, "are drawn again"),
+    "figures that show something else": (_other_figures, {"paper", "review"}, "plots is finished"),
     "a source that is no text": (_no_text, {"review"}, "which was not measured"),
     "a paper without its PDF": (_without_pdf, {"paper", "review"}, "is not among its files"),
+    "a paper that is no PDF": (_no_pdf, {"paper", "review"}, "paper.pdf is no PDF"),
+    "a paper that fills the disk": (_huge_paper, {"paper", "review"}, "more bytes than a paper has"),
     "spending below nothing": (_odd_spending, set(), "counts as nothing"),
 }
 
@@ -294,10 +302,86 @@ def test_a_checkpoint_that_lies_is_told_and_begun_anew_and_nothing_is_written_ou
     tell(kept, left)
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     reporter = RecordingReporter()
-    with setting_papers(is_wanted=tell is _broken_figures):
-        attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
+    attempt(workspace, tools, MemoryCheckpoints(attempt=2, found=kept), reporter)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
     assert {each.stage for each in reporter.of(c.StageStarted)} == anew
     assert any(words in each.message for each in reporter.of(c.RunLog))
     after = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert {path for path in after - before if not path.is_relative_to(workspace / "experiment")} == set()
+    assert [path for path in after - before if MARK in path.read_bytes()] == []
+
+
+def _all_buggy(kept: dict[str, Restored]) -> dict[str, Restored]:
+    """Let the first stage be begun, with nodes alone that lead nowhere."""
+    state = json.loads(json.dumps(kept["Stage_1"].state))
+    for each in state["found"]["tried"]:
+        each["node"] |= {"metric": None, "scores": {}, "error": "no reason", "works": False}
+        each["curve"] = None
+    state |= {"is_complete": False}
+    state["found"]["record"] = None
+    return {"Stage_1": replace(kept["Stage_1"], state=state)}
+
+
+def test_nodes_of_earlier_attempts_that_lead_nowhere_end_no_run(
+    whole: Diary, tools: Tools, tmp_path: Path
+) -> None:
+    found = _all_buggy(whole.kept)
+    second, reporter = MemoryCheckpoints(attempt=2, found=found), RecordingReporter()
+    attempt(tmp_path / "second", tools, second, reporter)
+    end = reporter.facts[-1]
+    assert isinstance(end, c.RunPreempted), end
+    assert any("ended by ALL_NODES_BUGGY" in each.message for each in reporter.of(c.RunLog))
+    third = Diary(attempt=3, found={**found, **second.kept}, last="Stage_1")
+    with pytest.raises(Dead):
+        attempt(tmp_path / "third", tools, third, third.reporter)
+    assert third.reporter.of(NodeExecuting)
+    assert not third.reporter.of(NodeRestored)
+    assert not any("cannot be read" in each.message for each in third.reporter.of(c.RunLog))
+
+
+def test_an_error_behind_what_earlier_attempts_left_gives_the_run_back_once(
+    whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nobody thought of that")
+
+    monkeypatch.setattr(pipeline.Experiment, "_validate", fail)
+    second, reporter = MemoryCheckpoints(attempt=2, found=whole.kept), RecordingReporter()
+    attempt(tmp_path / "second", tools, second, reporter)
+    assert isinstance(reporter.facts[-1], c.RunPreempted), reporter.facts[-1]
+    assert {name for name, each in second.kept.items() if not each.state} == {*ORDER}
+    monkeypatch.setattr(pipeline.Experiment, "_search", fail)
+    third = RecordingReporter()
+    attempt(tmp_path / "third", tools, MemoryCheckpoints(attempt=3, found=second.kept), third)
+    end = third.facts[-1]
+    assert isinstance(end, c.RunFailed), "with nothing of others it is its own"
+    assert (end.code, end.retryable) == ("KeyError", False)
+
+
+def test_a_part_that_a_person_repeats_is_not_set_aside(
+    whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nobody thought of that")
+
+    monkeypatch.setattr(pipeline.Experiment, "_validate", fail)
+    found = {name: replace(each, from_run="01K00000000000000000000009") for name, each in whole.kept.items()}
+    own, reporter = MemoryCheckpoints(found=found), RecordingReporter()
+    attempt(tmp_path, tools, own, reporter)
+    assert isinstance(reporter.facts[-1], c.RunFailed), reporter.facts[-1]
+    assert own.kept == {}
+
+
+def test_a_verdict_on_the_word_of_other_pods_says_so(whole: Diary, tools: Tools, tmp_path: Path) -> None:
+    found = {name: replace(each, pods=("alpha", "", "mine")) for name, each in whole.kept.items()}
+    reporter = RecordingReporter()
+    context = make_context(
+        read_spec("experiment", SPEC), tmp_path, reporter=reporter, tools=tools, attempt=2, pod="mine",
+        checkpoints=MemoryCheckpoints(attempt=2, found=found),
+    )  # fmt: skip
+    run_pipeline(pipeline.run, context)
+    (said,) = reporter.of(c.ValidationAutoCompleted)
+    words = "the word of earlier attempts, on other pods: a pod that is not known, alpha."
+    assert words in (said.summary or "")
+    assert said.scores["other_pods"] == ["", "alpha"]
+    assert "the word of earlier attempts" not in (verdict(whole.reporter)[1] or "")

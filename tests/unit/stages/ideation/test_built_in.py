@@ -222,7 +222,12 @@ def test_a_checkpoint_with_every_idea_asks_for_none(tmp_path: Path) -> None:
     assert len(again.of(c.StageProgress)) == 1
 
 
-IDEAS = [{"Short Hypothesis": "x" * 50_000, "Name": "../../x", "Title": "y" * 9_000}]
+IDEAS = [
+    {
+        "Short Hypothesis": "x" * 50_000, "Name": "../../x", "Title": "y" * 9_000, "Abstract": "z",
+        "Experiments": ["one"], "Risk Factors and Limitations": "some",
+    }
+]  # fmt: skip
 NOTHING = {"ideas": [], "works": [], "asked": {}, "spent": {}}
 
 
@@ -232,7 +237,8 @@ NOTHING = {"ideas": [], "works": [], "asked": {}, "spent": {}}
         {}, {**NOTHING, "ideas": "none"}, {**NOTHING, "ideas": [{"Title": 3}]}, {**NOTHING, "works": [1]},
         {**NOTHING, "asked": {"x": [1]}}, {**NOTHING, "asked": {"x": [-1]}}, {**NOTHING, "ideas": IDEAS * 21},
         {**NOTHING, "spent": {"tokens": -1}}, {**NOTHING, "spent": {"model_usd": 1e300}},
-        {**NOTHING, "spent": 3},
+        {**NOTHING, "spent": 3}, {**NOTHING, "ideas": [{"Short Hypothesis": "x"}]},
+        {**NOTHING, "ideas": [{**IDEAS[0], "Abstract": " \n"}]},
     ],
 )  # fmt: skip
 def test_a_checkpoint_that_lies_is_told_and_ideation_begins_anew(tmp_path: Path, lie: dict[str, Any]) -> None:
@@ -245,7 +251,7 @@ def test_a_checkpoint_that_lies_is_told_and_ideation_begins_anew(tmp_path: Path,
 def test_an_idea_of_an_earlier_attempt_is_kept_within_bounds(tmp_path: Path) -> None:
     kept = {"ideation": Restored(1, {**NOTHING, "ideas": IDEAS})}
     first, *_ = generated(ideation(tmp_path, checkpoints=MemoryCheckpoints(2, found=kept))).ideas
-    assert len(first["Short Hypothesis"]) < 2_000
+    assert 1_000 < len(first["Short Hypothesis"]) < 2_000
     assert "/" not in first["Name"]
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from stages.experiment.paper import press as press_module
-from stages.experiment.paper.document import LEVELS
+from stages.experiment.paper.blocks import Listing
+from stages.experiment.paper.document import LEVELS, composed
 from stages.experiment.paper.press import Paper
 from stages.experiment.paper.renderer import PandocTypst, Rendered, Renderer, RenderingFailed
 from stages.experiment.paper.words import AUTHOR, write_words
@@ -222,3 +223,20 @@ def test_every_kind_of_record_makes_a_paper_without_a_warning(name: str, press: 
         each for each in printed(paper.numbers, paper.source.read_text()) if spaceless(each) not in text
     ]
     assert missing == []
+
+
+@pytest.mark.timeout(20)  # a difference of these takes minutes
+def test_a_program_of_very_many_lines_is_shown_whole_and_compared_with_nothing() -> None:
+    one, two = ("\n".join(f"{step * number % 250:x}" for number in range(30_000)) for step in (1, 249))
+    record = make_record()
+    baseline, intervention = record.stage("Stage_2"), record.stage("Stage_3")
+    stages = (
+        record.stages[0], replace(baseline, best=replace(baseline.best, code=one)),
+        replace(intervention, best=replace(intervention.best, code=two)), record.stages[3],
+    )  # fmt: skip
+    record = replace(record, stages=stages)
+    numbers = numbers_of(record)
+    document = composed(record, write_words(record, numbers), numbers, (), LEVELS[0], Path())
+    listing = document.appendix[-1]
+    assert isinstance(listing, Listing)
+    assert listing.text == "\n".join(two.split("\n")[: LEVELS[0].code_lines])

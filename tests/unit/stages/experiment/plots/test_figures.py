@@ -30,7 +30,7 @@ from stages.experiment.plots.picture import Picture
 from stages.experiment.plots.search_tree import draw_tree
 from stages.experiment.plots.stages import NODES_MAX, draw_finalists, draw_stage
 from stages.experiment.record.ablations import ablations_of
-from stages.experiment.record.record import Record, Verdicts
+from stages.experiment.record.record import Record, StageRecord, Verdicts
 from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.testing import HOSTILE, make_record
 
@@ -53,6 +53,13 @@ def words_of(picture: Picture) -> list[str]:
     """Return every text of a figure, as its SVG holds it."""
     svg = next(path for path in picture.images if path.suffix == ".svg")
     return ["".join(each.itertext()).strip() for each in ElementTree.parse(svg).iter(f"{SVG}text")]  # noqa: S314
+
+
+def drawn_stage(record: Record, stage: StageRecord, folder: Path) -> Picture:
+    """Return the figure of a stage in which something was tried."""
+    picture = draw_stage(record, stage, folder)
+    assert picture is not None
+    return picture
 
 
 def by_name(pictures: list[Picture], name: str) -> Picture:
@@ -83,7 +90,7 @@ def test_the_same_record_gives_the_same_bytes(drawn: list[Picture], tmp_path: Pa
     again = (
         draw_comparison(RECORD, tmp_path),
         draw_tree(RECORD, tmp_path),
-        draw_stage(RECORD, RECORD.stages[1], tmp_path),
+        drawn_stage(RECORD, RECORD.stages[1], tmp_path),
         draw_node(RECORD, RECORD.stages[1], 1, tmp_path),
     )
     for picture in again:
@@ -179,7 +186,7 @@ def test_a_stage_is_drawn_with_an_error_bar_for_each_finalist(
 ) -> None:
     seen = Seen(monkeypatch, stages)
     stage = RECORD.stage(name)
-    picture = draw_stage(RECORD, stage, sketches)
+    picture = drawn_stage(RECORD, stage, sketches)
     wanted = [
         (each.mean - (each.standard_error or 0), each.mean + (each.standard_error or 0))
         for each in stage.finalists
@@ -210,13 +217,13 @@ def test_a_finalist_of_one_seed_has_no_error_bar(sketches: Path, monkeypatch: py
     single = replace(stage.finalists[0], seeds=(11,), values=(0.9,), mean=0.9, standard_error=None)
     record = replace(RECORD, stages=(replace(stage, finalists=(single,)), *RECORD.stages[1:]))
     seen = Seen(monkeypatch, stages)
-    draw_stage(record, record.stages[0], sketches)
+    drawn_stage(record, record.stages[0], sketches)
     assert seen.bars() == []
 
 
 def test_a_stage_without_finalists_shows_its_nodes_and_claims_no_error_bars(sketches: Path) -> None:
     record = make_record(sizes=(2, 6, 2, 3), finalists=0, buggy_share=0.5)
-    picture = draw_stage(record, record.stage("Stage_2"), sketches)
+    picture = drawn_stage(record, record.stage("Stage_2"), sketches)
     rows = rows_of(picture)
     assert [row["node"] for row in rows] == [node.id for node in record.stage("Stage_2").nodes]
     assert "without error bars" in picture.caption
@@ -224,10 +231,17 @@ def test_a_stage_without_finalists_shows_its_nodes_and_claims_no_error_bars(sket
     assert draw_finalists(record, sketches) is None
 
 
+def test_a_stage_in_which_nothing_was_tried_has_no_figure(tmp_path: Path) -> None:
+    """Such as one for which nobody had a proposal: it hands on the node that it was given."""
+    empty = replace(RECORD.stage("Stage_4"), nodes=(), best=RECORD.stage("Stage_3").best, finalists=())
+    record = replace(RECORD, stages=(*RECORD.stages[:3], empty))
+    assert draw_stage(record, empty, tmp_path) is None
+
+
 def test_a_stage_of_many_nodes_shows_the_best_and_its_rows_are_those(sketches: Path) -> None:
     record = make_record(sizes=(2, NODES_MAX + 30, 2, 3), finalists=0)
     stage = record.stage("Stage_2")
-    rows = rows_of(draw_stage(record, stage, sketches))
+    rows = rows_of(drawn_stage(record, stage, sketches))
     assert len(rows) == NODES_MAX
     shown = {row["node"] for row in rows}
     left_out = [node.metric for node in stage.nodes if node.id not in shown and node.metric is not None]
