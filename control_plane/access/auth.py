@@ -60,6 +60,7 @@ PROXY_SEEN: Final = (
     "a request came through a proxy, behind which may be anybody: from now on every request needs a key; "
     "make one with `podfleet keys create NAME --kind admin --direct`, or take the proxy away and start again"
 )
+NO_HOST: Final = frozenset("@/?#\\")  # what ends a host in an address, or stands before it
 SUPERUSER: Final = 0  # who reads our key anyway
 FOREIGN_USER: Final = (
     "without a key this server answers to programs of the user who started it; a proxy, or another user, "
@@ -143,7 +144,8 @@ class Keyless:
     async def identify(
         self, method: str, headers: Mapping[str, str], address: str = "", user: UserOf = _untold
     ) -> Principal:
-        if _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
+        host = headers.get("host", "")
+        if NO_HOST.intersection(host) or _host_of(f"//{host}") not in LOOPBACK:
             message = "without a key this server answers to 127.0.0.1 and localhost only"
             raise Forbidden("foreign_host", message)
         if _host_of(f"//[{address}]" if ":" in address else f"//{address}") not in LOOPBACK:

@@ -45,7 +45,19 @@ async def test_without_a_key_this_machine_may_do_everything(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["", "evil.example", "127.0.0.1.evil.example", "[", "[::2]", "localhost.evil", "@"]
+    "host",
+    [
+        "",
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "[",
+        "[::2]",
+        "localhost.evil",
+        "@",
+        "x@localhost",
+        "localhost/x",
+        "::1",
+    ],
 )
 async def test_without_a_key_a_name_that_is_not_this_machine_is_refused(host: str) -> None:
     with pytest.raises(Forbidden):
