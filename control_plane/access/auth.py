@@ -1,18 +1,20 @@
 """Authenticates requests: every route has a principal, except health, sign-in and static files.
 
 Without a key no request is served, unless the server was started with `--keyless`, for a single-user
-machine. Even then a request must come from this machine, name it as its host, and come through no proxy and
-from no foreign page. Otherwise the internet behind a proxy, or any web page in a browser, could steer the
-fleet.
+machine. Even then a request must come from a program of the same user on this machine, name the machine as
+its host, and come through no proxy and from no foreign page. Otherwise the internet behind a proxy, or any
+web page in a browser, could steer the fleet.
 """
 
 from __future__ import annotations
 
 import hmac
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from fastapi import Request
 from control_plane.access import run_tokens
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL, Scope
+from control_plane.access.peers import user_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import Session, SignIn, is_brought_back
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
@@ -39,11 +42,15 @@ FORM_HEADER: Final = "Podfleet-Form-Token"
 # What proxies write, and nobody else: one of them stands before us.
 FORWARDING: Final = frozenset(
     {
-        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-host"),
-        *("true-client-ip", "cf-connecting-ip", "fastly-client-ip", "x-envoy-external-address"),
+        *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip"),
+        *("true-client-ip", "x-proxyuser-ip", "proxy-client-ip", "wl-proxy-client-ip", "client-ip"),
+        *("x-remote-ip", "x-remote-addr", "x-real-port", "x-host", "x-rewrite-url", "x-nginx-proxy"),
+        *("x-scheme", "x-url-scheme", "front-end-https", "cdn-loop", "proxy-connection", "max-forwards"),
     }
 )
-FORWARDING_PREFIX: Final = "x-forwarded"
+FORWARDING_PREFIXES: Final = (
+    *("x-forwarded", "x-original-", "x-envoy-", "x-azure-", "cf-", "fastly-", "fly-"),
+)
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
 
@@ -53,6 +60,18 @@ PROXY_SEEN: Final = (
     "a request came through a proxy, behind which may be anybody: from now on every request needs a key; "
     "make one with `podfleet keys create NAME --kind admin --direct`, or take the proxy away and start again"
 )
+NO_HOST: Final = frozenset("@/?#\\")  # what ends a host in an address, or stands before it
+SUPERUSER: Final = 0  # who reads our key anyway
+FOREIGN_USER: Final = (
+    "without a key this server answers to programs of the user who started it; a proxy, or another user, "
+    "needs a key: `podfleet keys create NAME --kind admin --direct` makes one"
+)
+# The number of the user whose connection it is, None where nobody knows.
+UserOf = Callable[[], int | None]
+
+
+def _untold() -> int | None:
+    return None
 
 
 class Forbidden(Rejected):
@@ -95,11 +114,16 @@ class Authenticator(Protocol):
     """Tells who sent a request."""
 
     async def identify(
-        self, method: str, headers: Mapping[str, str], address: str = "", version: str = HTTP
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        address: str = "",
+        version: str = HTTP,
+        user: UserOf = _untold,
     ) -> Principal:
         """Return the sender, whose connection comes from `address`. Raises `Unauthorized`, `Forbidden`.
 
-        `version` is that of HTTP in which the request came.
+        `version` is that of HTTP in which the request came; `user` tells whose connection it is.
         """
         ...
 
@@ -117,12 +141,17 @@ class Keyless:
 
     _is_over: bool = field(default=False, init=False)
 
-    async def identify(self, method: str, headers: Mapping[str, str], address: str = "") -> Principal:
-        if _host_of(f"//{headers.get('host', '')}") not in LOOPBACK:
+    async def identify(
+        self, method: str, headers: Mapping[str, str], address: str = "", user: UserOf = _untold
+    ) -> Principal:
+        host = headers.get("host", "")
+        if NO_HOST.intersection(host) or _host_of(f"//{host}") not in LOOPBACK:
             message = "without a key this server answers to 127.0.0.1 and localhost only"
             raise Forbidden("foreign_host", message)
         if _host_of(f"//[{address}]" if ":" in address else f"//{address}") not in LOOPBACK:
             raise Forbidden("foreign_address", "without a key this server answers to its own machine only")
+        if user() not in (None, SUPERUSER, os.geteuid()):
+            raise Forbidden("foreign_user", FOREIGN_USER)
         refuse_foreign_pages(method, headers)
         return Principal("loopback", ALL, is_shared=True)
 
@@ -158,7 +187,12 @@ class Keyed:
     keyless: Keyless | None = None
 
     async def identify(
-        self, method: str, headers: Mapping[str, str], address: str = "", version: str = HTTP
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        address: str = "",
+        version: str = HTTP,
+        user: UserOf = _untold,
     ) -> Principal:
         if self.keyless is not None:
             self.keyless.look(headers, version)
@@ -172,7 +206,7 @@ class Keyed:
             refuse_foreign_pages(method, headers)
             return await self._signed_in(session)
         if self.keyless is not None and await self.is_open():
-            return await self.keyless.identify(method, headers, address)
+            return await self.keyless.identify(method, headers, address, user)
         raise _no_key()
 
     async def is_open(self) -> bool:
@@ -279,11 +313,12 @@ def is_led_here(headers: Mapping[str, str]) -> bool:
 async def _identified(request: Request, headers: Mapping[str, str]) -> Principal:
     authenticator: Authenticator = request.app.state.authenticator
     version = request.scope.get("http_version", HTTP)
-    return await authenticator.identify(request.method, headers, address_of(request), version)
+    user = partial(user_of, request.client, request.scope.get("server"))
+    return await authenticator.identify(request.method, headers, address_of(request), version, user)
 
 
 def _is_forwarding(name: str) -> bool:
-    return name in FORWARDING or name.startswith(FORWARDING_PREFIX)
+    return name in FORWARDING or name.startswith(FORWARDING_PREFIXES)
 
 
 def _host_of(url: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from control_plane.access.auth import Forbidden, Keyed, Keyless
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL
+from control_plane.access.peers import user_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import SignIn
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
@@ -42,7 +45,19 @@ async def test_without_a_key_this_machine_may_do_everything(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["", "evil.example", "127.0.0.1.evil.example", "[", "[::2]", "localhost.evil", "@"]
+    "host",
+    [
+        "",
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "[",
+        "[::2]",
+        "localhost.evil",
+        "@",
+        "x@localhost",
+        "localhost/x",
+        "::1",
+    ],
 )
 async def test_without_a_key_a_name_that_is_not_this_machine_is_refused(host: str) -> None:
     with pytest.raises(Forbidden):
@@ -120,6 +135,30 @@ async def test_without_a_key_only_a_connection_of_this_machine_is_served() -> No
             await Keyless().identify("GET", HOME, far)
 
 
+async def test_without_a_key_only_programs_of_the_same_user_are_served() -> None:
+    for user in (None, 0, os.geteuid()):
+        assert (await Keyless().identify("GET", HOME, NEAR, lambda user=user: user)).is_shared
+    with pytest.raises(Forbidden, match="of the user who started it"):
+        await Keyless().identify("GET", HOME, NEAR, lambda: os.geteuid() + 1)
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_the_kernel_tells_whose_connection_it_is(family: socket.AddressFamily, host: str) -> None:
+    with socket.create_server((host, 0), family=family) as listener:
+        with socket.create_connection(listener.getsockname()[:2]) as client:
+            ours, server = client.getsockname()[:2], listener.getsockname()[:2]
+            if os.geteuid() != 0:
+                assert user_of(ours, server) == os.geteuid()
+                return
+            os.fchown(client.fileno(), 4242, -1)
+            assert user_of(ours, server) == 4242
+        assert user_of((host, 1), server) is None
+    for unknown in (None, ("host", 1), ("[", 1)):
+        assert user_of(unknown, server) is None
+    assert user_of(ours, None) is None
+    assert user_of(ours, ("/a/socket", None)) is None
+
+
 @pytest.fixture
 def open_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stored key may do everything, as at the first start."""
@@ -135,7 +174,8 @@ def open_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     "header",
     [
         "x-forwarded-for", "X-Forwarded-Proto", "X-Forwarded-Whatever", "Forwarded", "Via", "x-real-ip",
-        "CF-Connecting-IP", "True-Client-IP", "X-Client-IP",
+        "CF-Connecting-IP", "True-Client-IP", "X-Client-IP", "X-Original-URL", "X-Rewrite-URL", "CDN-Loop",
+        "Fly-Client-IP", "X-Envoy-Original-Path", "X-Azure-ClientIP", "X-Host", "Proxy-Connection",
     ],
 )  # fmt: skip
 async def test_a_header_of_a_proxy_ends_keyless_work_for_good(
