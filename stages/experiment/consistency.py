@@ -99,9 +99,8 @@ def _record_problem(record: StageRecord, course: Course) -> str | None:
         values = [(course.metric, value) for value in (*finalist.values, finalist.mean)]
         if (wrong := _impossible(values)) is not None:
             return f"{finalist.node}: {wrong}"
-        if finalist.seeds != course.seeds(
-            finalist.node
-        ):  # others would choose the validation's, which avoids them
+        # Others would choose those of the validation, which avoids what was used.
+        if finalist.seeds != course.seeds(finalist.node):
             return f"{finalist.node} was run again from other seeds than this run's"
     names = [each.node for each in record.finalists]
     return "a finalist stands twice" if len(set(names)) != len(names) else None
