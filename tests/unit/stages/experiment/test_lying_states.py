@@ -272,6 +272,11 @@ SEARCH_LIES: dict[str, tuple[Callable[[Any], Any], str]] = {
         _finalist(values=[7.0] * len(HONEST.stages[1].finalists[0].seeds)),
         "cannot be 7",
     ),
+    "a score whose name is none": (_node(0, scores={"a b": 1.0}, metric=None), "regex"),
+    "a loss that no sum takes": (
+        _record(curve={"node": "Stage_2/1", "points": [{"epoch": 1, "train_loss": 1e200, "watch_loss": 0}]}),
+        "<= 1e+160",
+    ),
     "a path for an id": (_node(0, id="../../x"), "regex"),
     "a line's end in an id": (_node(0, id="Stage_2/1\n"), "regex"),
     "a choice of nowhere": (lambda state: state["record"]["best"].update(plan="another"), "none of its"),

@@ -255,6 +255,11 @@ def test_an_idea_of_an_earlier_attempt_is_kept_within_bounds(tmp_path: Path) -> 
     assert "/" not in first["Name"]
 
 
+def test_of_ideas_of_an_earlier_attempt_no_more_are_taken_than_are_wanted(tmp_path: Path) -> None:
+    kept = MemoryCheckpoints(2, found={"ideation": Restored(1, {**NOTHING, "ideas": IDEAS * 3})})
+    assert len(generated(ideation(tmp_path, checkpoints=kept, max_num_generations=2)).ideas) == 2
+
+
 class Index:
     def __init__(self, *works: Work) -> None:
         self.works = works
