@@ -49,11 +49,11 @@ def main() -> int:
             log.warning("start.old_python", extra={"why": told})
         confinement, user = confine(settings)
         options = ChildOptions(environ=settings.environ, confinement=confinement)
-        with ForkServer(options, SystemClock()) as nursery:
-            nursery.hatch()
+        with ForkServer(options, SystemClock()) as fork_server:
+            fork_server.prestart()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
-            serve(settings, World(stop=stop, pipeline_user=user), nursery)
+            serve(settings, World(stop=stop, pipeline_user=user), fork_server)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG

@@ -28,7 +28,7 @@ class Audited:
     """The application with its records."""
 
     app: ASGIApp
-    trail: AuditLog
+    audit_log: AuditLog
     clock: Clock
     ids: Ids
 
@@ -64,7 +64,7 @@ class Audited:
             "status": status,
         }
         try:
-            await self.trail.add(entry)
+            await self.audit_log.add(entry)
         except Transient as error:
             log.error("audit.not_kept", extra={"entry": entry, "why": error.message})
 

@@ -28,7 +28,7 @@ class CatchUp:
 
     runs: Runs
     events: Events
-    early: UnclaimedLines
+    unclaimed: UnclaimedLines
     projector: Projector
     log_grace_s: float = LOG_GRACE_S
     _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look
@@ -40,7 +40,7 @@ class CatchUp:
         for collection in QUEUES:
             moved += await self._look(collection, stands)
         self._stood = stands
-        return moved + await self._finish_left() + await self._adopt() + await self.early.run_once()
+        return moved + await self._finish_left() + await self._adopt() + await self.unclaimed.run_once()
 
     async def _look(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
         """Apply what is behind runs that stand still, give up their logs in time, note where all stand."""

@@ -105,14 +105,14 @@ class Candidate(NamedTuple):
     event: Event
     id: str
     hash: str
-    is_early: bool = False
+    is_unclaimed: bool = False
 
 
 class Room(NamedTuple):
     """Whether unnumbered events of unknown runs, and numbered ones of unclaimed attempts, may be kept."""
 
     orphans: bool
-    early: bool
+    unclaimed: bool
 
 
 class Request:
@@ -212,9 +212,9 @@ class Ingestor:
 
     events: Events
     documents: Documents
-    early: UnclaimedStore
-    direct: UnnumberedEvents
-    steps: IngestStore
+    unclaimed: UnclaimedStore
+    unnumbered: UnnumberedEvents
+    store: IngestStore
     budgets: Budgets
     clock: Clock
     ids: Ids
@@ -234,12 +234,12 @@ class Ingestor:
                 candidates.append(checked)
             else:
                 self._refuse(request, line, checked)
-        early = [each for each in candidates if each.is_early]
-        candidates = await self._possible([each for each in candidates if not each.is_early], request)
+        unclaimed = [each for each in candidates if each.is_unclaimed]
+        candidates = await self._possible([each for each in candidates if not each.is_unclaimed], request)
         candidates = await self._decidable(candidates, request)
         repeated = await self._repeated(candidates, request)
         taken = await self._store(candidates, repeated, request)
-        await self._keep(early, request)
+        await self._keep(unclaimed, request)
         request.answer.rejected.sort(key=lambda refused: refused.line)
         await self.documents.refuse(request.letters)
         await self._apply(taken, request)
@@ -251,19 +251,19 @@ class Ingestor:
         own = names if sender.attempt is None else names & {sender.attempt.run_id}
         if not own:
             return {}
-        found = await self.steps.find(own)
+        found = await self.store.find(own)
         return {name: found[name] for name in own if name in found}
 
     async def _room(self, lines: Sequence[Decoded], request: Request) -> Room:
         """Ask for room only where a line may need it."""
         if not request.sender.may_decide:
-            return Room(orphans=False, early=False)
+            return Room(orphans=False, unclaimed=False)
         told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
         orphans = sum(event.sequence is None and event.run_id not in request.runs for event in told)
-        early = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
+        unclaimed = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
         return Room(
             orphans=not orphans or await self.events.orphan_count(ORPHANS_MAX) + orphans <= ORPHANS_MAX,
-            early=not early or await self.early.room() >= early,
+            unclaimed=not unclaimed or await self.unclaimed.room() >= unclaimed,
         )
 
     async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[AttemptId, int]:
@@ -287,10 +287,10 @@ class Ingestor:
             return _refuse(line, event, "forbidden", message)
         is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
         if event.sequence is not None and not request.holds(event.attempt_id):
-            return self._early(line, event, request, room)
+            return self._unclaimed(line, event, request, room)
         if not is_known and not (may_decide and room.orphans):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
-        if event.sequence is None and self.direct.decides(event):
+        if event.sequence is None and self.unnumbered.decides(event):
             if not may_decide:
                 message = "a lifecycle event without `sequence` needs the scope admin"
                 return _refuse(line, event, "forbidden", message)
@@ -305,17 +305,17 @@ class Ingestor:
             return _refuse(line, event, FAR_AHEAD, message)
         return _candidate(line, event)
 
-    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+    def _unclaimed(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
         """Say what becomes of a number that the sender has no right to, though it may write for all runs."""
         if request.is_claimed(event):
             message = f"numbered events of attempt {event.attempt} come from the holder of its run token"
             return _refuse(line, event, "forbidden", message)
-        if not room.early:
+        if not room.unclaimed:
             if event.run_id not in request.runs:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
             message = f"attempt {event.attempt} is not claimed, and no more lines are kept for such attempts"
             return _refuse(line, event, UNCLAIMED, message)
-        return _candidate(line, event, is_early=True)
+        return _candidate(line, event, is_unclaimed=True)
 
     async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
         """Return those whose record is open, and whose attempt has bytes left. Raises `RateLimited`."""
@@ -345,8 +345,8 @@ class Ingestor:
         kept: list[Candidate] = []
         for each in candidates:
             illegal = None
-            if each.event.sequence is None and self.direct.decides(each.event):
-                illegal = await self.direct.refusal(each.event, each.id)
+            if each.event.sequence is None and self.unnumbered.decides(each.event):
+                illegal = await self.unnumbered.refusal(each.event, each.id)
             if illegal is None:
                 kept.append(each)
             else:
@@ -386,7 +386,7 @@ class Ingestor:
                 fresh.append(each)
             except Rejected as error:
                 self._refuse(request, each.line, _refuse(each.line, each.event, error.code, error.message))
-        collided = await self.steps.append(documents) if documents else set()
+        collided = await self.store.append(documents) if documents else set()
         stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
         request.answer.duplicates = len(taken)
         stored_bytes: Counter[AttemptId] = Counter()
@@ -409,13 +409,13 @@ class Ingestor:
             self.budgets.charge(request.account(attempt), request.key_of(attempt), size)
         return taken
 
-    async def _keep(self, early: Sequence[Candidate], request: Request) -> None:
+    async def _keep(self, unclaimed: Sequence[Candidate], request: Request) -> None:
         """Keep apart what has a number in an attempt that nobody has claimed; nothing of it is applied."""
-        if not early:
+        if not unclaimed:
             return
-        collided = await self.early.keep([_early_line(each, request) for each in early])
-        stored = await self.early.hashes([early[index].id for index in collided]) if collided else {}
-        for index, each in enumerate(early):
+        collided = await self.unclaimed.keep([_unclaimed_line(each, request) for each in unclaimed])
+        stored = await self.unclaimed.hashes([unclaimed[index].id for index in collided]) if collided else {}
+        for index, each in enumerate(unclaimed):
             if index not in collided:
                 request.answer.accepted += 1
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
@@ -435,12 +435,12 @@ class Ingestor:
             if event.sequence is not None:
                 numbered.setdefault(event.attempt_id, []).append(event)
             elif event.run_id in request.runs:
-                await self.direct.apply(event, each.id)
+                await self.unnumbered.apply(event, each.id)
         for attempt_id, events in sorted(numbered.items()):
             events.sort(key=_sequence)
             cursor = await self._follow(request.runs.get(attempt_id.run_id), attempt_id.attempt, events)
             if cursor is None:
-                cursor = await self.steps.apply(attempt_id)
+                cursor = await self.store.apply(attempt_id)
             request.answer.acked_through[str(attempt_id)] = cursor
 
     async def _follow(self, found: Found | None, attempt: int, events: Sequence[Event]) -> int | None:
@@ -449,7 +449,7 @@ class Ingestor:
             return None
         if attempt == found.run.attempt and _sequence(events[-1]) <= found.run.last_event_seq:
             return found.run.last_event_seq
-        return await self.steps.follow(Stretch(found, attempt, events))
+        return await self.store.follow(Stretch(found, attempt, events))
 
     def _hint(self, taken: Sequence[Candidate], request: Request) -> None:
         answer = request.answer
@@ -476,12 +476,12 @@ def _refuse(line: Decoded, event: Event, code: str, message: str) -> Refused:
     return Refused(line.line, event.id, code, message)
 
 
-def _candidate(line: Decoded, event: Event, *, is_early: bool = False) -> Candidate:
+def _candidate(line: Decoded, event: Event, *, is_unclaimed: bool = False) -> Candidate:
     identity = storage_id(event.run_id, event.source, event.id)
-    return Candidate(line, event, identity, content_hash(event), is_early)
+    return Candidate(line, event, identity, content_hash(event), is_unclaimed)
 
 
-def _early_line(candidate: Candidate, request: Request) -> Document:
+def _unclaimed_line(candidate: Candidate, request: Request) -> Document:
     event, raw = candidate.event, candidate.line.raw
     return {
         "_id": candidate.id,

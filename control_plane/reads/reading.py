@@ -153,7 +153,7 @@ class Reading:
     pod_reads: Pods
     schedule_reads: Schedules
     key_reads: Keys
-    trail_reads: AuditLog
+    audit_log_reads: AuditLog
     clock: Clock
     parts: Parts = field(default_factory=parts_of_kinds)
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
@@ -445,9 +445,11 @@ class Reading:
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
         return listing("keys", found, partial(filled, Key))
 
-    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Listing[AuditEntry]:
+    async def audit_log(
+        self, filters: Mapping[str, str], limit: int, after: str | None
+    ) -> Listing[AuditEntry]:
         """Return a page of the records of who did what, the newest first."""
-        found = await self.trail_reads.page(
+        found = await self.audit_log_reads.page(
             filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
         )
         return listing("trail", found, partial(filled, AuditEntry))

@@ -96,7 +96,7 @@ def create_app(deps: Deps) -> FastAPI:
     _wrap(app, deps, watchdog)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
-    routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.intake)]
+    routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
@@ -120,7 +120,7 @@ def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
     app.state.authenticator = deps.authenticator
     # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
     app.add_middleware(Watched, watchdog=watchdog)
-    app.add_middleware(Audited, trail=deps.trail, clock=deps.clock, ids=deps.ids)
+    app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(HeadLimits)
     app.add_middleware(AnswerCount)

@@ -58,7 +58,7 @@ class ForkServer:
         self._is_first = True
         self._warm: Warm | None = None
 
-    def hatch(self) -> None:
+    def prestart(self) -> None:
         """Start the first child ahead of time. Raises `Transient` where there is no room for it."""
         self._first = self.spawn()
 
@@ -75,19 +75,19 @@ class ForkServer:
         return Child.spawn(self._options, self._clock)
 
     def warm_up(self) -> None:
-        """Let the nursery load, if there is none. Raises `Transient` where there is no room for it."""
+        """Let the fork server load, if there is none. Raises `Transient` where there is no room for it."""
         if self._warm is None:
             self._warm = Warm.start(self._options, self._command)
 
     def is_warm(self) -> bool:
-        """Say whether children are forked by now; a nursery that died is given up."""
+        """Say whether children are forked by now; a fork server that died is given up."""
         if self._warm is not None and self._warm.is_over():
-            log.warning("nursery.lost", extra={"status": self._warm.process.returncode})
+            log.warning("fork_server.lost", extra={"status": self._warm.process.returncode})
             self.close()
         return self._warm is not None and self._warm.is_loaded()
 
     def close(self) -> None:
-        """End the nursery, and a child that nobody wanted; there may be a new one."""
+        """End the fork server, and a child that nobody wanted; there may be a new one."""
         if self._first is not None:
             with self._first:
                 self._first = None
@@ -125,7 +125,7 @@ class ForkServer:
 
 @dataclass(slots=True)
 class Warm:
-    """The nursery's process, and the way to it."""
+    """The fork server's process, and the way to it."""
 
     process: subprocess.Popen[bytes]
     way: socket.socket
@@ -134,7 +134,7 @@ class Warm:
     @classmethod
     def start(cls, options: ChildOptions, command: tuple[str, ...]) -> Self:
         """Start it; it loads what the pipelines need. Raises `Transient` where there is no room for it."""
-        # What the nursery forks loses its parent at once, and becomes our child.
+        # What it forks loses its parent at once, and becomes our child.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.settimeout(FORK_S)
@@ -151,7 +151,7 @@ class Warm:
                 )
             except OSError as error:
                 here.close()
-                raise Transient("child_not_spawned", f"the nursery cannot start: {error}") from error
+                raise Transient("child_not_spawned", f"the fork server cannot start: {error}") from error
         return cls(process, here)
 
     def is_over(self) -> bool:
@@ -170,7 +170,7 @@ class Warm:
         socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.number], ends)
         answer = self.way.recv(WORD_MAX)
         if answer in (b"", NOBODY):
-            raise OSError("the nursery has no room for another process")
+            raise OSError("the fork server has no room for another process")
         return int(answer)
 
     def close(self) -> None:
@@ -180,14 +180,14 @@ class Warm:
         self.process.wait()
 
 
-def reap_orphans(nursery: int) -> None:
-    """Take the status of processes that a pipeline left behind: orphans are ours since there is a nursery."""
+def reap_orphans(fork_server: int) -> None:
+    """Take the status of processes that a pipeline left behind: beside a fork server they are ours."""
     for listed in Path("/proc/self/task").glob("*/children"):
         try:
             children = listed.read_text().split()
         except (FileNotFoundError, ProcessLookupError):  # the thread has ended since
             continue
         for pid in map(int, children):
-            if pid != nursery:
+            if pid != fork_server:
                 with suppress(ChildProcessError):  # whoever started it has taken its status
                     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

@@ -177,7 +177,7 @@ class Site:
 
     def live(self, *topics: str) -> Live:
         """Return how a page of these topics stays current; asked for before anything is read for it."""
-        return Live(topics, self.deps.hub.token or "")
+        return Live(topics, self.deps.feed.token or "")
 
     async def home(self) -> HTMLResponse:
         """Show what the fleet does, and what needs a person."""
