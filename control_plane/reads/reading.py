@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
-from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
+from control_plane.model.replicated import ELSEWHERE, believed, borne_out
 from control_plane.model.views.filling import filled
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
@@ -402,18 +402,12 @@ class Reading:
         found = await self.pod_reads.attempts(pod_id, key, paging.limited(limit))
         runs = await self.run_reads.of_ids([each["runId"] for each in found.documents])
         titles = {run["_id"]: run.get("title") for run in runs}
-        made = await self._borne_out(found.documents)
+        made = await self.run_reads.borne_out(found.documents, "runId")
         return listing(
             "attempts",
             replace(found, documents=made),
             lambda each: filled(PodAttempt, brief_fields(each), title=plain(titles.get(each["runId"]))),
         )
-
-    async def _borne_out(self, attempts: Sequence[Json]) -> list[Json]:
-        """Return attempts of any runs, each with the replication that the record of its run bears out."""
-        doubtful = [each["runId"] for each in attempts if is_doubtful(each)]
-        made = await self.run_reads.verdicts_of_attempts(doubtful) if doubtful else []
-        return [borne_out(each, [one for one in made if one["runId"] == each["runId"]]) for each in attempts]
 
     async def pod(self, pod_id: str) -> Pod:
         """Return one pod. Raises `NotFound`."""
