@@ -57,12 +57,16 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A submission that was read, and could run; `digest` says which submissions are the same."""
+    """A submission that was read, and could run."""
 
     wanted: Submission
     spec: Spec
     requires: Requirements
-    digest: str
+
+    @property
+    def digest(self) -> str:
+        """The hash of the submission's content: submissions with the same content have the same."""
+        return _digest(self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ def check(wanted: Submission) -> Order:
 def read(wanted: Submission) -> Order:
     """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
     spec = read_spec(wanted.kind, wanted.spec)
-    return Order(wanted, spec, read_requirements(wanted.requires), _digest(wanted))
+    return Order(wanted, spec, read_requirements(wanted.requires))
 
 
 def checked(wanted: Submission) -> CheckedRun:
