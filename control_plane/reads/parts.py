@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from control_plane.model.rooms import modules
+from control_plane.model.kind_packages import modules
 from control_plane.store.reads import Part, RunReads
 
 Json = dict[str, Any]

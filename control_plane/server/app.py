@@ -17,7 +17,7 @@ from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
-from control_plane.model.rooms import modules
+from control_plane.model.kind_packages import modules
 from control_plane.reads.parts import names_of
 from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
@@ -101,7 +101,7 @@ def create_app(deps: Deps) -> FastAPI:
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, views, steering, live)]
-    routers += [room.router(site) for room in modules("routes").values()]
+    routers += [module.router(site) for module in modules("routes").values()]
     routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)

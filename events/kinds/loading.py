@@ -21,14 +21,14 @@ FAMILIES: Final = ("ai.run.", "ai.validation.", "ai.artifact.")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
-def load(rows: Iterable[str], room: str) -> dict[str, Kind]:
-    """Return every kind by its name: the modules `rows` of the package `room`, then the installed ones.
+def load(rows: Iterable[str], package: str) -> dict[str, Kind]:
+    """Return every kind by its name: the modules `rows` of the package `package`, then the installed ones.
 
     Raises `ConfigError`.
     """
     kinds: dict[str, Kind] = {}
     for row in rows:
-        kinds[row] = import_module(f"{room}.{row}").KIND
+        kinds[row] = import_module(f"{package}.{row}").KIND
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         kind = _installed(point)
         if problems := [_broken(point, problem) for problem in conflicts(kind, kinds)]:
