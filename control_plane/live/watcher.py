@@ -42,14 +42,14 @@ class LogWatcher:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One a process: a change stream for each reader would cost the store two hundred times as much."""
+    """Follows one change stream for the whole process: one per reader would cost 200 times as much."""
 
     changes: Changes
     feed: ChangeFeed
     notifier: Notifier
 
     async def run_once(self) -> None:
-        """Follow the log until that breaks, and from there on the next time. Raises `Transient`."""
+        """Follow the change stream until it fails; the next call resumes there. Raises `Transient`."""
         try:
             async for step in self.changes.steps(self.feed.token, BACK_S):
                 self.feed.publish(step)

@@ -24,7 +24,7 @@ LOG_GRACE_S: Final = 600.0
 
 @dataclass(slots=True)
 class CatchUp:
-    """Any number of replicas may catch up at once; what one look finds behind, the next one applies."""
+    """Applies stored events that no replica has applied. Several replicas may run it at once."""
 
     runs: Runs
     events: Events
@@ -34,7 +34,7 @@ class CatchUp:
     _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look
 
     async def run_once(self) -> int:
-        """Return how many runs were moved, and lines of unclaimed attempts given up."""
+        """Do one round; return the number of updated runs and of unclaimed lines made dead letters."""
         moved = 0
         stands: dict[str, tuple[int, int]] = {}
         for collection in QUEUES:

@@ -59,20 +59,20 @@ class Sender:
     key_id: str | None = None
 
     def holds(self, attempt_id: AttemptId, run: Run | None, now: datetime) -> bool:
-        """Say whether the attempt was claimed by the sender, who alone gives it numbers."""
+        """Say whether the sender has claimed the attempt: only then may it send numbered events."""
         if self.attempt is not None:
             return self.attempt == attempt_id
         token = None if run is None else run.token_of(attempt_id.attempt)
         return token is not None and token.key_id == self.key_id is not None and token.is_open(now)
 
     def may_write(self, attempt_id: AttemptId, run: Run | None, now: datetime) -> bool:
-        """Say whether what it says of an attempt is to be believed."""
+        """Say whether the sender may send events about an attempt."""
         return self.may_decide or self.holds(attempt_id, run, now)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A line that was not taken, and never will be."""
+    """A refused line: sending it again gives the same answer."""
 
     line: int
     id: str | None
@@ -116,7 +116,7 @@ class Room(NamedTuple):
 
 
 class Request:
-    """What is known of one request while it is taken in."""
+    """The state of one request during ingest."""
 
     def __init__(self, sender: Sender, runs: Mapping[str, Found], now: datetime, position: str) -> None:
         self.sender = sender
@@ -138,22 +138,22 @@ class Request:
         return self._right(attempt_id)[0]
 
     def may_write(self, attempt_id: AttemptId) -> bool:
-        """Say whether the sender is to be believed about an attempt."""
+        """Say whether the sender may send events about an attempt."""
         return self._right(attempt_id)[1]
 
     def _right(self, attempt_id: AttemptId) -> tuple[bool, bool]:
-        """Return whether the sender holds an attempt, and may write of it; asked once for each."""
+        """Return (holds, may write) for an attempt; the result is cached for the request."""
         if attempt_id not in self._rights:
             asked = (attempt_id, self.run(attempt_id.run_id), self.now)
             self._rights[attempt_id] = (self.sender.holds(*asked), self.sender.may_write(*asked))
         return self._rights[attempt_id]
 
     def account(self, attempt_id: AttemptId) -> str:
-        """Return the account of bytes that pays for what the sender says of an attempt."""
+        """Return the account that the sender's events about an attempt are charged to."""
         return account(attempt_id, by_holder=self.holds(attempt_id))
 
     def key_of(self, attempt_id: AttemptId) -> str | None:
-        """Return the key that pays for what is said of an attempt: the sender's, or that of its run token."""
+        """Return the key that is charged for an attempt's events: the sender's, or its run token's."""
         if self.sender.key_id is not None:
             return self.sender.key_id
         run = self.run(attempt_id.run_id)
@@ -166,12 +166,12 @@ class Request:
         return run is not None and event.attempt <= run.attempt
 
     def cursor(self, attempt_id: AttemptId) -> int:
-        """Return up to where an attempt was applied, as far as its run says so."""
+        """Return the last applied position of an attempt, as its run stores it; 0 if the run does not."""
         run = self.run(attempt_id.run_id)
         return run.last_event_seq if run is not None and run.attempt == attempt_id.attempt else 0
 
     def arrival(self, event: Event, line: int) -> Arrival:
-        """Return how an event came in; the positions of one request sort as its lines do."""
+        """Return the record of an event's arrival; its position sorts in the order of the lines."""
         position = f"{self.position}{line:03X}"
         if event.run_id not in self.runs:
             return Arrival(position, self.now, self.now + ORPHAN_LIFE, orphan=True)
@@ -181,7 +181,7 @@ class Request:
     def refuse(
         self, line: Decoded, refused: Refused, letter_id: str, reason_until: datetime | None = None
     ) -> None:
-        """Tell the sender of a line that was not taken, and keep a letter of it no longer than its reason."""
+        """Add a refused line to the answer and the dead letters; it expires by `reason_until`."""
         self.answer.rejected.append(refused)
         expires_at = self.now + LETTER_LIFE
         if reason_until is not None:
@@ -208,7 +208,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ingestor:
-    """The way of every event from the wire into the documents."""
+    """Checks, stores and applies the events of each request."""
 
     events: Events
     documents: Documents
@@ -220,7 +220,7 @@ class Ingestor:
     ids: Ids
 
     async def take(self, lines: Sequence[Decoded], sender: Sender) -> Answer:
-        """Store and apply what can be taken; refuse the rest one by one.
+        """Store and apply the valid lines; refuse each of the others with a code.
 
         Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
         """
@@ -255,7 +255,7 @@ class Ingestor:
         return {name: found[name] for name in own if name in found}
 
     async def _room(self, lines: Sequence[Decoded], request: Request) -> Room:
-        """Ask for room only where a line may need it."""
+        """Return which kinds of extra lines still fit; the store is asked only if a line needs it."""
         if not request.sender.may_decide:
             return Room(orphans=False, unclaimed=False)
         told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
@@ -267,7 +267,7 @@ class Ingestor:
         )
 
     async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[AttemptId, int]:
-        """Return the highest stored position of attempts of which a line stands far from what was applied."""
+        """Return the highest stored position of each attempt with a line far ahead of the cursor."""
         heads: dict[AttemptId, int] = {}
         for line in lines:
             if not isinstance(line.outcome, Event) or line.outcome.sequence is None:
@@ -306,7 +306,7 @@ class Ingestor:
         return _candidate(line, event)
 
     def _unclaimed(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
-        """Say what becomes of a number that the sender has no right to, though it may write for all runs."""
+        """Check a numbered event of an attempt that its sender has not claimed."""
         if request.is_claimed(event):
             message = f"numbered events of attempt {event.attempt} come from the holder of its run token"
             return _refuse(line, event, "forbidden", message)
@@ -318,7 +318,7 @@ class Ingestor:
         return _candidate(line, event, is_unclaimed=True)
 
     async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return those whose record is open, and whose attempt has bytes left. Raises `RateLimited`."""
+        """Return candidates whose log is open and whose byte budget is left. Raises `RateLimited`."""
         attempts = {each.event.attempt_id for each in candidates}
         keys = {key for each in attempts if (key := request.key_of(each)) is not None}
         await self.budgets.look({request.account(each) for each in attempts}, keys)
@@ -341,7 +341,7 @@ class Ingestor:
         return kept
 
     async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return the candidates without decisions that are not possible now."""
+        """Return the candidates, without lifecycle events that the run's status does not allow."""
         kept: list[Candidate] = []
         for each in candidates:
             illegal = None
@@ -373,7 +373,7 @@ class Ingestor:
     async def _store(
         self, candidates: Sequence[Candidate], repeated: Collection[tuple[str, str]], request: Request
     ) -> list[Candidate]:
-        """Append what is new, refuse what contradicts the log; return what the log holds now."""
+        """Append new events, refuse those that contradict the log; return those that are in it."""
         fresh: list[Candidate] = []
         documents: list[RawBSONDocument] = []
         taken = [each for each in candidates if (each.id, each.hash) in repeated]
@@ -410,7 +410,7 @@ class Ingestor:
         return taken
 
     async def _keep(self, unclaimed: Sequence[Candidate], request: Request) -> None:
-        """Keep apart what has a number in an attempt that nobody has claimed; nothing of it is applied."""
+        """Store numbered events of unclaimed attempts in `early_lines`; they are not applied."""
         if not unclaimed:
             return
         collided = await self.unclaimed.keep([_unclaimed_line(each, request) for each in unclaimed])
@@ -444,7 +444,7 @@ class Ingestor:
             request.answer.acked_through[str(attempt_id)] = cursor
 
     async def _follow(self, found: Found | None, attempt: int, events: Sequence[Event]) -> int | None:
-        """Apply events that continue what was applied; None where the log has to be read."""
+        """Apply events that continue the applied ones; return the cursor, None if the log must be read."""
         if found is None or attempt > found.run.attempt:
             return None
         if attempt == found.run.attempt and _sequence(events[-1]) <= found.run.last_event_seq:
@@ -496,7 +496,7 @@ def _unclaimed_line(candidate: Candidate, request: Request) -> Document:
 
 
 def _cut(line: bytes, most: int) -> str:
-    """Return the text of a line; nobody takes a part for the whole."""
+    """Return the text of a line, cut to a limit with a mark at the cut."""
     return line[:most].decode(errors="replace") + (CUT if len(line) > most else "")
 
 
