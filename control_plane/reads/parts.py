@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
-    """Return the documents without what every document of a run has."""
+    """Return the documents without the fields that every document of a run has."""
     hidden = {"_id", "runId", "seq"}
     return [{name: each[name] for name in each if name not in hidden} for each in documents]
 
