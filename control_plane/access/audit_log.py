@@ -25,7 +25,7 @@ NOT_RECORDED: Final = frozenset({"ingest", "claim"})
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The application with its records."""
+    """ASGI middleware that records each request in the audit log."""
 
     app: ASGIApp
     audit_log: AuditLog

@@ -21,7 +21,7 @@ BY: Final = "sweeper"
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Any number of replicas may sweep at once: each change is a compare-and-set."""
+    """Applies changes by time. Several replicas may run it at once: each change is a compare-and-set."""
 
     runs: Runs
     journal_flush: JournalFlush
@@ -69,7 +69,7 @@ class Sweeper:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How to find a page of runs that time has moved, and what to do with each."""
+    """A query for a page of runs that are due, and the action on each."""
 
     find: Callable[[str], Awaitable[Sequence[Run]]]
     touch: Callable[[Run], Awaitable[bool]]
@@ -81,7 +81,7 @@ def promotion() -> Decision:
 
 
 def queue_timeout(run: Run) -> Decision:
-    """Return the decision that gives up on a run that nobody took."""
+    """Return the decision that fails a run that was not claimed in time."""
     error = {
         "code": "QUEUE_TIMEOUT",
         "message": f"no pod took the run within its queue limit; its class is {run.class_key}",
