@@ -116,7 +116,7 @@ def create_app(deps: Deps) -> FastAPI:
 
 
 def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
-    """Put around every route what looks at all requests; the last stands outermost."""
+    """Add the middleware of all requests; the last is the outermost."""
     app.state.authenticator = deps.authenticator
     # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
     app.add_middleware(Watched, watchdog=watchdog)

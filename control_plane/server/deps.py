@@ -108,7 +108,7 @@ class Deps:
     reporter: Reporter
 
     def feed_of(self, wanted: Collection[str]) -> ChangeFeed:
-        """Return the feed that tells of these topics."""
+        """Return the feed of these topics."""
         return self.log_feed if any(topic.startswith(LOG) for topic in wanted) else self.feed
 
 
@@ -171,7 +171,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
 
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
-    """Return who tells senders apart: keys, run tokens, sessions, else who needs none."""
+    """Return the authenticator: by keys, run tokens and sessions, or keyless."""
     return Keyed(
         ring,
         SignIn(Sessions(db), clock, ids),

@@ -48,7 +48,7 @@ _BY_NAME: Final[Order] = (("attempt", -1), ("name", 1))
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a bounded read found; `is_cut` where there is more."""
+    """The result of a bounded read; `is_cut` if there is more."""
 
     documents: Sequence[Document]
     is_cut: bool
@@ -117,7 +117,7 @@ class RunReads:
         ]
 
     async def spec(self, run_id: str) -> Document | None:
-        """Return what a run was asked to do."""
+        """Return the specification of a run."""
         async with answers():
             return await self.db.run_specs.find_one({"_id": run_id})
 
