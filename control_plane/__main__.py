@@ -42,14 +42,14 @@ KEYLESS_HELP: Final = (
 class Server(uvicorn.Server):
     """A server whose streams end as soon as it is told to stop, not when their readers like to."""
 
-    def __init__(self, config: uvicorn.Config, *hubs: ChangeFeed) -> None:
+    def __init__(self, config: uvicorn.Config, *feeds: ChangeFeed) -> None:
         super().__init__(config)
-        self._hubs = hubs
+        self._feeds = feeds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End every stream, then as any server."""
-        for hub in self._hubs:
-            hub.close()
+        for feed in self._feeds:
+            feed.close()
         await super().shutdown(sockets)
 
 
@@ -144,7 +144,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, migrates: bool)
             forwarded_allow_ips=settings.proxies,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = Server(config, deps.hub, deps.log_hub)
+        server = Server(config, deps.feed, deps.log_feed)
         _leave_alone_what_stays()
         preparing = asyncio.create_task(_prepare_storage(deps.blobs, server))
         await server.serve(sockets=[listener])

@@ -49,11 +49,11 @@ def main() -> int:
             log.warning("start.old_python", extra={"why": told})
         confinement, user = confine(settings)
         options = ChildOptions(environ=settings.environ, confinement=confinement)
-        with ForkServer(options, SystemClock()) as nursery:
-            nursery.hatch()
+        with ForkServer(options, SystemClock()) as fork_server:
+            fork_server.prestart()
             from pod_worker.program import World, serve  # takes a while, in which the child loads, too
 
-            serve(settings, World(stop=stop, pipeline_user=user), nursery)
+            serve(settings, World(stop=stop, pipeline_user=user), fork_server)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG
@@ -63,7 +63,7 @@ def main() -> int:
 def is_alone(settings: Settings) -> bool:
     """Say whether a worker has no key, no database, and no control plane that answers.
 
-    Then `podfleet up` is not there yet in its folder, which leaves the key there when it begins.
+    Then `podfleet up` has not started yet; it writes the key into its folder when it does.
     """
     if settings.api_key is not None or settings.mongodb_url is not None:
         return False
@@ -77,9 +77,9 @@ def is_alone(settings: Settings) -> bool:
 
 
 def confine(settings: Settings) -> tuple[Confinement | None, str]:
-    """Return how pipelines are kept from what is the worker's, None where they cannot, and as whom they run.
+    """Return the confinement of pipelines (None if there is none), and a description of it.
 
-    The log says it too, and why.
+    Both are logged, with the reason.
     """
     environ = allowed(settings.environ)
     gaps = []
@@ -95,7 +95,7 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
 
 
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
-    """Return what may work here, best first."""
+    """Return the ways of confinement to try, best first."""
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ)]
     folders = (Path(), Path(SOURCE))

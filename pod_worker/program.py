@@ -68,7 +68,7 @@ class World:
     leave: Callable[[int], object] = os._exit
 
 
-def serve(settings: Settings, world: World, nursery: ForkServer) -> None:
+def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
     """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,7 +124,7 @@ def serve(settings: Settings, world: World, nursery: ForkServer) -> None:
         intent = Intent(settings.data / "claim.token")
         quiet = threading.Event()
         pauses = _pauses(store, control_plane, quiet, world)
-        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(nursery.spawn()), pauses)
+        worker = Worker(pod, queue, ports, intent, roster, lambda: world.child(fork_server.spawn()), pauses)
 
         world.threads("sender", lambda: sender.run(quiet, worker.heed))
         report_every_s = world.report_every_s

@@ -63,7 +63,7 @@ class Pauses(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """Who this worker is, and when it leaves by itself: after so many runs, or so long without one."""
+    """The worker's identity, and when it stops by itself: after a number of runs, or a time without one."""
 
     id: str
     mode: Mode
@@ -117,7 +117,7 @@ class Worker:
         self.roster.standing.state = "stopped"
 
     def heed(self, delivery: Delivery) -> None:
-        """Take in what ingest said about attempts: a lost one ends, an order is asked for at once."""
+        """Apply the hints of ingest about attempts: a lost one ends, an order is fetched at once."""
         for name in delivery.fenced:
             if heartbeat := self.heard_from.get(name):
                 heartbeat.lose()
@@ -136,7 +136,7 @@ class Worker:
         return self.ports.clock.monotonic_s() - self.shift.idle_since_s >= self.pod.idle_exit_s
 
     def _close_what_a_crash_left(self) -> None:
-        """Settle what had ended; leave what was cut off to the rescue; what was said is delivered."""
+        """Settle attempts that ended before a crash; leave others to the rescue; deliver their events."""
         for cut_off in self.ports.outbox.unended():
             log.warning("run.cut_off", extra={"run": cut_off.run_id, "attempt": cut_off.attempt})
             self.ports.outbox.abandon(cut_off.attempt_id)
@@ -175,7 +175,7 @@ class Worker:
         self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
 
     def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
-        """Look again and again until a run is ours; a wake-up only makes it faster."""
+        """Poll until a run is claimed; a wake-up only makes that faster."""
         self.roster.standing.state = "idle"
         self._make_way()
         self.shift.idle_since_s = self.ports.clock.monotonic_s()
@@ -208,7 +208,7 @@ class Worker:
         return None
 
     def _make_way(self) -> None:
-        """Leave a run that its pipeline gave back to other pods for a while: it wants one of them."""
+        """Wait before the next claim, after a pipeline gave its run back for another pod."""
         while not (self.ports.stop.is_set() or self.roster.drained):
             left_s = self.shift.makes_way_until_s - self.ports.clock.monotonic_s()
             if left_s <= 0:
@@ -231,7 +231,7 @@ class Worker:
         return claim
 
     def _try(self, seeker: Seeker, known: Sequence[WaitingClass]) -> Claim | None:
-        """Claim with the token on disk, which stays there until it has taken something."""
+        """Claim with the token on disk, which stays there until it has claimed a run."""
         self.ports.outbox.check_room()
         token = self.intent.token()
         if token is None:
@@ -280,7 +280,7 @@ class Worker:
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
 
     def _give_back(self, claim: Claim, error: Transient) -> None:
-        """Release a run for which the disk has no room by now; the token stays until that is certain."""
+        """Release a run for which the disk is too full; the token stays until that is confirmed."""
         log.error("run.given_back", extra={"run": claim.run_id, "code": error.code, "why": error.message})
         how = End("preempted", error.code, error.message)
         try:

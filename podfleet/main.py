@@ -70,14 +70,14 @@ def env() -> None:
 @app.command()
 def signin() -> None:
     """Print a link that signs one browser in, once and within ten minutes, with the key of this folder."""
-    from podfleet.asking import client
+    from podfleet.connection import client
 
     asked = client()
     print(f"{asked.target.url}{asked.sign_in_link().path}")
 
 
 def _fleet_here() -> Access:
-    from podfleet.asking import EXIT_UNREACHABLE, fail
+    from podfleet.connection import EXIT_UNREACHABLE, fail
     from podfleet.embedded.config import data_folder
 
     data = data_folder(Path.cwd())

@@ -16,7 +16,7 @@ HELP_NAMES: Final = ("-h", "--help")
 
 # The module of each, whose `app` it is, and what is said of it where all are listed.
 NOUNS: Final[Mapping[str, tuple[str, str]]] = {
-    "submit": ("podfleet.commands.submitting", "Queue a run and print its id."),
+    "submit": ("podfleet.commands.submit", "Queue a run and print its id."),
     "kinds": ("podfleet.commands.kinds", "What can be run, and what it takes."),
     "runs": ("podfleet.commands.runs", "Runs: look at them, and steer them."),
     "events": ("podfleet.commands.events", "What happened in a run, and what goes on."),
@@ -25,7 +25,7 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "reviews": ("podfleet.commands.reviews", "What waits for a person's verdict."),
     "schedules": ("podfleet.commands.schedules", "Runs that begin at their own time."),
     "pods": ("podfleet.commands.pods", "The workers of the fleet."),
-    "queue": ("podfleet.commands.waiting", "What waits for a pod, and for how long."),
+    "queue": ("podfleet.commands.queue", "What waits for a pod, and for how long."),
     "keys": ("podfleet.commands.keys", "Who may do what."),
     "audit": ("podfleet.commands.audit", "Who did what to which object."),
     "config": ("podfleet.config", "Settings, and where they come from."),
@@ -68,7 +68,7 @@ class Nouns(TyperGroup):
         try:
             return super().invoke(ctx)
         except ClientError as error:
-            from podfleet.asking import status_of, tell_of
+            from podfleet.connection import status_of, tell_of
 
             tell_of(error)
             raise typer.Exit(status_of(error)) from None

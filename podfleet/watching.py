@@ -14,10 +14,10 @@ import typer
 from events.answers.attempts import Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
-from podfleet.asking import EXIT_FAILED, EXIT_INTERRUPTED
 from podfleet.client import calls
 from podfleet.client.following import LOG, Changed, Follower, Happened
 from podfleet.client.synchronous import Client
+from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
 from podfleet.output import clean, clock_time, is_terminal, print_json_line, say, tell
 
 WELL: Final = frozenset({"COMPLETED", "HUMAN_VALIDATED"})

@@ -141,7 +141,7 @@ def internals() -> str:
 
 def _internals() -> Iterator[str]:
     yield from (NOTE, "", "# Every module in one line", "")
-    yield "No two names of a folder import each other in a circle (`tests/tidy/test_rooms.py`)."
+    yield "No two names of a folder import each other in a circle (`tests/tidy/test_folders.py`)."
     for package in PACKAGES:
         for folder in sorted(path.parent for path in (ROOT / package).rglob("__init__.py")):
             yield from ("", f"## `{folder.relative_to(ROOT)}/`", "", _sentence(folder / "__init__.py"))

@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
-from tests import forked_nursery
+from tests import forked_children
 
 REQUEST_BYTES: Final = 200_000
 WORD_BYTES: Final = 64
@@ -294,7 +294,7 @@ def main() -> None:
     gc.disable()  # what is imported stays
     for name in modules:
         importlib.import_module(name)
-    forked_nursery.install()
+    forked_children.install()
     gc.enable()
     gc.collect()
     gc.freeze()  # pages that nobody writes to are shared with every program

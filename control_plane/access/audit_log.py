@@ -25,10 +25,10 @@ NOT_RECORDED: Final = frozenset({"ingest", "claim"})
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The application with its records."""
+    """ASGI middleware that records each request in the audit log."""
 
     app: ASGIApp
-    trail: AuditLog
+    audit_log: AuditLog
     clock: Clock
     ids: Ids
 
@@ -64,7 +64,7 @@ class Audited:
             "status": status,
         }
         try:
-            await self.trail.add(entry)
+            await self.audit_log.add(entry)
         except Transient as error:
             log.error("audit.not_kept", extra={"entry": entry, "why": error.message})
 

@@ -75,7 +75,7 @@ def _untold() -> int | None:
 
 
 class Forbidden(Rejected):
-    """The request may not be made by this principal, or not from this place."""
+    """This principal may not make the request, or not from this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Who asked for which route, by which right; kept with the request for whoever records it."""
+    """The principal and the route of a request; kept with the request for the audit log."""
 
     principal: Principal
     scope: Scope
@@ -111,7 +111,7 @@ ASKER: Final[ContextVar[Principal | None]] = ContextVar("asker", default=None)
 
 
 class Authenticator(Protocol):
-    """Tells who sent a request."""
+    """Authenticates requests."""
 
     async def identify(
         self,
@@ -128,13 +128,13 @@ class Authenticator(Protocol):
         ...
 
     async def is_open(self) -> bool:
-        """Say whether somebody without a key may do anything."""
+        """Say whether requests without a key are admitted."""
         ...
 
 
 @dataclass(slots=True)
 class Keyless:
-    """Trusts this machine, until a request shows that a proxy stands between it and others.
+    """Trusts loopback connections, until a request shows that a proxy forwards others.
 
     That ends it until the next start, since a proxy need not tell of each request that it forwards one.
     """
@@ -213,7 +213,7 @@ class Keyed:
         return self.keyless is not None and await self.keyless.is_open() and not await self.ring.has_admin()
 
     async def owner(self, offered: str, address: str = "") -> Principal:
-        """Return whose key this is. Raises `Unauthorized`; `RateLimited` where wrong ones come often."""
+        """Return the owner of a key. Raises `Unauthorized`, or `RateLimited` after many wrong keys."""
         if self.root is not None and hmac.compare_digest(offered.encode(), self.root.encode()):
             return Principal("root", ALL)
         try:
@@ -275,7 +275,7 @@ async def _admitted(request: Request, scope: Scope) -> Principal:
 
 
 async def _require_form_token(request: Request, token: str) -> None:
-    """Refuse an order of a signed-in browser that comes from no page of ours. Raises `Forbidden`."""
+    """Refuse a form of a signed-in browser without a valid form token. Raises `Forbidden`."""
     offered: object = request.headers.get(FORM_HEADER)
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if offered is None and media in FORMS:
@@ -285,17 +285,17 @@ async def _require_form_token(request: Request, token: str) -> None:
 
 
 def address_of(request: Request) -> str:
-    """Return the other end of the connection; empty where nobody knows it."""
+    """Return the address of the other end of the connection; empty if it is not known."""
     return request.client.host if request.client else ""
 
 
 def sender_of(request: Request, principal: Principal) -> str | None:
-    """Return by which name a sender's share is counted, a key at an address; None for who needs no key."""
+    """Return the name for the rate limit: the key and the address; None for a request without a key."""
     return None if principal.is_shared else f"{principal.key_id or principal.name}@{address_of(request)}"
 
 
 def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse an order that a page of another site gives through a browser. Raises `Forbidden`."""
+    """Refuse a cross-site request that changes something. Raises `Forbidden`."""
     if method in SAFE_METHODS:
         return
     origin = headers.get("origin")
@@ -306,7 +306,7 @@ def refuse_foreign_pages(method: str, headers: Mapping[str, str]) -> None:
 
 
 def is_led_here(headers: Mapping[str, str]) -> bool:
-    """Say whether a browser tells that a page of another site made it ask."""
+    """Say whether the browser's headers tell of a cross-site request."""
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 

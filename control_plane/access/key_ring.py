@@ -46,7 +46,7 @@ class WantedKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that was just made: the only time that its text is anywhere."""
+    """A new key with its text, which is not stored."""
 
     text: str = field(repr=False)
     document: Json
@@ -54,7 +54,7 @@ class NewKey:
 
 @dataclass(slots=True)
 class KeyRing:
-    """All keys, with a short memory of those that were asked for."""
+    """The keys, with a cache of those that were looked up."""
 
     store: Keys
     clock: Clock
@@ -93,7 +93,7 @@ class KeyRing:
         return NewKey(text, document)
 
     async def rotate(self, key_id: str, *, overlap: timedelta, by: str) -> NewKey:
-        """Make a key like this one, which ends after `overlap`: time to bring the new one to its users.
+        """Make a key like this one, and let this one expire after `overlap`, so that users can change.
 
         The new one lives as long as the old one was made to live. Raises `NotFound`, `Conflict`.
         """
@@ -114,7 +114,7 @@ class KeyRing:
         return new
 
     async def revoke(self, key_id: str, *, by: str) -> Json:
-        """Let a key open nothing any more, and return it. Raises `NotFound`."""
+        """Revoke a key and return it. Raises `NotFound`."""
         found = await self.store.revoke(key_id, by)
         self._keys.forget(key_id)
         if found is None:
@@ -129,7 +129,7 @@ class KeyRing:
         return found
 
     async def whose(self, text: str) -> Key:
-        """Return the key that `text` is. Raises `Unauthorized`, in the same words whatever of it is wrong."""
+        """Return the key with the text `text`. Raises `Unauthorized`, always with one message."""
         key_id = id_of(text)
         key = None if key_id is None else await self._known(key_id)
         kept = key.hash if key is not None else digest("")
@@ -140,7 +140,7 @@ class KeyRing:
         return opened
 
     async def same(self, key_id: str, key_hash: str) -> Key:
-        """Return the key of this id, if it is still the one of this hash, and open. Raises `Unauthorized`."""
+        """Return the key of this id, if its hash is the same and it is valid. Raises `Unauthorized`."""
         key = await self._known(key_id)
         if key is None or not hmac.compare_digest(key.hash, key_hash):
             raise Unauthorized("bad_key", "this key is not valid here")
@@ -167,7 +167,7 @@ class KeyRing:
         return None if document is None else _key(document)
 
     async def _note_use(self, key_id: str, now: datetime) -> None:
-        """Write the moment down, once in a while: it tells which keys nobody needs."""
+        """Store the time of the last use, at intervals; it shows which keys are unused."""
         noted = self._noted.get(key_id)
         if noted is None or now - noted >= USE_NOTED_EVERY:
             self._noted[key_id] = now

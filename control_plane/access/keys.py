@@ -46,12 +46,12 @@ class Key:
     pod: str | None = None
 
     def is_open(self, now: datetime) -> bool:
-        """Say whether it opens anything at `now`."""
+        """Say whether the key is valid at `now`."""
         return self.revoked_at is None and (self.ends_at is None or now < self.ends_at)
 
 
 def id_of(text: str) -> str | None:
-    """Return the id in a key; None where the text is none, or was not copied whole."""
+    """Return the id in a key's text; None if the text is not a key or its checksum is wrong."""
     found = key_text.read(text)
     if found is None or found[0] not in SCOPES or len(found[1]) != key_text.SECRET_CHARS:
         return None

@@ -23,7 +23,7 @@ PREFIX: Final = f"pf_{RUN}_"
 
 @dataclass(slots=True)
 class RunTokens:
-    """Tells which attempt a token is for."""
+    """Authenticates run tokens."""
 
     runs: Runs
     clock: Clock
@@ -33,7 +33,7 @@ class RunTokens:
         self._known = Cache(self.clock)
 
     async def read(self, text: str) -> RunToken:
-        """Return what an open token says. Raises `Unauthorized`, whatever is wrong in the same words."""
+        """Return the content of a valid token. Raises `Unauthorized`, always with one message."""
         said = read_run_token(text)
         kept = None if said is None else await self._known.get(digest(text), partial(self._find, said))
         is_right = said is not None and hmac.compare_digest(digest(said.token), kept.hash if kept else "")

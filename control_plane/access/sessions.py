@@ -26,7 +26,7 @@ LINK: Final = "link:"  # before the digest: what opens a session is none itself
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that was signed in: with which key, what its forms bring back, and until when."""
+    """The session of a browser: its key, its form token, and its expiry."""
 
     key_id: str | None
     key_hash: str = field(repr=False)
@@ -51,13 +51,13 @@ class SignIn:
         return await self._begin(digest(key_text), key_id)
 
     async def offer(self, key_text: str, key_id: str | None) -> str:
-        """Return a token that begins one session of this key, once and soon (`LINK_LIFE`)."""
+        """Return a one-time token that begins a session of this key within `LINK_LIFE`."""
         token = self.ids.token()
         await self._keep(f"{LINK}{digest(token)}", digest(key_text), key_id, LINK_LIFE)
         return token
 
     async def take_up(self, token: str) -> str | None:
-        """Return the secret of the session that a token begins; None where it was used, or is over."""
+        """Begin the session of a one-time token; return its secret, None if the token was used or expired."""
         stored = await self.store.take(f"{LINK}{digest(token)}")
         if stored is None or stored["expiresAt"] <= self.clock.now():
             return None
@@ -92,7 +92,7 @@ class SignIn:
     async def session(self, cookies: str) -> Session | None:
         """Return the session that a browser's cookies name; None where they name none, or one that is over.
 
-        A browser brings the cookie of one port to all ports of a host, so another fleet's may come here.
+        A browser sends a cookie to all ports of a host, so one of another fleet may arrive here.
         """
         secret = secret_in(cookies)
         if secret is None:
@@ -108,5 +108,5 @@ class SignIn:
 
 
 def is_brought_back(token: str, offered: str | None) -> bool:
-    """Say whether a form brought back the token that it was given."""
+    """Say whether a form was sent with the session's form token."""
     return offered is not None and hmac.compare_digest(offered.encode(), token.encode())

@@ -49,7 +49,7 @@ class Batcher(Generic[Part, Result]):
                 call.add_done_callback(partial(self._end, [future for _, future in taken]))
 
     def _take(self) -> list[tuple[Part, asyncio.Future[Result]]]:
-        """Return what waits and is still wanted, up to the weight of one call."""
+        """Return the waiting parts that were not canceled, up to the weight of one call."""
         taken: list[tuple[Part, asyncio.Future[Result]]] = []
         room = WEIGHT_MAX
         while self._waiting and (not taken or self.weigh(self._waiting[0][0]) <= room):

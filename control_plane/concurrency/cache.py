@@ -17,13 +17,13 @@ NAMES_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class Cache(Generic[T]):
-    """The latest names that were asked for, each with what was read in the last `BELIEVED_S`."""
+    """A cache of values by name; each is valid for `BELIEVED_S`."""
 
     clock: Clock
     _read: OrderedDict[str, tuple[float, T]] = field(default_factory=OrderedDict)
 
     async def get(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what was read of a name, a moment ago or now."""
+        """Return the cached value of a name, or read it."""
         now_s = self.clock.monotonic_s()
         known = self._read.get(name)
         if known is not None and now_s - known[0] <= BELIEVED_S:
@@ -36,5 +36,5 @@ class Cache(Generic[T]):
         return found
 
     def forget(self, name: str) -> None:
-        """Read a name again when it is asked for next."""
+        """Remove a name from the cache."""
         self._read.pop(name, None)

@@ -37,7 +37,7 @@ async def serve_all(
 ) -> list[R]:
     """Serve every item, `at_once` at a time; return the results, or raise the first failure at the end.
 
-    So one poisoned item keeps no other from its turn.
+    A failing item does not keep the others from being served.
     """
     results: list[R] = []
     failures: list[BaseException] = []

@@ -13,7 +13,7 @@ NAMES_MAX: Final = 10_000
 
 
 class RateLimited(Rejected):
-    """Somebody does something too often."""
+    """A rate limit was exceeded."""
 
     def __init__(self, what: str, wait_s: float) -> None:
         super().__init__("throttled", f"{what}; wait a moment")

@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Singleflight(Generic[T]):
-    """Reads by what is asked for; what a read returns or raises goes to everybody who waited for it."""
+    """The reads in flight by key; every waiter of a read gets its result or its exception."""
 
     _running: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)
     _next: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)
 
     async def read(self, asked: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what `read` returns, called by whoever came first of those who ask for the same now."""
+        """Return the result of `read`, which is called once for concurrent calls with the same key."""
         task = self._next.get(asked)
         if task is None:
             task = asyncio.create_task(self._one(asked, self._running.get(asked), read))
@@ -43,6 +43,6 @@ class Singleflight(Generic[T]):
 
 
 def seen(task: asyncio.Task[T]) -> None:
-    """Look at how a read ended, also where everybody who waited has left."""
+    """Retrieve the exception of a read, also if no waiter is left."""
     if not task.cancelled():
         task.exception()

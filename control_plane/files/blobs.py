@@ -67,7 +67,7 @@ class Blobs:
         await storage_call(make)
 
     async def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Check that the storage answers."""
         await storage_call(lambda: self.client.bucket_exists(self.bucket))
 
     async def get_url(self, key: str, *, name: str, content_type: str = DOWNLOAD) -> str:
@@ -120,7 +120,7 @@ class Blobs:
         return await storage_call(read)
 
     async def version(self, key: str) -> Version | None:
-        """Return what the storage says of an object, None when there is none."""
+        """Return the version of an object as the storage reports it, None if there is none."""
         _require_key(key)
         return await storage_call(lambda: self._stat(key))
 
@@ -156,7 +156,7 @@ def _version(size: int, headers: Mapping[str, str]) -> Version:
 
 
 def is_key(key: str) -> bool:
-    """Say whether a storage can hold an object of this key: no part of it leads elsewhere."""
+    """Say whether a key is valid for storage: no part of it is empty, `.` or `..`."""
     is_path = key.isprintable() and not {"", ".", ".."} & set(key.split("/"))
     return is_path and len(key.encode()) <= PATH_BYTES_MAX
 

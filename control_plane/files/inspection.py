@@ -25,10 +25,10 @@ UNREAD: Final = "object_unread"
 
 
 class Storage(Protocol):
-    """Where objects are looked at; raises `Transient` when it does not answer."""
+    """The port of the storage; raises `Transient` if it does not answer."""
 
     async def version(self, key: str) -> Version | None:
-        """Return what the storage says of an object, None when there is none."""
+        """Return the version of an object as the storage reports it, None if there is none."""
         ...
 
     async def read(self, key: str) -> Looked | None:
@@ -38,7 +38,7 @@ class Storage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """Compares objects with what was registered; `wait_s` is how long one who asks waits for it."""
+    """Compares objects with their registrations; `wait_s` bounds the wait of a request."""
 
     storage: Storage
     inspections: Inspections
@@ -73,7 +73,7 @@ class Inspector:
         raise Conflict("object_unfit", f"{name!r} is not shown: {told}")
 
     async def unfit(self, run_id: str) -> list[str]:
-        """Return what is wrong with a few of a run's files, in words; nothing where all are as registered."""
+        """Return the problems of some files of a run as text; empty if all match their registrations."""
         problems: list[str] = []
         after: Sequence[Any] | None = None
         loop = asyncio.get_running_loop()

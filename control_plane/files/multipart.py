@@ -144,7 +144,7 @@ def _begun(upload: Upload) -> datetime:
 
 @contextmanager
 def _gone_already() -> Iterator[None]:
-    """Take an upload that storage does not know any more for one that is over."""
+    """Treat an upload that the storage no longer knows as ended."""
     try:
         yield
     except (

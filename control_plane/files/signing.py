@@ -25,7 +25,7 @@ _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 
 
 def checksum(sha256: str) -> Mapping[str, str]:
-    """Return the header that holds an object to its digest."""
+    """Return the header by which the storage checks the digest of an object."""
     return {"x-amz-checksum-sha256": base64.b64encode(bytes.fromhex(sha256)).decode()}
 
 
@@ -38,7 +38,7 @@ _FALSE: Final = checksum(hashlib.sha256(b"").hexdigest())
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is to be put: its size in bytes, and its SHA-256 in hexadecimal where that is known before."""
+    """The content of a PUT: its size in bytes, and its SHA-256 in hexadecimal if it is known."""
 
     size: int
     sha256: str | None = None
@@ -54,7 +54,7 @@ class Signed:
 
 @dataclass(slots=True)
 class Knows:
-    """What the storage was seen to hold to: a PUT's digest, and that nothing is put over an object."""
+    """What the storage enforces: the digest of a PUT, and that no object is overwritten."""
 
     digests: bool = False
     conditions: bool = False
@@ -70,7 +70,7 @@ class PutSigner:
     knows: Knows = field(default_factory=Knows)
 
     def learn(self, http: PoolManager) -> None:
-        """Find out what the storage holds a PUT to; some take what they do not know without a word."""
+        """Find out by trial which conditions of a PUT the storage enforces: some ignore them silently."""
 
         def put(headers: Mapping[str, str]) -> int:
             url = self.url(TRIAL_KEY, {**headers, "content-length": str(len(_PROBED))}, {})

@@ -25,7 +25,7 @@ NOTED: Final = TOKEN_LIFE + timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class UploadBudget:
-    """Counts what is signed for attempts."""
+    """Counts the signed PUTs of attempts."""
 
     counts: ByteCounts
     clock: Clock

@@ -19,7 +19,7 @@ GRACE: Final = timedelta(days=1)  # as MinIO and rclone give such uploads, which
 
 @dataclass(frozen=True, slots=True)
 class UploadSweeper:
-    """Any number of replicas may sweep at once."""
+    """Removes abandoned uploads. Several replicas may run it at once."""
 
     multipart: Multipart
     clock: Clock

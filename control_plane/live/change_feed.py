@@ -35,7 +35,7 @@ LISTS: Final = frozenset({"runs", *SINGULARS})  # topics of whole lists
 
 
 def topics(change: Change) -> tuple[str, ...]:
-    """Return what a change belongs to: `log/<run>`, or the list of its kind and the thing itself."""
+    """Return the topics of a change: `log/<run>`, or the list of its collection and the document itself."""
     if change.collection == "events":
         return (f"{LOG}{change.id.partition('/')[0]}",)
     if change.collection in QUEUES:
@@ -58,7 +58,7 @@ class News:
 
 @dataclass(slots=True)
 class ChangeFeed:
-    """The ring of latest changes, and the bell that tells of more."""
+    """A ring buffer of the latest changes, and a condition that wakes its readers."""
 
     _kept: list[tuple[str, tuple[str, ...], Change]] = field(default_factory=list)
     _first: int = 0  # the number of the ring's first change
@@ -75,24 +75,24 @@ class ChangeFeed:
 
     @property
     def token(self) -> str | None:
-        """Where the log was read up to; None before anything was."""
+        """The resume token of the last change; None before the first."""
         return self._token
 
     def require_room(self) -> None:
-        """Raises `Transient` where one more reader would be more than a process serves."""
+        """Raise `Transient` if the process has its maximum of readers."""
         if self.readers >= READERS_MAX:
             raise Transient("too_many_readers", "this control plane serves no more live streams; try again")
 
     async def wanted(self) -> None:
-        """Wait until somebody reads."""
+        """Wait until there is a reader."""
         await self._came.wait()
 
     def is_wanted(self, linger_s: float) -> bool:
-        """Say whether somebody reads, or did a moment ago."""
+        """Say whether there is a reader, or was one in the last `linger_s` seconds."""
         return self.readers > 0 or _now_s() - self._left_s < linger_s
 
     def publish(self, step: Step) -> None:
-        """Keep a step of the log, and wake the readers at once: the rest of a burst wakes them once more."""
+        """Store a change and wake the readers; further changes of a burst wake them once more."""
         is_first = self._from is None
         if is_first:
             self._from = step.begin
@@ -110,7 +110,7 @@ class ChangeFeed:
             self._ringing = loop.call_at(max(loop.time(), self._rang_s + GATHER_S), self._ring)
 
     def forget(self) -> None:
-        """Drop everything: changes were lost, and every reader hears that it must look anew."""
+        """Drop all changes; every reader gets a reset, because changes were lost."""
         self._first += len(self._kept) + 1
         self._kept.clear()
         self._shared.clear()

@@ -20,16 +20,16 @@ WAITING_OF_ONE_MAX: Final = 500  # with one key
 
 
 class Sought(Protocol):
-    """What a pod could take."""
+    """The classes of runs that a pod could claim."""
 
     def serves(self, collection: str, class_key: str | None) -> bool:
-        """Say whether a run of this class is among it; None is one of which no more is known."""
+        """Say whether the pod can claim a run of this class; None stands for an unknown class."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Bell:
-    """One pod's; `wait` returns at a ring."""
+    """The wake-up of one waiting pod; `wait` returns when it is notified."""
 
     sought: Sought
     _rung: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,7 +44,7 @@ class Bell:
         self._rung.set()
 
     async def wait(self, seconds: float) -> Change | None:
-        """Wait for a ring, at most so long, and return what it was for; the next one counts anew."""
+        """Wait for a notification, at most `seconds`; return its class and reset the wake-up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
@@ -55,14 +55,14 @@ class Bell:
 
 @dataclass(slots=True)
 class Notifier:
-    """The bells of one process, in the order in which their pods began to wait."""
+    """The waiting pods of one process, in the order in which they began to wait."""
 
     _bells: dict[Bell, None] = field(default_factory=dict)
     _of: Counter[str | None] = field(default_factory=Counter)
 
     @contextmanager
     def waiting(self, sought: Sought, key_id: str | None = None) -> Iterator[Bell | None]:
-        """Hold a bell; None where too many wait already, of all or with this key.
+        """Register a waiting pod; yield None if too many wait already, in all or with this key.
 
         Whoever needs no key, on this machine, is bounded with all only.
         """
@@ -82,7 +82,7 @@ class Notifier:
                 del self._of[key_id]
 
     def hear(self, change: Change) -> None:
-        """Ring for a run that began to wait, or one whose ring nobody heard."""
+        """Notify the first waiting pod that can claim the changed run; all such if its class is unknown."""
         if not change.is_queued:
             return
         for bell in self._bells:

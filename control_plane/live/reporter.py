@@ -69,7 +69,7 @@ class Reporter:
             yield Said([report for report in reports if report is not None], place)
 
     async def _learn(self, changes: Sequence[Change]) -> Mapping[Change, Report | None]:
-        """Look changes up and remember what became of them, which makes the oldest forgotten."""
+        """Look up changes and cache the reports; the oldest are evicted."""
         found: dict[str, RunRow | LoggedEvent] = {}
         events = [each.id for each in changes if each.collection == "events"]
         for queue in QUEUES:

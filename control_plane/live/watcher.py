@@ -23,37 +23,37 @@ class LogWatcher:
     """
 
     changes: Changes
-    hub: ChangeFeed
+    feed: ChangeFeed
     linger_s: float = LINGER_S
 
     async def run_once(self) -> None:
         """Wait for a reader, and follow the log until the last one has been gone for a while."""
-        await self.hub.wanted()
+        await self.feed.wanted()
         try:
-            async with aclosing(self.changes.steps(self.hub.token, BACK_S)) as steps:
+            async with aclosing(self.changes.steps(self.feed.token, BACK_S)) as steps:
                 async for step in steps:
-                    self.hub.publish(step)
-                    if not self.hub.is_wanted(self.linger_s):
+                    self.feed.publish(step)
+                    if not self.feed.is_wanted(self.linger_s):
                         break
         except HistoryLost:
             pass  # whoever reads is told to look anew
-        self.hub.forget()
+        self.feed.forget()
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """One a process: a change stream for each reader would cost the store two hundred times as much."""
+    """Follows one change stream for the whole process: one per reader would cost 200 times as much."""
 
     changes: Changes
-    hub: ChangeFeed
+    feed: ChangeFeed
     notifier: Notifier
 
     async def run_once(self) -> None:
-        """Follow the log until that breaks, and from there on the next time. Raises `Transient`."""
+        """Follow the change stream until it fails; the next call resumes there. Raises `Transient`."""
         try:
-            async for step in self.changes.steps(self.hub.token, BACK_S):
-                self.hub.publish(step)
+            async for step in self.changes.steps(self.feed.token, BACK_S):
+                self.feed.publish(step)
                 if step.change is not None:
                     self.notifier.hear(step.change)
         except HistoryLost:
-            self.hub.forget()
+            self.feed.forget()

@@ -35,19 +35,19 @@ class Place:
     _held: ExitStack = field(default_factory=ExitStack)
 
     async def large(self) -> None:
-        """Wait until the request may be large: one of each sender, and few of all."""
+        """Wait for a slot for a large request: one for each sender, `LARGE_MAX` in all."""
         for gate in (self.of_sender, self.of_all):
             await gate.acquire()
             self._held.callback(gate.release)
 
     def leave(self) -> None:
-        """Let the next large one in."""
+        """Release the slots that this request holds."""
         self._held.close()
 
 
 @dataclass(slots=True)
 class Admission:
-    """The places for requests with events in this process."""
+    """Bounds the requests with events that this process has open."""
 
     throttle: RateLimit
     _open: Counter[str | None] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Admission:
 
     @contextmanager
     def place(self, sender: str | None) -> Iterator[Place]:
-        """Hold a place for one request; None is whoever needs no key.
+        """Hold a slot for one request of `sender`; None stands for requests without a key.
 
         Raises `RateLimited`, or `Transient` where there is no place.
         """

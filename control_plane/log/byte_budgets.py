@@ -32,7 +32,7 @@ RESERVED: Final = ENDS | {type_of(EventRefused)}
 
 
 def account(holder: AttemptId, *, by_holder: bool) -> str:
-    """Return which account pays for what is said of an attempt."""
+    """Return the account that events about an attempt are charged to."""
     return attempt_id(*holder) + ("" if by_holder else OTHERS)
 
 
@@ -46,7 +46,7 @@ class ByteCounts(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Budgets:
-    """The count of one process, for all requests that it serves."""
+    """The counts of stored bytes that this process knows, for all of its requests."""
 
     counts: ByteCounts
     clock: Clock
@@ -56,7 +56,7 @@ class Budgets:
     _owed: dict[str, int] = field(default_factory=dict)
 
     async def look(self, accounts: Collection[str], keys: Collection[str]) -> None:
-        """Learn what these accounts of attempts, and these keys, have stored.
+        """Read how many bytes these accounts of attempts, and these keys, have stored.
 
         Raises `Transient`, or `RateLimited` where one of the keys has to wait for the next hour.
         """
@@ -80,7 +80,7 @@ class Budgets:
             del self._known[oldest]
 
     def refusal(self, event: Event, account: str) -> str | None:
-        """Return why an event cannot be taken any more; its account was looked at before."""
+        """Return why an event exceeds its budget, or None. Call `look` for its account before."""
         stored = self._stored(account)
         most = self.event_bytes_max + (RESERVE_BYTES if event.type in RESERVED else 0)
         if stored < most:
@@ -92,7 +92,7 @@ class Budgets:
         )
 
     def charge(self, account: str, key: str | None, size: int) -> None:
-        """Note that events of `size` bytes were stored that were not there, and which key pays for them."""
+        """Charge the `size` bytes of new stored events to an account and to a key."""
         accounts = [account]
         if key is not None:
             accounts.append(self._of_key(key))
@@ -102,7 +102,7 @@ class Budgets:
             self._known[each] = (stored + size, read_s)
 
     async def run_once(self) -> int:
-        """Return to how many accounts something was added; what could not be is added the next time."""
+        """Write the charges to the store; return the number of accounts. A failed one is tried again."""
         owed, self._owed = self._owed, {}
         if not owed:
             return 0

@@ -24,23 +24,23 @@ LOG_GRACE_S: Final = 600.0
 
 @dataclass(slots=True)
 class CatchUp:
-    """Any number of replicas may catch up at once; what one look finds behind, the next one applies."""
+    """Applies stored events that no replica has applied. Several replicas may run it at once."""
 
     runs: Runs
     events: Events
-    early: UnclaimedLines
+    unclaimed: UnclaimedLines
     projector: Projector
     log_grace_s: float = LOG_GRACE_S
     _stood: dict[str, tuple[int, int]] = field(default_factory=dict)  # attempt and cursor at the last look
 
     async def run_once(self) -> int:
-        """Return how many runs were moved, and lines of unclaimed attempts given up."""
+        """Do one round; return the number of updated runs and of unclaimed lines made dead letters."""
         moved = 0
         stands: dict[str, tuple[int, int]] = {}
         for collection in QUEUES:
             moved += await self._look(collection, stands)
         self._stood = stands
-        return moved + await self._finish_left() + await self._adopt() + await self.early.run_once()
+        return moved + await self._finish_left() + await self._adopt() + await self.unclaimed.run_once()
 
     async def _look(self, collection: str, stands: dict[str, tuple[int, int]]) -> int:
         """Apply what is behind runs that stand still, give up their logs in time, note where all stand."""

@@ -59,20 +59,20 @@ class Sender:
     key_id: str | None = None
 
     def holds(self, attempt_id: AttemptId, run: Run | None, now: datetime) -> bool:
-        """Say whether the attempt was claimed by the sender, who alone gives it numbers."""
+        """Say whether the sender has claimed the attempt: only then may it send numbered events."""
         if self.attempt is not None:
             return self.attempt == attempt_id
         token = None if run is None else run.token_of(attempt_id.attempt)
         return token is not None and token.key_id == self.key_id is not None and token.is_open(now)
 
     def may_write(self, attempt_id: AttemptId, run: Run | None, now: datetime) -> bool:
-        """Say whether what it says of an attempt is to be believed."""
+        """Say whether the sender may send events about an attempt."""
         return self.may_decide or self.holds(attempt_id, run, now)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A line that was not taken, and never will be."""
+    """A refused line: sending it again gives the same answer."""
 
     line: int
     id: str | None
@@ -105,18 +105,18 @@ class Candidate(NamedTuple):
     event: Event
     id: str
     hash: str
-    is_early: bool = False
+    is_unclaimed: bool = False
 
 
 class Room(NamedTuple):
     """Whether unnumbered events of unknown runs, and numbered ones of unclaimed attempts, may be kept."""
 
     orphans: bool
-    early: bool
+    unclaimed: bool
 
 
 class Request:
-    """What is known of one request while it is taken in."""
+    """The state of one request during ingest."""
 
     def __init__(self, sender: Sender, runs: Mapping[str, Found], now: datetime, position: str) -> None:
         self.sender = sender
@@ -138,22 +138,22 @@ class Request:
         return self._right(attempt_id)[0]
 
     def may_write(self, attempt_id: AttemptId) -> bool:
-        """Say whether the sender is to be believed about an attempt."""
+        """Say whether the sender may send events about an attempt."""
         return self._right(attempt_id)[1]
 
     def _right(self, attempt_id: AttemptId) -> tuple[bool, bool]:
-        """Return whether the sender holds an attempt, and may write of it; asked once for each."""
+        """Return (holds, may write) for an attempt; the result is cached for the request."""
         if attempt_id not in self._rights:
             asked = (attempt_id, self.run(attempt_id.run_id), self.now)
             self._rights[attempt_id] = (self.sender.holds(*asked), self.sender.may_write(*asked))
         return self._rights[attempt_id]
 
     def account(self, attempt_id: AttemptId) -> str:
-        """Return the account of bytes that pays for what the sender says of an attempt."""
+        """Return the account that the sender's events about an attempt are charged to."""
         return account(attempt_id, by_holder=self.holds(attempt_id))
 
     def key_of(self, attempt_id: AttemptId) -> str | None:
-        """Return the key that pays for what is said of an attempt: the sender's, or that of its run token."""
+        """Return the key that is charged for an attempt's events: the sender's, or its run token's."""
         if self.sender.key_id is not None:
             return self.sender.key_id
         run = self.run(attempt_id.run_id)
@@ -166,12 +166,12 @@ class Request:
         return run is not None and event.attempt <= run.attempt
 
     def cursor(self, attempt_id: AttemptId) -> int:
-        """Return up to where an attempt was applied, as far as its run says so."""
+        """Return the last applied position of an attempt, as its run stores it; 0 if the run does not."""
         run = self.run(attempt_id.run_id)
         return run.last_event_seq if run is not None and run.attempt == attempt_id.attempt else 0
 
     def arrival(self, event: Event, line: int) -> Arrival:
-        """Return how an event came in; the positions of one request sort as its lines do."""
+        """Return the record of an event's arrival; its position sorts in the order of the lines."""
         position = f"{self.position}{line:03X}"
         if event.run_id not in self.runs:
             return Arrival(position, self.now, self.now + ORPHAN_LIFE, orphan=True)
@@ -181,7 +181,7 @@ class Request:
     def refuse(
         self, line: Decoded, refused: Refused, letter_id: str, reason_until: datetime | None = None
     ) -> None:
-        """Tell the sender of a line that was not taken, and keep a letter of it no longer than its reason."""
+        """Add a refused line to the answer and the dead letters; it expires by `reason_until`."""
         self.answer.rejected.append(refused)
         expires_at = self.now + LETTER_LIFE
         if reason_until is not None:
@@ -208,19 +208,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Ingestor:
-    """The way of every event from the wire into the documents."""
+    """Checks, stores and applies the events of each request."""
 
     events: Events
     documents: Documents
-    early: UnclaimedStore
-    direct: UnnumberedEvents
-    steps: IngestStore
+    unclaimed: UnclaimedStore
+    unnumbered: UnnumberedEvents
+    store: IngestStore
     budgets: Budgets
     clock: Clock
     ids: Ids
 
     async def take(self, lines: Sequence[Decoded], sender: Sender) -> Answer:
-        """Store and apply what can be taken; refuse the rest one by one.
+        """Store and apply the valid lines; refuse each of the others with a code.
 
         Raises `Transient` when nothing may be acknowledged: the sender sends the same again.
         """
@@ -234,12 +234,12 @@ class Ingestor:
                 candidates.append(checked)
             else:
                 self._refuse(request, line, checked)
-        early = [each for each in candidates if each.is_early]
-        candidates = await self._possible([each for each in candidates if not each.is_early], request)
+        unclaimed = [each for each in candidates if each.is_unclaimed]
+        candidates = await self._possible([each for each in candidates if not each.is_unclaimed], request)
         candidates = await self._decidable(candidates, request)
         repeated = await self._repeated(candidates, request)
         taken = await self._store(candidates, repeated, request)
-        await self._keep(early, request)
+        await self._keep(unclaimed, request)
         request.answer.rejected.sort(key=lambda refused: refused.line)
         await self.documents.refuse(request.letters)
         await self._apply(taken, request)
@@ -251,23 +251,23 @@ class Ingestor:
         own = names if sender.attempt is None else names & {sender.attempt.run_id}
         if not own:
             return {}
-        found = await self.steps.find(own)
+        found = await self.store.find(own)
         return {name: found[name] for name in own if name in found}
 
     async def _room(self, lines: Sequence[Decoded], request: Request) -> Room:
-        """Ask for room only where a line may need it."""
+        """Return which kinds of extra lines still fit; the store is asked only if a line needs it."""
         if not request.sender.may_decide:
-            return Room(orphans=False, early=False)
+            return Room(orphans=False, unclaimed=False)
         told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
         orphans = sum(event.sequence is None and event.run_id not in request.runs for event in told)
-        early = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
+        unclaimed = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
         return Room(
             orphans=not orphans or await self.events.orphan_count(ORPHANS_MAX) + orphans <= ORPHANS_MAX,
-            early=not early or await self.early.room() >= early,
+            unclaimed=not unclaimed or await self.unclaimed.room() >= unclaimed,
         )
 
     async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[AttemptId, int]:
-        """Return the highest stored position of attempts of which a line stands far from what was applied."""
+        """Return the highest stored position of each attempt with a line far ahead of the cursor."""
         heads: dict[AttemptId, int] = {}
         for line in lines:
             if not isinstance(line.outcome, Event) or line.outcome.sequence is None:
@@ -287,10 +287,10 @@ class Ingestor:
             return _refuse(line, event, "forbidden", message)
         is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
         if event.sequence is not None and not request.holds(event.attempt_id):
-            return self._early(line, event, request, room)
+            return self._unclaimed(line, event, request, room)
         if not is_known and not (may_decide and room.orphans):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
-        if event.sequence is None and self.direct.decides(event):
+        if event.sequence is None and self.unnumbered.decides(event):
             if not may_decide:
                 message = "a lifecycle event without `sequence` needs the scope admin"
                 return _refuse(line, event, "forbidden", message)
@@ -305,20 +305,20 @@ class Ingestor:
             return _refuse(line, event, FAR_AHEAD, message)
         return _candidate(line, event)
 
-    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
-        """Say what becomes of a number that the sender has no right to, though it may write for all runs."""
+    def _unclaimed(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        """Check a numbered event of an attempt that its sender has not claimed."""
         if request.is_claimed(event):
             message = f"numbered events of attempt {event.attempt} come from the holder of its run token"
             return _refuse(line, event, "forbidden", message)
-        if not room.early:
+        if not room.unclaimed:
             if event.run_id not in request.runs:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
             message = f"attempt {event.attempt} is not claimed, and no more lines are kept for such attempts"
             return _refuse(line, event, UNCLAIMED, message)
-        return _candidate(line, event, is_early=True)
+        return _candidate(line, event, is_unclaimed=True)
 
     async def _possible(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return those whose record is open, and whose attempt has bytes left. Raises `RateLimited`."""
+        """Return candidates whose log is open and whose byte budget is left. Raises `RateLimited`."""
         attempts = {each.event.attempt_id for each in candidates}
         keys = {key for each in attempts if (key := request.key_of(each)) is not None}
         await self.budgets.look({request.account(each) for each in attempts}, keys)
@@ -341,12 +341,12 @@ class Ingestor:
         return kept
 
     async def _decidable(self, candidates: Sequence[Candidate], request: Request) -> list[Candidate]:
-        """Return the candidates without decisions that are not possible now."""
+        """Return the candidates, without lifecycle events that the run's status does not allow."""
         kept: list[Candidate] = []
         for each in candidates:
             illegal = None
-            if each.event.sequence is None and self.direct.decides(each.event):
-                illegal = await self.direct.refusal(each.event, each.id)
+            if each.event.sequence is None and self.unnumbered.decides(each.event):
+                illegal = await self.unnumbered.refusal(each.event, each.id)
             if illegal is None:
                 kept.append(each)
             else:
@@ -373,7 +373,7 @@ class Ingestor:
     async def _store(
         self, candidates: Sequence[Candidate], repeated: Collection[tuple[str, str]], request: Request
     ) -> list[Candidate]:
-        """Append what is new, refuse what contradicts the log; return what the log holds now."""
+        """Append new events, refuse those that contradict the log; return those that are in it."""
         fresh: list[Candidate] = []
         documents: list[RawBSONDocument] = []
         taken = [each for each in candidates if (each.id, each.hash) in repeated]
@@ -386,7 +386,7 @@ class Ingestor:
                 fresh.append(each)
             except Rejected as error:
                 self._refuse(request, each.line, _refuse(each.line, each.event, error.code, error.message))
-        collided = await self.steps.append(documents) if documents else set()
+        collided = await self.store.append(documents) if documents else set()
         stored = await self.events.by_ids([fresh[index].id for index in collided]) if collided else {}
         request.answer.duplicates = len(taken)
         stored_bytes: Counter[AttemptId] = Counter()
@@ -409,13 +409,13 @@ class Ingestor:
             self.budgets.charge(request.account(attempt), request.key_of(attempt), size)
         return taken
 
-    async def _keep(self, early: Sequence[Candidate], request: Request) -> None:
-        """Keep apart what has a number in an attempt that nobody has claimed; nothing of it is applied."""
-        if not early:
+    async def _keep(self, unclaimed: Sequence[Candidate], request: Request) -> None:
+        """Store numbered events of unclaimed attempts in `early_lines`; they are not applied."""
+        if not unclaimed:
             return
-        collided = await self.early.keep([_early_line(each, request) for each in early])
-        stored = await self.early.hashes([early[index].id for index in collided]) if collided else {}
-        for index, each in enumerate(early):
+        collided = await self.unclaimed.keep([_unclaimed_line(each, request) for each in unclaimed])
+        stored = await self.unclaimed.hashes([unclaimed[index].id for index in collided]) if collided else {}
+        for index, each in enumerate(unclaimed):
             if index not in collided:
                 request.answer.accepted += 1
                 request.answer.unknown += isinstance(each.event.fact, Unknown)
@@ -435,21 +435,21 @@ class Ingestor:
             if event.sequence is not None:
                 numbered.setdefault(event.attempt_id, []).append(event)
             elif event.run_id in request.runs:
-                await self.direct.apply(event, each.id)
+                await self.unnumbered.apply(event, each.id)
         for attempt_id, events in sorted(numbered.items()):
             events.sort(key=_sequence)
             cursor = await self._follow(request.runs.get(attempt_id.run_id), attempt_id.attempt, events)
             if cursor is None:
-                cursor = await self.steps.apply(attempt_id)
+                cursor = await self.store.apply(attempt_id)
             request.answer.acked_through[str(attempt_id)] = cursor
 
     async def _follow(self, found: Found | None, attempt: int, events: Sequence[Event]) -> int | None:
-        """Apply events that continue what was applied; None where the log has to be read."""
+        """Apply events that continue the applied ones; return the cursor, None if the log must be read."""
         if found is None or attempt > found.run.attempt:
             return None
         if attempt == found.run.attempt and _sequence(events[-1]) <= found.run.last_event_seq:
             return found.run.last_event_seq
-        return await self.steps.follow(Stretch(found, attempt, events))
+        return await self.store.follow(Stretch(found, attempt, events))
 
     def _hint(self, taken: Sequence[Candidate], request: Request) -> None:
         answer = request.answer
@@ -476,12 +476,12 @@ def _refuse(line: Decoded, event: Event, code: str, message: str) -> Refused:
     return Refused(line.line, event.id, code, message)
 
 
-def _candidate(line: Decoded, event: Event, *, is_early: bool = False) -> Candidate:
+def _candidate(line: Decoded, event: Event, *, is_unclaimed: bool = False) -> Candidate:
     identity = storage_id(event.run_id, event.source, event.id)
-    return Candidate(line, event, identity, content_hash(event), is_early)
+    return Candidate(line, event, identity, content_hash(event), is_unclaimed)
 
 
-def _early_line(candidate: Candidate, request: Request) -> Document:
+def _unclaimed_line(candidate: Candidate, request: Request) -> Document:
     event, raw = candidate.event, candidate.line.raw
     return {
         "_id": candidate.id,
@@ -496,7 +496,7 @@ def _early_line(candidate: Candidate, request: Request) -> Document:
 
 
 def _cut(line: bytes, most: int) -> str:
-    """Return the text of a line; nobody takes a part for the whole."""
+    """Return the text of a line, cut to a limit with a mark at the cut."""
     return line[:most].decode(errors="replace") + (CUT if len(line) > most else "")
 
 

@@ -1,4 +1,4 @@
-"""The steps of ingest that call the store: for one request, or batched over concurrent requests."""
+"""The calls of ingest to the store: for one request, or batched over concurrent requests."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Documents = Sequence[RawBSONDocument]
 
 @dataclass(frozen=True, slots=True)
 class IngestStore:
-    """Look at runs; append documents, told which collide; apply a stretch that was just stored.
+    """Finds runs, appends documents, and applies events; `append` returns the indexes of ids that were taken.
 
-    `follow` answers with the cursor, or with None where `apply` has to look at the log.
+    `follow` applies a stretch that was just stored. It returns the cursor, or None where `apply` has to read.
     """
 
     find: Callable[[Names], Awaitable[Mapping[str, Found]]]
@@ -31,7 +31,7 @@ class IngestStore:
 
 
 def alone(runs: Runs, events: Events, projector: Projector) -> IngestStore:
-    """Return the steps as one request makes them."""
+    """Return the calls as one request makes them."""
 
     async def follow(stretch: Stretch) -> int | None:
         return (await projector.follow([stretch]))[0]
@@ -40,7 +40,7 @@ def alone(runs: Runs, events: Events, projector: Projector) -> IngestStore:
 
 
 def together(runs: Runs, events: Events, projector: Projector) -> IngestStore:
-    """Return the steps as requests make them that arrive at the same time: a group commit."""
+    """Return the calls batched over concurrent requests: a group commit."""
 
     async def find(names: Sequence[Names]) -> Sequence[Mapping[str, Found]]:
         found = await runs.find_all(frozenset().union(*names))

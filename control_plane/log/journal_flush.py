@@ -13,7 +13,7 @@ from events.runtime.clock import Clock, Ids
 
 @dataclass(frozen=True, slots=True)
 class JournalFlush:
-    """Writes journal entries where they stay; the caller takes them out of the run afterwards."""
+    """Writes journal entries into the log; the caller removes them from the run afterwards."""
 
     events: Events
     documents: Documents
@@ -25,7 +25,7 @@ class JournalFlush:
         return (await self.write_all([run]))[0]
 
     async def write_all(self, runs: Sequence[Run]) -> list[int]:
-        """Do so for several runs at once."""
+        """Store the journals of several runs; return the last entry number of each."""
         entries = [(run.id, entry) for run in runs for entry in run.journal]
         if entries:
             arrivals = [Arrival(self.ids.ulid(), self.clock.now()) for _ in entries]

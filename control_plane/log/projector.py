@@ -40,7 +40,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where one attempt stands."""
+    """The projection state of one attempt."""
 
     found: Found
     attempt: int
@@ -52,7 +52,7 @@ class Turn:
 
     @property
     def is_sealed(self) -> bool:
-        """Say whether a person's verdict rests on what was applied: nothing follows it."""
+        """Say whether a person's verdict has sealed the log: then nothing more is applied."""
         return self.is_current and self.found.run.sealed is not None
 
     @property
@@ -66,7 +66,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Projector:
-    """Applies what the log holds of an attempt."""
+    """Applies the stored events of an attempt to the documents."""
 
     runs: Runs
     events: Events

@@ -30,7 +30,7 @@ LETTER_PREFIX: Final = "early/"
 
 @dataclass(frozen=True, slots=True)
 class UnclaimedLines:
-    """Makes dead letters of what was told of an attempt before its claim."""
+    """Turns lines that arrived before their attempt's claim into dead letters."""
 
     store: UnclaimedStore
     runs: Runs
@@ -40,7 +40,7 @@ class UnclaimedLines:
     ids: Ids
 
     async def run_once(self) -> int:
-        """Return how many lines became letters; any number of replicas may look at once."""
+        """Do one round; return how many lines became dead letters. Several replicas may run it at once."""
         closed, after = 0, ""
         while page := await self.store.attempts(after):
             found = await self.runs.find_all({run_id for _, run_id, _ in page})
@@ -58,7 +58,7 @@ class UnclaimedLines:
         return closed
 
     async def _close(self, lines: Sequence[Document]) -> None:
-        """Write letters and notices, then forget the lines: cut short, the next look does it again."""
+        """Write dead letters and notices, then delete the lines; the next round repeats a broken one."""
         await self.documents.refuse([self._letter(line) for line in lines])
         attempts = sorted({(line["runId"], line["attempt"]) for line in lines})
         await self.events.append([self._notice(*each) for each in attempts])

@@ -44,11 +44,11 @@ class UnnumberedEvents:
     ids: Ids
 
     def decides(self, event: Event) -> bool:
-        """Say whether `event`, sent without a sequence, would decide about its run."""
+        """Say whether `event`, sent without a sequence, changes the status of its run."""
         return isinstance(event.fact, _DECIDING)
 
     async def refusal(self, event: Event, event_id: str) -> str | None:
-        """Return why the decision is not possible now; None when it is, or was made already."""
+        """Return why the status change is illegal now; None if it is legal or already made."""
         found = await self.runs.find(event.run_id)
         if found is None:
             return f"there is no run {event.run_id}"
@@ -58,7 +58,7 @@ class UnnumberedEvents:
         return str(decision) if isinstance(decision, Illegal) else None
 
     async def apply(self, event: Event, event_id: str) -> None:
-        """Let a stored event take effect, once."""
+        """Apply a stored event; applying it twice changes nothing."""
         if isinstance(event.fact, c.RunHeartbeat):
             await self.runs.beat(event.run_id, event.attempt, self.clock.now())
         if not self.decides(event):

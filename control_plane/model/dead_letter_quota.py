@@ -15,7 +15,7 @@ LOOKED_EVERY: Final = 200  # requests, while there is no room
 
 @dataclass(slots=True)
 class DeadLetterQuota:
-    """What this process may keep until it counts again; each of several may pass the bound by that."""
+    """The dead letters that this process may store until its next count of all stored ones."""
 
     _left: int = 0
     _skipped: int = 0
@@ -30,7 +30,7 @@ class DeadLetterQuota:
         return True
 
     def found(self, count: int) -> None:
-        """Hear how many are stored."""
+        """Set the number of stored dead letters."""
         self._left = min(max(LETTERS_MAX - count, 0), COUNTED_EVERY)
         if not self._left:
             self._skipped = LOOKED_EVERY

@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LivePod:
-    """A pod that reported a moment ago."""
+    """A pod with a recent report."""
 
     id: str
     state: str
@@ -31,7 +31,7 @@ class LivePod:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What stands before a run in its class; counts that reached `counted_to` may be more."""
+    """The runs ahead of a run in its class; a count that reached `counted_to` is a lower bound."""
 
     ahead: int
     by_priority: int
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: a stable code, a sentence, and what it rests on."""
+    """A reason: a stable code, a sentence, and its evidence."""
 
     code: str
     message: str
@@ -68,7 +68,7 @@ def explain(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
 
 
 def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
-    """Return in one sentence what keeps the head of a class from starting."""
+    """Return in one sentence why the first run of a class does not start."""
     return _pods_reason(class_key, pods).message
 
 

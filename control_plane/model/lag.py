@@ -12,7 +12,7 @@ from events.codec import moment
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of a run whose log is open: its newest event, what of it is stored and what applied."""
+    """The log of a run that is open: its newest event, its stored and its applied position."""
 
     run_id: str
     said: str | None
@@ -23,7 +23,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """Of the runs that were looked at; None where nobody said anything."""
+    """The lags over the runs that were read; None without any event."""
 
     looked_at: int
     ingest_median_s: float | None
@@ -33,7 +33,7 @@ class Lags:
 
 
 def lags(looks: Sequence[Look]) -> Lags:
-    """Return what the looks add up to; a pod whose clock is ahead counts as on time."""
+    """Return the lags over the given runs; a pod whose clock is ahead counts as on time."""
     waits = [wait for look in looks if (wait := _ingest_s(look)) is not None]
     behind = [look.stored - look.applied for look in looks if look.stored > look.applied]
     return Lags(

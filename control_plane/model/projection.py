@@ -63,7 +63,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """The event changes nothing, and that is right."""
+    """The event changes nothing, as it should."""
 
     reason: str
 
@@ -238,7 +238,7 @@ def _artifact(view: AttemptView, event: Event, fact: c.ArtifactRegistered) -> Up
 
 
 def artifact_problem(name: str, key: str, prefix: str) -> SetAside | None:
-    """Return why a file is not taken into the attempt whose keys begin with `prefix`; None where it is."""
+    """Return why a file does not belong to the attempt with key prefix `prefix`; None if it does."""
     try:
         RunPath(name)
         path = RunPath(key)
@@ -312,7 +312,7 @@ def _moment(event: Event) -> datetime | None:
 
 @dataclass(slots=True)
 class Fold:
-    """The result of folding a stretch: the last view, each document once, what stood out."""
+    """The result of folding a stretch: the last view, each document once, and set-aside events."""
 
     view: AttemptView
     seq: int

@@ -13,7 +13,7 @@ SHOWN_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Numbers in rising ranges that do not touch."""
+    """Numbers as ascending ranges that do not touch."""
 
     spans: tuple[Span, ...] = ()
 

@@ -37,7 +37,7 @@ class AttemptToken:
     ends_at: datetime | None
 
     def is_open(self, now: datetime) -> bool:
-        """Say whether what its holder says is still taken at `now`."""
+        """Say whether events of the holder are still accepted at `now`."""
         return self.ends_at is None or now < self.ends_at
 
 
@@ -147,21 +147,21 @@ class Run:
 
     @property
     def has_news(self) -> bool:
-        """Say whether somebody has decided something of which the run's owner has not heard yet."""
+        """Say whether there is a decision that the run's owner has not received yet."""
         heard = None if self.lease is None else self.lease.heard
         return self.is_held and heard is not None and heard < self.revision
 
     def token_of(self, attempt: int) -> AttemptToken | None:
-        """Return by which token an attempt was claimed; None long after its end."""
+        """Return the token that an attempt was claimed with; None long after its end."""
         return next((each for each in self.tokens if each.attempt == attempt), None)
 
     def is_of(self, attempt: int) -> bool:
-        """Say whether `attempt` holds the run, or has settled and what it said is still on its way."""
+        """Say whether `attempt` holds the run, or has settled and its log is not complete yet."""
         is_last = attempt == self.attempt and self.lease is not None
         return is_last and (self.is_held or self.log_open)
 
     def closes(self, attempt: int, sequence: int | None) -> str | None:
-        """Say why nothing new is taken at this position, or without one, any more; None where it is."""
+        """Return why no new event is accepted at this position, or without one; None if it is."""
         if self.sealed is not None:
             return f"the record of run {self.id} was sealed by a person's verdict"
         if self.settled is None or attempt != self.attempt or sequence is None:

@@ -16,7 +16,7 @@ LEFT_MAX_S: Final = 365 * 86_400.0  # what is further away is not told
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What can be said of a stage under way: the seconds that are left, or why that is not known."""
+    """The estimate for a running stage: the seconds left, or why they are not known."""
 
     left_s: float | None
     why: str
@@ -25,8 +25,8 @@ class Pace:
 def pace(steps: Sequence[Mapping[str, Any]], started_at: datetime | None, now: datetime) -> Pace:
     """Return the pace of a stage by its progress events (`at` and `progress`), oldest first.
 
-    The moving average is over the last `STEPS_MAX` steps forward; a stage that has stood still for three
-    times as long as a step took is not said to be done at any time.
+    The average is over the last `STEPS_MAX` advances. A stage that has stood still for three
+    times as long as a step took has no estimate.
     """
     moves: list[tuple[datetime, float]] = [] if started_at is None else [(started_at, 0.0)]
     for step in steps:

@@ -20,7 +20,7 @@ _BY_ATTEMPT: Final = (("attempt", 1),)
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A run of the line, and the names of the checkpoints that count of it."""
+    """A run of a lineage, and the names of its checkpoints that may be used."""
 
     run_id: str
     names: frozenset[str]
@@ -28,12 +28,12 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Looks along the line of a run's parents, the nearest first."""
+    """Reads the parents of a run, the nearest first."""
 
     reads: RunReads
 
     async def offered(self, run_id: str, before: int) -> list[Candidate]:
-        """Return what attempt `before` of a run may go on from; of one name, the nearest and latest first."""
+        """Return the checkpoints that attempt `before` may use; per name, nearest and latest first."""
         found = candidates(await self.reads.checkpoints(run_id, before))
         async for ancestor in self._ancestors(run_id):
             left = candidates(await self.reads.checkpoints(ancestor.run_id, None))
@@ -41,7 +41,7 @@ class Lineage:
         return found
 
     async def first_missing(self, run_id: str, kind: str, stage: str) -> str | None:
-        """Return the first stage before `stage` whose end nobody of the line has kept; None if all are."""
+        """Return the first stage before `stage` without a checkpoint in the lineage, or None."""
         wanted = stages_before(kind, stage)
         kept = await self._finished(run_id, kind)
         async for ancestor in self._ancestors(run_id):

@@ -28,7 +28,7 @@ GOOD: Final = FINAL - {Status.FAILED, Status.CANCELED}
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What was spent and ended on one day; `is_partial` where there was more than is read."""
+    """Costs and ended runs of one day; `is_partial` if there were more than the read limit."""
 
     start: datetime
     gpu_hours: float
@@ -41,7 +41,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Today, and how far everything lags."""
+    """The numbers of today, and the lag of log and documents."""
 
     today: Day
     letters: Mapping[str, int]
@@ -50,7 +50,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Sums days up; what of them is settled is remembered."""
+    """Computes the numbers of days; what can no longer change is cached."""
 
     reads: NumberReads
     clock: Clock
@@ -63,7 +63,7 @@ class Accounts:
         return Numbers(today, refused, lags(looks))
 
     async def today(self) -> Day:
-        """Return what this day has brought so far."""
+        """Return the numbers of this day so far."""
         return await self.day(midnight(self.clock.now()))
 
     async def days(self, count: int = DAYS_SHOWN) -> Sequence[Day]:
@@ -72,7 +72,7 @@ class Accounts:
         return [await self.day(today - timedelta(days=back)) for back in range(count - 1, -1, -1)]
 
     async def day(self, start: datetime) -> Day:
-        """Return what was spent and ended on the day that begins then."""
+        """Return the costs and the ended runs of the day that begins at `start`."""
         end = start + timedelta(days=1)
         until, day = self._settled.get(start, (start, Day(start, 0.0, 0.0, 0, 0, 0)))
         settled = min(end, self.clock.now() - SETTLED_AFTER)
@@ -84,7 +84,7 @@ class Accounts:
         return day if until == end else await self._with(day, until, end)
 
     async def _with(self, day: Day, since: datetime, until: datetime) -> Day:
-        """Return the day with what a further stretch of it has brought."""
+        """Return the day plus the numbers of a further interval of it."""
         spent, ended = await self.reads.spent(since, until), await self.reads.ended(since, until)
         return Day(
             start=day.start,

@@ -41,7 +41,7 @@ def decode(name: str, cursor: str, *types: type) -> list[str | int]:
 
 
 def limited(limit: int) -> int:
-    """Return `limit` where it is one. Raises `Rejected` (code `bad_limit`)."""
+    """Return a valid `limit` as it is. Raises `Rejected` (code `bad_limit`)."""
     if not 1 <= limit <= LIMIT_MAX:
         raise Rejected("bad_limit", f"`limit` is a number from 1 to {LIMIT_MAX}, not {limit}")
     return limit

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.model.rooms import modules
+from control_plane.model.kind_packages import modules
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
 from events.runtime.errors import ConfigError
@@ -18,7 +18,7 @@ RUN_FIELDS: Final = frozenset(Run.__struct_encode_fields__)
 
 
 def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
-    """Return the documents without what every document of a run has."""
+    """Return the documents without the fields that every document of a run has."""
     hidden = {"_id", "runId", "seq"}
     return [{name: each[name] for name in each if name not in hidden} for each in documents]
 

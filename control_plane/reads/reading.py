@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
-from control_plane.model.replicated import ELSEWHERE, believed, borne_out, is_doubtful
+from control_plane.model.replicated import ELSEWHERE, believed, borne_out
 from control_plane.model.views.filling import filled
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
@@ -128,7 +128,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class LogStretch:
-    """Some events of a log in their order, and where it goes on in both directions; None at its end."""
+    """A page of a run's log, with the positions of the pages before and after; None at either end."""
 
     items: Sequence[LoggedEvent]
     earlier: str
@@ -146,14 +146,14 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Every read has a bound; lists are pages."""
+    """The reads of the API and of the pages. Each is bounded; lists are paged."""
 
     run_reads: RunReads
     tallies: Tallies
     pod_reads: Pods
     schedule_reads: Schedules
     key_reads: Keys
-    trail_reads: AuditLog
+    audit_log_reads: AuditLog
     clock: Clock
     parts: Parts = field(default_factory=parts_of_kinds)
     # A pod decides how much a run has to tell: so many are read at once, whoever asks.
@@ -219,7 +219,7 @@ class Reading:
             return await self._whole(run, spec or {})
 
     async def submitted(self, submitted: Submitted) -> Run:
-        """Return a run as it was made, without asking the store: a pod may have it by now, and needs that.
+        """Return a new run from its submission, without a read: a pod may have claimed it by now.
 
         One that was there already is returned as it is.
         """
@@ -253,7 +253,7 @@ class Reading:
         )
 
     async def _own(self, run_id: str, of_kind: Sequence[KindPart]) -> _Own:
-        """Ask for everything at once: one after the other is what a page of a run would wait for."""
+        """Read all documents of a run concurrently, so that its page waits for one round trip."""
         beside = partial(self.run_reads.beside, run_ids=[run_id])
         parts = asyncio.gather(
             beside("attempts", order=(("attempt", 1),)),
@@ -267,7 +267,7 @@ class Reading:
         return await asyncio.to_thread(_kept, kept, usages, of_kind)
 
     async def pace(self, run: Run) -> Pace | None:
-        """Return how fast the stage of a run moves; None where it is in none."""
+        """Return the pace of the run's current stage; None if it has none."""
         running = [each for each in run.stages if each.status == "RUNNING"]
         if not running:
             return None
@@ -281,7 +281,7 @@ class Reading:
         return pace(steps, started, self.clock.now())
 
     async def visible_artifacts(self, run_ids: Sequence[str]) -> Mapping[str, list[Artifact]]:
-        """Return for each run what a browser shows in place, of each name the latest attempt's."""
+        """Return, by run, the artifacts that a browser shows in place; per name, the latest attempt's."""
         latest: dict[str, dict[str, Artifact]] = {run_id: {} for run_id in run_ids}
         for each in await self.run_reads.artifacts_of_types(run_ids, IN_PLACE):
             if not each["name"].startswith(PREFIX):
@@ -361,7 +361,7 @@ class Reading:
         return await self.run_reads.pods_of_attempts(run_id)
 
     async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:
-        """Return what attempt `before` may go on from, the nearest and latest of each name first."""
+        """Return the checkpoints that attempt `before` may use; per name, nearest and latest first."""
         return await Lineage(self.run_reads).offered(run_id, before)
 
     async def artifacts(
@@ -385,7 +385,7 @@ class Reading:
         live_only: bool = False,
         region: str | None = None,
     ) -> Listing[Pod]:
-        """Return a page of pods, the last started first; `live_only` leaves out those that went silent."""
+        """Return a page of pods, the last started first; `live_only` leaves out those that are silent."""
         since = self.clock.now() - SILENT_AFTER if live_only else None
         found = await self.pod_reads.page(_since("pods", after), paging.limited(limit), since, region)
         return listing("pods", found, self._pod)
@@ -404,18 +404,12 @@ class Reading:
         found = await self.pod_reads.attempts(pod_id, key, paging.limited(limit))
         runs = await self.run_reads.of_ids([each["runId"] for each in found.documents])
         titles = {run["_id"]: run.get("title") for run in runs}
-        made = await self._borne_out(found.documents)
+        made = await self.run_reads.borne_out(found.documents, "runId")
         return listing(
             "attempts",
             replace(found, documents=made),
             lambda each: filled(PodAttempt, brief_fields(each), title=plain(titles.get(each["runId"]))),
         )
-
-    async def _borne_out(self, attempts: Sequence[Json]) -> list[Json]:
-        """Return attempts of any runs, each with the replication that the record of its run bears out."""
-        doubtful = [each["runId"] for each in attempts if is_doubtful(each)]
-        made = await self.run_reads.verdicts_of_attempts(doubtful) if doubtful else []
-        return [borne_out(each, [one for one in made if one["runId"] == each["runId"]]) for each in attempts]
 
     async def pod(self, pod_id: str) -> Pod:
         """Return one pod. Raises `NotFound`."""
@@ -447,9 +441,11 @@ class Reading:
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
         return listing("keys", found, partial(filled, Key))
 
-    async def trail(self, filters: Mapping[str, str], limit: int, after: str | None) -> Listing[AuditEntry]:
+    async def audit_log(
+        self, filters: Mapping[str, str], limit: int, after: str | None
+    ) -> Listing[AuditEntry]:
         """Return a page of the records of who did what, the newest first."""
-        found = await self.trail_reads.page(
+        found = await self.audit_log_reads.page(
             filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
         )
         return listing("trail", found, partial(filled, AuditEntry))
@@ -470,7 +466,7 @@ class Reading:
 
 
 def _waiting(found: Waiting, now: datetime) -> QueuedClass:
-    """Return a class in which something waits: how many, and how long the oldest."""
+    """Return a class with waiting runs: their count, and the age of the oldest."""
     return QueuedClass(
         class_key=found.class_key,
         collection=found.collection,
@@ -488,7 +484,7 @@ def listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) 
 
 
 def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindPart]) -> _Own:
-    """Return what is told of a run, cut as it was stored: no more of it is looked at than is told."""
+    """Return what belongs to a run, cut to the size of an answer before it is converted."""
     own: dict[str, Sequence[Json]] = {}
     rows: dict[str, Sequence[Json]] = {}
     cut = []
@@ -505,7 +501,7 @@ def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindP
 
 
 def _told(document: Mapping[str, Any]) -> Json:
-    """Return a stored document as the outside sees it, each of its fields brief."""
+    """Return a stored document as an answer, each field cut to its limit."""
     return shown(brief_fields(document))
 
 
@@ -517,7 +513,7 @@ def required(document: Mapping[str, Any] | None, what: str, identity: str) -> Ma
 
 
 def _search(text: str | None, name: str) -> str | None:
-    """Return what is looked for, None for nothing. Raises `Rejected` for more than anybody looks for."""
+    """Return the search text, None if empty. Raises `Rejected` if it is too long."""
     wanted = (text or "").strip()
     if len(wanted) > SEARCH_CHARS_MAX:
         raise Rejected("bad_search", f"`{name}` is longer than {SEARCH_CHARS_MAX} characters")
@@ -525,7 +521,7 @@ def _search(text: str | None, name: str) -> str | None:
 
 
 def _pattern(text: str | None, name: str) -> str | None:
-    """Return what the store is to look for. Raises `Rejected` for what its patterns cannot hold."""
+    """Return the pattern for the store. Raises `Rejected` for text that a pattern cannot hold."""
     if text is not None and "\0" in text:
         raise Rejected("bad_search", f"`{name}` holds the character NUL, which cannot be looked for")
     return text

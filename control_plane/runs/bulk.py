@@ -80,7 +80,7 @@ class Bulk:
         return Part(runs, None if key is None else paging.encode("runs", *key))
 
     async def act(self, action: Action, part: Part, *, by: str, name: str) -> list[Result]:
-        """Do to each run of the part what was asked; what cannot be is a result, not an error."""
+        """Apply the action to each run of the part; a refusal is a result, not an error."""
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(run: Mapping[str, Any]) -> Result:
@@ -106,6 +106,6 @@ class Bulk:
 
 
 def counted(results: Sequence[Result]) -> dict[str, int]:
-    """Return how many runs came to each outcome."""
+    """Return the number of runs by outcome."""
     counts = Counter(each.outcome for each in results)
     return {outcome: counts[outcome] for outcome in ("done", "already", "refused", "unknown")}

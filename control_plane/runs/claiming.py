@@ -30,7 +30,7 @@ NEW_POD_EVERY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Claimer:
-    """The queue for pods with a key."""
+    """Claims runs over HTTP for pods that have a key."""
 
     claims: Claims
     notifier: Notifier
@@ -47,7 +47,7 @@ class Claimer:
         wait_s: float,
         is_gone: Callable[[], Awaitable[bool]],
     ) -> Claim | None:
-        """Take the first run that the pod can serve, which may come within `wait_s`.
+        """Claim the first run that the pod can serve; wait up to `wait_s` for one.
 
         Nothing is taken for a pod that `is_gone`. Raises `Forbidden`, `Transient`.
         """
@@ -102,7 +102,7 @@ class Claimer:
         return rung.waiting
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
-        """Write a pod's line of the roster; return what the fleet wants of it.
+        """Write a pod's entry in the roster; return the orders for the pod.
 
         Raises `Forbidden`, `RateLimited`.
         """
@@ -118,7 +118,7 @@ class Claimer:
         return orders
 
     def _hand_on(self, rung: Change | None) -> None:
-        """Ring for the next pod, where this one went away."""
+        """Notify the next pod, if this one disconnected."""
         if rung is not None:
             self.notifier.hear(rung)
 

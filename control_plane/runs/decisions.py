@@ -48,7 +48,7 @@ class Files(Protocol):
     """The files that runs registered."""
 
     async def unfit(self, run_id: str) -> list[str]:
-        """Return what is wrong with a run's files, in words; nothing where each is what it should be."""
+        """Return the problems of a run's files as text; empty if all match their registration."""
         ...
 
 
@@ -65,7 +65,7 @@ class Decider:
     record_wait_s: float = 3.0
 
     async def cancel(self, run_id: str, *, by: str) -> Run:
-        """Cancel a run: at once while it waits, else by an order to its owner; twice is the same."""
+        """Cancel a run: at once while it waits, else by an order to its owner. Idempotent."""
 
         def choose(run: Run) -> Decision | Illegal | None:
             # Somebody was faster, or it was we and the answer was lost: all the same.
@@ -75,15 +75,15 @@ class Decider:
         return await self._decide(run_id, choose)
 
     async def pause(self, run_id: str, *, by: str) -> Run:
-        """Let a live run stand still until it is resumed; twice is the same."""
+        """Pause a live run until it is resumed. Idempotent."""
         return await self._decide(run_id, lambda run: pause_decision(run, by=by))
 
     async def resume(self, run_id: str, *, by: str) -> Run:
-        """Let a paused run go on."""
+        """Resume a paused run."""
         return await self._decide(run_id, lambda run: resume_decision(run, by=by))
 
     async def note(self, run_id: str, text: str, *, by: str) -> Run:
-        """Tell the run's pipeline something, which it reads at its next step; after the end, tell people.
+        """Add a note to a run. Its pipeline reads it at its next step; after the end it is for people only.
 
         Raises `Rejected`.
         """
@@ -91,7 +91,7 @@ class Decider:
         return await self._decide(run_id, lambda run: note_decision(run, said, by=by))
 
     async def review(self, run_id: str, review: Review) -> Run:
-        """Record a person's verdict on a run that waits for one, and seal the run's record; or revise it.
+        """Record a person's verdict on a run that waits for one, and seal its log; or revise the verdict.
 
         What a worker said before its settle may arrive a moment after it: that is waited for.
         Raises `Rejected`.
@@ -124,7 +124,7 @@ class Decider:
         raise _contended(run_id)
 
     async def _revise(self, run_id: str, review: Review) -> Run:
-        """Give the run the other verdict; the record stays as it was sealed, and the log keeps both."""
+        """Give the run the other verdict. The log stays sealed and keeps both."""
         if not review.notes.strip():
             raise Rejected("reason_missing", "a verdict is revised for a reason: say it in `notes`")
         run = await self._decide(run_id, lambda run: revise_decision(run, review))
@@ -141,11 +141,11 @@ class Decider:
             return [error.message]
 
     async def _tell(self, run: Run) -> None:
-        """Write the verdict beside the run now, and not at the next sweep: whoever asked looks at once."""
+        """Write the verdict's document now, not at the next sweep: the caller reads it at once."""
         await self.documents.chronicle([(run.id, entry) for entry in run.journal])
 
     async def _wait_for_record(self, run_id: str) -> None:
-        """Wait for the settle, which may come behind the end event, and for all that it names."""
+        """Wait for the settle, which may follow the end event, and for every event that it counts."""
         until_s = self.clock.monotonic_s() + self.record_wait_s
         while self.clock.monotonic_s() < until_s:
             run = (await self._find(run_id)).run
@@ -256,7 +256,7 @@ def review_decision(
 
 
 def _are_as_said(run: Run, roots: Roots | None) -> bool:
-    """Say whether nothing contradicts that the lines of the log are those that the attempt settled with."""
+    """Say whether the roots of the applied lines agree with the root that the attempt settled with."""
     said = None if run.settled is None else run.settled.root
     return said is None or roots is None or said == roots.said
 

@@ -19,7 +19,7 @@ MIB_A_GIB: Final = 1024
 
 
 async def explanation(reading: Reading, run_id: str) -> Explanation:
-    """Return why a run stands where it stands. Raises `NotFound`."""
+    """Return the reasons for a run's present status. Raises `NotFound`."""
     run = await reading.run_reads.find(run_id)
     if run is None:
         raise NotFound("unknown_run", f"there is no run {run_id!r}")
@@ -36,13 +36,13 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
 
 
 async def class_reasons(reading: Reading, class_keys: Sequence[str]) -> Mapping[str, str]:
-    """Return for each class what keeps its head from starting."""
+    """Return, by class, the reasons why its first run does not start."""
     pods = await live_pods(reading) if class_keys else []
     return {class_key: why_class_waits(class_key, pods) for class_key in class_keys}
 
 
 async def live_pods(reading: Reading) -> list[LivePod]:
-    """Return the pods that reported a moment ago."""
+    """Return the pods with a recent report."""
     found = await reading.pod_reads.live(reading.clock.now() - SILENT_AFTER)
     return [_pod(each) for each in found]
 

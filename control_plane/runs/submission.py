@@ -57,12 +57,16 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A submission that was read, and could run; `digest` says which submissions are the same."""
+    """A submission that was read, and could run."""
 
     wanted: Submission
     spec: Spec
     requires: Requirements
-    digest: str
+
+    @property
+    def digest(self) -> str:
+        """The hash of the submission's content: submissions with the same content have the same."""
+        return _digest(self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Submitter:
     reads: RunReads
 
     async def submit(self, wanted: Submission) -> Submitted:
-        """Queue a run; the same idempotency key with the same content is the same run."""
+        """Queue a run; the same idempotency key with the same content returns the same run."""
         return await self.submit_order(check(wanted))
 
     async def submit_order(self, order: Order) -> Submitted:
@@ -94,7 +98,7 @@ class Submitter:
         return known_run
 
     async def submit_as(self, run_id: str, wanted: Submission) -> Submitted:
-        """Queue a run under an id that its maker derived: however often and by whom, it exists once."""
+        """Queue a run under a derived id; repeated calls make one run."""
         order = check(wanted)
         assert wanted.idempotency_key is None, "the id itself says which run it is"
         return await self.enqueue(run_id, order)
@@ -104,8 +108,8 @@ class Submitter:
     ) -> Submitted:
         """Queue a new run with the specification of a finished one, which it names as its parent.
 
-        With `from_stage` it begins there, behind the checkpoints that the parent left. The same
-        idempotency key is the same new run.
+        With `from_stage` it begins there, from the checkpoints of the parent. The same
+        idempotency key returns the same new run.
         """
         found = await self.runs.find(run_id)
         spec = await self.queue.spec(run_id)
@@ -135,7 +139,7 @@ class Submitter:
         return await self.submit(again)
 
     async def _must_have_left(self, run: Run, stage: str) -> None:
-        """Refuse to begin at a stage whose predecessors nobody has finished. Raises `Conflict`."""
+        """Check that every stage before `stage` has a checkpoint. Raises `Conflict`."""
         missing = await Lineage(self.reads).first_missing(run.id, run.kind, stage)
         if missing is not None:
             is_first = missing == stages_of(run.kind)[0]
@@ -168,7 +172,7 @@ class Submitter:
 
 
 def check(wanted: Submission) -> Order:
-    """Refuse what could never run. Raises `Rejected`."""
+    """Read a submission and check that it can run. Raises `Rejected`."""
     kind_of(wanted.kind, among=RUN_KINDS)
     return read(wanted)
 
@@ -176,7 +180,7 @@ def check(wanted: Submission) -> Order:
 def read(wanted: Submission) -> Order:
     """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
     spec = read_spec(wanted.kind, wanted.spec)
-    return Order(wanted, spec, read_requirements(wanted.requires), _digest(wanted))
+    return Order(wanted, spec, read_requirements(wanted.requires))
 
 
 def checked(wanted: Submission) -> CheckedRun:
@@ -204,7 +208,7 @@ def check_stage(kind: str, stage: str) -> None:
 
 
 def snapshot(run_id: str, wanted: Submission) -> Document:
-    """Return what is kept of a run's specification."""
+    """Return the document that stores a run's specification."""
     return {
         "kind": wanted.kind,
         "spec": dict(wanted.spec),

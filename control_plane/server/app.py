@@ -17,7 +17,7 @@ from control_plane.concurrency.loops import run_every
 from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
-from control_plane.model.rooms import modules
+from control_plane.model.kind_packages import modules
 from control_plane.reads.parts import names_of
 from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
@@ -97,12 +97,12 @@ def create_app(deps: Deps) -> FastAPI:
     _wrap(app, deps, watchdog)
     pages = Pages(deps.settings.storage.origin)
     problems.install(app, pages)
-    routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.intake)]
+    routers = [fleet.health(deps), ingest.router(deps.ingestor, deps.admission)]
     routers += [noun.router(deps) for noun in NOUNS]
     site = Site(deps, pages)
     routers.append(sign_in.router(site, deps.authenticator))
     routers += [page.router(site) for page in (bulk_pages, compare, new_run, views, steering, live)]
-    routers += [room.router(site) for room in modules("routes").values()]
+    routers += [module.router(site) for module in modules("routes").values()]
     routers += [page.router(site) for page in (schedule_pages, numbers, pods)]
     for router in routers:
         app.include_router(router)
@@ -117,11 +117,11 @@ def create_app(deps: Deps) -> FastAPI:
 
 
 def _wrap(app: FastAPI, deps: Deps, watchdog: Watchdog) -> None:
-    """Put around every route what looks at all requests; the last stands outermost."""
+    """Add the middleware of all requests; the last is the outermost."""
     app.state.authenticator = deps.authenticator
     # Inside and outside: only a scope that is passed on as it is learns its route, and some copy it.
     app.add_middleware(Watched, watchdog=watchdog)
-    app.add_middleware(Audited, trail=deps.trail, clock=deps.clock, ids=deps.ids)
+    app.add_middleware(Audited, audit_log=deps.audit_log, clock=deps.clock, ids=deps.ids)
     app.add_middleware(BodyLimit)
     app.add_middleware(HeadLimits)
     app.add_middleware(AnswerCount)

@@ -81,7 +81,7 @@ class Deps:
     upload_budget: UploadBudget
     authenticator: Keyed
     key_ring: KeyRing
-    trail: AuditLog
+    audit_log: AuditLog
     clock: Clock
     ids: Ids
     reading: Reading
@@ -91,25 +91,25 @@ class Deps:
     bulk: Bulk
     ingestor: Ingestor
     budgets: Budgets
-    intake: Admission
+    admission: Admission
     sweeper: Sweeper
     catch_up: CatchUp
     rescuer: Rescuer
-    agenda: ScheduleService
+    schedules: ScheduleService
     scheduler: Scheduler
     spec_sweeper: SpecSweeper
     upload_sweeper: UploadSweeper
-    hub: ChangeFeed
-    log_hub: ChangeFeed
+    feed: ChangeFeed
+    log_feed: ChangeFeed
     watcher: Watcher
     log_watcher: LogWatcher
     claimer: Claimer
     claims_throttle: RateLimit
     reporter: Reporter
 
-    def hub_of(self, wanted: Collection[str]) -> ChangeFeed:
-        """Return the hub that tells of these topics."""
-        return self.log_hub if any(topic.startswith(LOG) for topic in wanted) else self.hub
+    def feed_of(self, wanted: Collection[str]) -> ChangeFeed:
+        """Return the feed of these topics."""
+        return self.log_feed if any(topic.startswith(LOG) for topic in wanted) else self.feed
 
 
 def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
@@ -119,13 +119,13 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
     submitter = Submitter(runs, submissions, ids, RunReads(db))
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
-    direct = UnnumberedEvents(runs, events, clock, ids)
-    early = UnclaimedStore(db)
-    early_lines = UnclaimedLines(early, runs, events, documents, clock, ids)
-    steps = together(runs, events, projector)
+    unnumbered = UnnumberedEvents(runs, events, clock, ids)
+    unclaimed = UnclaimedStore(db)
+    unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
+    ingest_store = together(runs, events, projector)
     counts = ByteCounts(db)
     budgets = Budgets(counts, clock, settings.event_bytes_max, settings.key_bytes_max)
-    hub, log_hub, notifier = ChangeFeed(), ChangeFeed(), Notifier()
+    feed, log_feed, notifier = ChangeFeed(), ChangeFeed(), Notifier()
     ring = KeyRing(Keys(db), clock, ids)
     new_pods = RateLimit(clock, claiming.NEW_PODS_BURST, claiming.NEW_POD_EVERY_S)
     blobs = open_blobs(settings.storage)
@@ -142,7 +142,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         upload_budget=UploadBudget(counts, clock, settings.artifact_bytes_max),
         authenticator=authenticator(settings, db, ring, clock, ids),
         key_ring=ring,
-        trail=AuditLog(db),
+        audit_log=AuditLog(db),
         clock=clock,
         ids=ids,
         reading=Reading(RunReads(db), Tallies(db), Pods(db), schedules, Keys(db), AuditLog(db), clock),
@@ -150,20 +150,20 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         submitter=submitter,
         decider=decider,
         bulk=Bulk(RunReads(db), decider, submitter),
-        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
+        ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
         budgets=budgets,
-        intake=Admission(RateLimit(clock, admission.BURST, admission.EVERY_S)),
+        admission=Admission(RateLimit(clock, admission.BURST, admission.EVERY_S)),
         sweeper=Sweeper(runs, journal_flush),
-        catch_up=CatchUp(runs, events, early_lines, projector),
+        catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, clock, ids),
-        agenda=ScheduleService(schedules, submitter),
+        schedules=ScheduleService(schedules, submitter),
         scheduler=Scheduler(schedules, submitter),
         spec_sweeper=SpecSweeper(submissions),
         upload_sweeper=UploadSweeper(multipart, clock),
-        hub=hub,
-        log_hub=log_hub,
-        watcher=Watcher(Changes(db, STATES), hub, notifier),
-        log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_hub),
+        feed=feed,
+        log_feed=log_feed,
+        watcher=Watcher(Changes(db, STATES), feed, notifier),
+        log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), notifier, new_pods, clock, ids),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
         reporter=Reporter(RunReads(db)),
@@ -171,7 +171,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
 
 
 def authenticator(settings: Settings, db: Database, ring: KeyRing, clock: Clock, ids: Ids) -> Keyed:
-    """Return who tells senders apart: keys, run tokens, sessions, else who needs none."""
+    """Return the authenticator: by keys, run tokens and sessions, or keyless."""
     return Keyed(
         ring,
         SignIn(Sessions(db), clock, ids),

@@ -54,7 +54,7 @@ _ENDED: Final = _gauge("runs_ended_today", "Runs that ended since midnight UTC, 
 
 
 def exposition(overview: Overview, numbers: Numbers) -> bytes:
-    """Return the text that Prometheus reads, for a fleet that stands like `overview`."""
+    """Return the metrics of a fleet with the state `overview`, in the text format of Prometheus."""
     for status, count in overview.statuses.items():
         _RUNS.labels(status).set(count)
     for gauge in (_DEPTH, _WAIT, _PODS, _INGEST, _LETTERS):  # what is gone must not stand at its last value

@@ -93,7 +93,7 @@ async def require_guarantees(client: AsyncMongoClient[Document]) -> None:
 
 
 async def _told(client: AsyncMongoClient[Document], command: str) -> Document | None:
-    """Return the answer to a question that not every user may ask, and not every server knows."""
+    """Return the answer to a command, None if the user may not run it or the server lacks it."""
     try:
         answer: Document = await client.admin.command(command)
     except OperationFailure as error:

@@ -38,7 +38,7 @@ class NumberReads:
 
     @answers()
     async def spent(self, since: datetime, until: datetime) -> Spent:
-        """Return what was said to be spent by events that came in then."""
+        """Return the costs that events reported which arrived in that time."""
         query = {"type": type_of(RunUsage), "receivedAt": {"$gte": since, "$lt": until}}
         pipeline: list[Document] = [
             {"$match": query},

@@ -59,7 +59,7 @@ def raw(db: Database, collection: str) -> AsyncCollection[RawBSONDocument]:
 async def read_bounded(
     db: Database, cursor: AsyncCursor[RawBSONDocument], bytes_max: int
 ) -> tuple[list[Document], bool]:
-    """Return documents as long as all weigh at most `bytes_max` together, the first in any case.
+    """Return documents up to `bytes_max` bytes together, the first in any case.
 
     The second value says whether others were left out.
     """

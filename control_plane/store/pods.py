@@ -46,7 +46,7 @@ class Pods:
             return await self.db.pods.find_one({"_id": pod_id})
 
     async def samples(self, pod_id: str, since: datetime) -> list[Document]:
-        """Return what a pod had in use since then, the earliest first."""
+        """Return the telemetry samples of a pod since then, the earliest first."""
         first = f"{pod_id}/{since:%Y-%m-%dT%H}"
         query = {"_id": {"$gte": first, "$lt": f"{pod_id}/9999"}, "podId": pod_id}
         async with answers():

@@ -48,7 +48,7 @@ _BY_NAME: Final[Order] = (("attempt", -1), ("name", 1))
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a bounded read found; `is_cut` where there is more."""
+    """The result of a bounded read; `is_cut` if there is more."""
 
     documents: Sequence[Document]
     is_cut: bool
@@ -81,7 +81,7 @@ class RunReads:
             hidden=(*_INDEXED_ONLY, "journal", "notes"),
         )
         found = await read_page(self.db, wanted)
-        return replace(found, documents=await self._borne_out(found.documents))
+        return replace(found, documents=await self.borne_out(found.documents))
 
     async def find(self, run_id: str) -> Document | None:
         """Return a run or an ideation request."""
@@ -89,7 +89,7 @@ class RunReads:
             for collection in QUEUES:
                 document = await self.db[collection].find_one({"_id": run_id})
                 if document is not None:
-                    (found,) = await self._borne_out([document])
+                    (found,) = await self.borne_out([document])
                     return found
         return None
 
@@ -101,18 +101,23 @@ class RunReads:
             for collection in queues:
                 cursor = self.db[collection].find({"_id": {"$in": list(run_ids)}}, hidden)
                 found += [brief_fields(each) async for each in cursor]
-        return await self._borne_out(found)
+        return await self.borne_out(found)
 
-    async def _borne_out(self, runs: Sequence[Document]) -> Sequence[Document]:
-        """Return runs, each with the replication that the record of its attempts bears out."""
-        doubtful = [each["_id"] for each in runs if is_doubtful(each)]
+    async def borne_out(self, documents: Sequence[Document], run_field: str = "_id") -> Sequence[Document]:
+        """Return runs or attempts, each with the replication that the attempts of its run prove.
+
+        `run_field` is the field of a document that holds the id of its run.
+        """
+        doubtful = [each[run_field] for each in documents if is_doubtful(each)]
         if not doubtful:
-            return runs
+            return documents
         made = await self.verdicts_of_attempts(doubtful)
-        return [borne_out(each, [one for one in made if one["runId"] == each["_id"]]) for each in runs]
+        return [
+            borne_out(each, [one for one in made if one["runId"] == each[run_field]]) for each in documents
+        ]
 
     async def spec(self, run_id: str) -> Document | None:
-        """Return what a run was asked to do."""
+        """Return the specification of a run."""
         async with answers():
             return await self.db.run_specs.find_one({"_id": run_id})
 

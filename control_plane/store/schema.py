@@ -141,7 +141,7 @@ INDEXES: Final[Mapping[str, Sequence[IndexModel]]] = {**_OF_EVERY_KIND, **dict(_
 
 @answers()
 async def migrate(db: Database) -> None:
-    """Create what is missing; again changes nothing. Raises `ConfigError` for what only people can mend."""
+    """Create missing collections and indexes. Idempotent. Raises `ConfigError` for what people must mend."""
     problems = [problem for name in INDEXES for problem in await _create(db, name)]
     if problems:
         raise ConfigError(problems)
@@ -186,7 +186,7 @@ async def _lacks(db: Database, name: str) -> list[str]:
 
 
 def _form(index: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what of an index decides what it does."""
+    """Return the properties of an index that decide its effect."""
     key = index["key"]
     pairs = key.items() if isinstance(key, Mapping) else key
     options = ("unique", "sparse", "partialFilterExpression", "expireAfterSeconds")

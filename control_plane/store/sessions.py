@@ -29,7 +29,7 @@ class Sessions:
 
     @answers()
     async def take(self, session_id: str) -> Document | None:
-        """Remove one and return it: to one of those who ask at the same time."""
+        """Remove a session and return it, to one of several concurrent callers."""
         return await self.db.sessions.find_one_and_delete({"_id": session_id})
 
     @answers()

@@ -19,14 +19,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What this replica saw without interruption."""
+    """The observations of this replica without an interruption."""
 
     seen: Mapping[str, Seen]
     last_tick_s: float
 
 
 def observe(watch: Watch, leases: Sequence[HeldLease], *, now_s: float, gap_max_s: float) -> Watch:
-    """Return the watch after a look at every lease; a pause of our own starts all patience anew."""
+    """Return the watch after a look at every lease; a pause of this process restarts all its timers."""
     known = watch.seen if now_s - watch.last_tick_s <= gap_max_s else {}
     seen = {}
     for lease in leases:

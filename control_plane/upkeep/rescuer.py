@@ -22,7 +22,7 @@ GAP_MAX_S: Final = 3 * TICK_S
 
 @dataclass(slots=True)
 class Rescuer:
-    """Watches every lease; any number of replicas may do so at once."""
+    """Watches every lease. Several replicas may run it at once."""
 
     runs: Runs
     clock: Clock
@@ -32,7 +32,7 @@ class Rescuer:
     watches: dict[str, Watch] = field(default_factory=dict)
 
     async def run_once(self) -> int:
-        """Return how many runs were taken back; a lease renewed meanwhile is left alone."""
+        """Do one round; return the number of rescued runs. A lease that was renewed meanwhile is kept."""
         try:
             return sum([await self._queue(collection) for collection in QUEUES])
         except Transient:

@@ -16,7 +16,7 @@ PAGES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SpecSweeper:
-    """Any number of replicas may sweep at once."""
+    """Removes orphaned specifications. Several replicas may run it at once."""
 
     queue: Submissions
     grace_s: float = SPEC_GRACE_S

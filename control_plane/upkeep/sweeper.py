@@ -21,7 +21,7 @@ BY: Final = "sweeper"
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Any number of replicas may sweep at once: each change is a compare-and-set."""
+    """Applies changes by time. Several replicas may run it at once: each change is a compare-and-set."""
 
     runs: Runs
     journal_flush: JournalFlush
@@ -41,23 +41,23 @@ class Sweeper:
             await self.runs.unload(Found(collection, run), await self.journal_flush.write(run))
             return True
 
-        async def sweep(broom: Sweep) -> int:
-            return await self._all(collection, broom)
+        async def run_all(sweep: Sweep) -> int:
+            return await self._all(collection, sweep)
 
         # What the first two decide, the third takes into the log.
-        brooms = [
+        sweeps = [
             Sweep(self.runs.due, promote),
             Sweep(self.runs.overdue, give_up),
             Sweep(self.runs.with_journal, chronicle),
         ]
-        return sum(await serve_all(brooms, sweep, at_once=1))
+        return sum(await serve_all(sweeps, run_all, at_once=1))
 
-    async def _all(self, collection: str, broom: Sweep) -> int:
+    async def _all(self, collection: str, sweep: Sweep) -> int:
         """Sweep page by page until nothing is left; what one tick cannot do waits for the next."""
         touched = 0
         for _ in range(PAGES_MAX):
-            page = await broom.find(collection)
-            moved = sum(await serve_all(page, broom.touch))
+            page = await sweep.find(collection)
+            moved = sum(await serve_all(page, sweep.touch))
             touched += moved
             if len(page) < BATCH_MAX or not moved:
                 break
@@ -69,7 +69,7 @@ class Sweeper:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How to find a page of runs that time has moved, and what to do with each."""
+    """A query for a page of runs that are due, and the action on each."""
 
     find: Callable[[str], Awaitable[Sequence[Run]]]
     touch: Callable[[Run], Awaitable[bool]]
@@ -81,7 +81,7 @@ def promotion() -> Decision:
 
 
 def queue_timeout(run: Run) -> Decision:
-    """Return the decision that gives up on a run that nobody took."""
+    """Return the decision that fails a run that was not claimed in time."""
     error = {
         "code": "QUEUE_TIMEOUT",
         "message": f"no pod took the run within its queue limit; its class is {run.class_key}",

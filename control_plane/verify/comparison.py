@@ -25,7 +25,7 @@ ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "end
 
 
 def differences(evidence: Evidence, told: Replayed) -> Iterator[str]:
-    """Yield every difference between what is stored and what the log tells."""
+    """Yield every difference between the stored documents and the replay of the log."""
     expected = {**dict.fromkeys(EMPTY_AT_FIRST), **UNSTEERED, **told.fields}
     yield from _unlike("the run", expected, {**UNSTEERED, **evidence.run})
     yield from _log_marks(evidence, told)

@@ -29,7 +29,7 @@ LEASE_GRACE: Final = timedelta(seconds=3 * LEASE_TTL_S)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run's evidence, and what its own log makes of it."""
+    """A run's evidence, and the replay of its log."""
 
     evidence: Evidence
     told: Replayed
@@ -142,7 +142,7 @@ def _is_old_behind(evidence: Evidence, attempt: int, gap: int) -> bool:
 
 
 def not_applied(case: Case) -> Iterator[str]:
-    """What has no gap before it is applied."""
+    """Events without a gap before them are applied."""
     evidence = case.evidence
     current, cursor = evidence.run["attempt"], evidence.run["lastEventSeq"]
     late = [
@@ -157,7 +157,7 @@ def not_applied(case: Case) -> Iterator[str]:
 
 
 def event_after_end(case: Case) -> Iterator[str]:
-    """No event stands behind the last one that its attempt's settle named."""
+    """No event follows the last position that its attempt's settle named."""
     for entry in case.evidence.decisions:
         settled = entry.sets.get("settled")
         if settled:
@@ -168,7 +168,7 @@ def event_after_end(case: Case) -> Iterator[str]:
 
 
 def event_tampered(case: Case) -> Iterator[str]:
-    """A stored event is what was taken in."""
+    """A stored event is unchanged since it was ingested."""
     for document in case.evidence.log:
         event = readable(document) if document.get("hash") else None
         if document.get("hash") and (event is None or content_hash(event) != document["hash"]):
@@ -289,6 +289,6 @@ INVARIANTS: Final[Mapping[str, Callable[[Case], Iterator[str]]]] = {
 
 
 def log_incomplete(evidence: Evidence) -> str | None:
-    """Return what a lost disk took from a log; a note, and no violation."""
+    """Return the events that were lost with a disk; a note, not a violation."""
     mark = evidence.run["logIncomplete"]
     return None if mark is None else f"incomplete, events {mark['from']}–{mark['to']} are missing"

@@ -43,7 +43,7 @@ def clipped(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that should not be; a note tells of a loss that was accepted and marked."""
+    """A violation of an invariant; a note reports a loss that was accepted and marked."""
 
     run_id: str
     message: str
@@ -67,7 +67,7 @@ class Objects(Protocol):
 
 
 def _unheard(_: str) -> None:
-    """Tell nobody which run is looked at."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
 
 
 def odd(run_id: str, error: Exception) -> Finding:
-    """Return the finding for a value that nobody foresaw."""
+    """Return the finding for an unexpected value."""
     return Finding(run_id, f"a stored field is missing or of another type: {error!r}", UNREADABLE).clipped()
 
 

@@ -104,7 +104,7 @@ class Kind:
     - `check`: what is wrong with a specification beyond its schema;
     - `needs`: the modules without which a pod cannot run it;
     - `pipeline`: the module whose `run` does it;
-    - `room`: the package with what the control plane adds for it (`control_plane/model/rooms.py`);
+    - `package`: the package with what the control plane adds for it (`control_plane/model/kind_packages.py`);
     - `beside`: the checkpoints that belong to no stage;
     - `lines`: its facts, each in one line;
     - `codes`: its own codes of failure, with what a person can do;
@@ -116,7 +116,7 @@ class Kind:
     spec: type[Spec]
     example: Mapping[str, Any]
     pipeline: str
-    room: str = ""
+    package: str = ""
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
     queue: Queue = RUNS

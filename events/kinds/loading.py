@@ -28,25 +28,25 @@ EXIT_CONFIG: Final = 2
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
-def loaded(rows: Iterable[str], room: str) -> dict[str, Kind]:
+def loaded(rows: Iterable[str], package: str) -> dict[str, Kind]:
     """Return every kind by its name; end the program with words where one cannot be had.
 
     The table is read while modules are imported, where no program catches anything yet.
     """
     try:
-        return load(rows, room)
+        return load(rows, package)
     except ConfigError as error:
         _end(error)
 
 
-def load(rows: Iterable[str], room: str) -> dict[str, Kind]:
-    """Return every kind by its name: the modules `rows` of the package `room`, then the installed ones.
+def load(rows: Iterable[str], package: str) -> dict[str, Kind]:
+    """Return every kind by its name: the modules `rows` of the package `package`, then the installed ones.
 
     Raises `ConfigError`.
     """
     kinds: dict[str, Kind] = {}
     for row in rows:
-        kinds[row] = import_module(f"{room}.{row}").KIND
+        kinds[row] = import_module(f"{package}.{row}").KIND
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         kind = _installed(point)
         try:

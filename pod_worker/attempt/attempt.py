@@ -70,17 +70,17 @@ Halt = Literal["lease", "disk", "pause"]
 
 
 class Process(Protocol):
-    """The pipeline's process, from order to end."""
+    """The port of a pipeline's process."""
 
     @property
     def work(self) -> Path | None:
-        """The only folder in which its run's may be, None where any will do."""
+        """The folder in which the run's folder has to be; None if any will do."""
         ...
 
     def start(self, order: Start, listener: Listener) -> None: ...
 
     def join(self, limit_s: float) -> Exit | None:
-        """Return how it ended, when all that it wrote was heard; None while it still runs."""
+        """Return how it ended, once all of its output was read; None while it runs."""
         ...
 
     def answer(self, kept: Kept) -> None: ...
@@ -97,7 +97,7 @@ class Process(Protocol):
 
 
 class Uploads(Protocol):
-    """Takes the files that a pipeline made."""
+    """The port of uploads: takes the files that a pipeline made."""
 
     def add(self, claim: Claim, made: Made) -> None: ...
 
@@ -106,7 +106,7 @@ class Uploads(Protocol):
     ) -> None: ...
 
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
-        """Wait for the attempt's uploads; return what could not be kept, None when all was."""
+        """Wait for the attempt's uploads; return the failure, None if all files were stored."""
         ...
 
     def has_waiting(self, claim: Claim) -> bool: ...
@@ -119,10 +119,10 @@ class Uploads(Protocol):
 
 
 class Checkpoints(Protocol):
-    """What earlier attempts of a run left, and the run whose part it repeats."""
+    """The port of checkpoints: fetches those of earlier attempts and of the parent run."""
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
-        """Fill `folder`; return warnings, and on which pods it was made. Raises `Transient`, `LeaseLost`."""
+        """Fill `folder`; return warnings and the pods of checkpoints. Raises `Transient`, `LeaseLost`."""
         ...
 
 
@@ -136,7 +136,7 @@ class Settling(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What every attempt of a worker shares; `pod` is the name of the pod."""
+    """The ports that all attempts of a worker share; `pod` is the name of the pod."""
 
     queue: Settling
     outbox: Outbox
@@ -153,7 +153,7 @@ class Ports:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt under way."""
+    """Runs one attempt."""
 
     ports: Ports
     claim: Claim
@@ -188,7 +188,7 @@ class Attempt:
         return (self.child.work or self.ports.work) / f"{self.claim.run_id}-a{self.claim.attempt}"
 
     def run(self) -> None:
-        """Run the child to its end and settle; after a lost lease nothing is written any more."""
+        """Run the child to its end and settle. After a lost lease nothing is written."""
         workspace = self.workspace
         self.metered_s = self.ports.clock.monotonic_s()
         self.heartbeat.start(self.ports.threads)
@@ -221,7 +221,7 @@ class Attempt:
         self._finish(self._supervise())
 
     def _restore(self, folder: Path) -> None:
-        """Fetch what earlier attempts left; patient with outages, but a pod is not rented to wait."""
+        """Fetch the checkpoints of earlier attempts; wait for an outage to end, within a limit."""
         begun_s = self.ports.clock.monotonic_s()
         while self.claim.has_past and self._wanted() is None and self.obstacle is None:
             self._stand()
@@ -245,7 +245,7 @@ class Attempt:
             return
 
     def _require(self, folder: Path, *, retryable: bool) -> None:
-        """End a retry of a part that lacks what comes before it: nobody asked to pay for that again."""
+        """End a retry from a stage if the checkpoints before it are missing: they are not made again."""
         stage = self.claim.from_stage
         if stage is None:
             return
@@ -256,7 +256,7 @@ class Attempt:
             self._give_up(RunFailed(code="CHECKPOINT_MISSING", message=message, retryable=retryable))
 
     def _give_up(self, obstacle: RunFailed) -> None:
-        """End the child for a reason that is not its own."""
+        """End the child for a reason outside the pipeline."""
         self.obstacle = obstacle
         self.child.kill()
 
@@ -300,9 +300,9 @@ class Attempt:
                 raise LeaseLost(self.claim.attempt_id)
 
     def _record(self) -> None:
-        """Take what was said since the last turn into the outbox, in one transaction.
+        """Write the child's facts since the last turn into the outbox, in one transaction.
 
-        Without room it is kept here, no more is taken, and the child stands still: nothing is lost.
+        If the disk is full they stay in memory, reading stops, and the child is suspended: nothing is lost.
         """
         if not self.unsaved:
             for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S if self.said is None else 0):
@@ -322,7 +322,7 @@ class Attempt:
         self._go_on("disk")
 
     def _no_room(self, error: Transient) -> None:
-        """Stand still until there is room; a disk that stays full ends the attempt with that name."""
+        """Suspend the child until the disk has space; a disk that stays full fails the attempt."""
         now_s = self.ports.clock.monotonic_s()
         if self.full_since_s is None:
             self.full_since_s = now_s
@@ -358,7 +358,7 @@ class Attempt:
                 self.unsaved.append(heard)
 
     def _resolved(self, made: Made) -> Made:
-        """Return it with the path of the file's own folder: whoever opens it follows no link any more."""
+        """Return the file with the real path of its folder, so that opening it follows no link."""
         path = Path(made.path)
         return msgspec.structs.replace(made, path=os.path.join(os.path.realpath(path.parent), path.name))
 
@@ -399,7 +399,7 @@ class Attempt:
             self.show(False)
 
     def _pause(self) -> None:
-        """Stand still while a person wants that; an order to end it wakes the child, so that it hears it."""
+        """Suspend the child while a person has paused the run; an order to stop resumes it."""
         if self.heartbeat.pulse.paused and self._wanted() is None:
             self._halt("pause")
         else:
@@ -412,7 +412,7 @@ class Attempt:
                 self.noted = note.number
 
     def _meter(self) -> None:
-        """Say once a minute what the pod cost; while the disk is full the stretch just grows."""
+        """Report the pod's cost once a minute; while the disk is full the interval grows."""
         seconds = self.ports.clock.monotonic_s() - self.metered_s
         if self.ports.rate.is_told and seconds >= EVERY_S and not self.unsaved:
             self._charge(seconds)
@@ -427,7 +427,7 @@ class Attempt:
         return "preempt" if self.ports.stop.is_set() else None
 
     def _obey(self) -> None:
-        """Pass on a cancel or the pod's own stop; a child that does not obey in time is killed."""
+        """Pass on a cancel or the pod's stop; a child that does not end in time is killed."""
         now_s = self.ports.clock.monotonic_s()
         if self.ordered is None and (wanted := self._wanted()) is not None:
             self.ordered, self.ordered_s = wanted, now_s
@@ -474,7 +474,7 @@ class Attempt:
         self._settle(how, kept.last, kept.root)
 
     def _charge_the_rest(self) -> None:
-        """Say what the pod cost since the last time; a disk that does not take it takes the end first."""
+        """Report the pod's cost since the last report; on a full disk only the end is written."""
         if not self.ports.rate.is_told:
             return
         if self.obstacle is not None:
@@ -486,7 +486,7 @@ class Attempt:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
 
     def _drain_uploads(self, fact: Fact) -> str | None:
-        """Wait for the uploads as long as the end deserves; lease and orders are watched meanwhile."""
+        """Wait for the uploads, as long as the kind of end allows; lease and orders are watched meanwhile."""
         begun_s = self.ports.clock.monotonic_s()
         patience_s = float("inf") if isinstance(fact, RunCompleted) else UPLOADS_AFTER_FAILURE_S
         while True:
@@ -501,7 +501,7 @@ class Attempt:
                 return problem
 
     def _settle(self, how: End, last: int, root: str | None) -> None:
-        """Settle until the store has it; the intention is on disk, so a stop only puts it off."""
+        """Settle, and repeat until the store confirms; the intent is on disk, so a stop only delays it."""
         claim = self.claim
         while True:
             try:
@@ -517,7 +517,7 @@ class Attempt:
             return
 
     def _close(self, close: Callable[[AttemptId], None]) -> None:
-        """Note in the outbox that the attempt is over; a disk without room learns it at the next start."""
+        """Note in the outbox that the attempt is over; on a full disk this is done at the next start."""
         try:
             close(self.claim.attempt_id)
         except Transient as error:

@@ -18,14 +18,14 @@ log = logging.getLogger(__name__)
 
 
 class Renewals(Protocol):
-    """The part of the queue that a heartbeat needs."""
+    """The port of the queue that a heartbeat needs."""
 
     def renew(self, claim: Claim) -> Orders: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What the last beat brought."""
+    """The result of the last renewal."""
 
     lease: Lease
     cancel: bool = False
@@ -35,7 +35,7 @@ class Pulse:
 
 @dataclass(slots=True)
 class Heartbeat:
-    """Renews in a thread of its own, which a busy child or a slow disk cannot starve."""
+    """Renews the lease in a thread of its own, which a busy child or a slow disk cannot delay."""
 
     claim: Claim
     renewals: Renewals
@@ -47,20 +47,20 @@ class Heartbeat:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, threads: Threads) -> None:
-        """Beat until `stop`."""
+        """Renew until `stop`."""
         threads(f"lease-{self.claim.run_id}", self._beat)
 
     def stop(self) -> None:
-        """Beat no more; a renewal under way changes nothing that matters."""
+        """Stop renewing; a renewal in flight is harmless."""
         self._stop.set()
         self._hurry.set()
 
     def hurry(self) -> None:
-        """Ask now: somebody has heard of an order."""
+        """Renew now, since an order may wait."""
         self._hurry.set()
 
     def run_once(self) -> Pulse:
-        """Ask for one renewal; `Transient` means that nobody knows."""
+        """Renew once; on `Transient` it is not known whether the lease was extended."""
         asked = instant(self.clock)
         try:
             orders = self.renewals.renew(self.claim)
@@ -77,7 +77,7 @@ class Heartbeat:
         return self.pulse
 
     def lose(self) -> None:
-        """Take note that the lease is another's."""
+        """Note that the lease belongs to another attempt."""
         with self._lock:
             self.pulse = replace(self.pulse, lease=lose(self.pulse.lease))
 

@@ -24,7 +24,7 @@ class Inbox:
     _closed: threading.Event = field(default_factory=threading.Event)
 
     def put(self, frame: Heard) -> None:
-        """Add a frame; wait while there is no room, and drop it once nobody listens any more."""
+        """Add a frame; wait while the queue is full; drop it after `close`."""
         while len(self._frames) >= HEARD_MAX and not self._closed.is_set():
             self.clock.wait(self._closed, FULL_TURN_S)
         if not self._closed.is_set():
@@ -32,7 +32,7 @@ class Inbox:
             self._news.set()
 
     def take(self, most: int, *, wait_s: float) -> list[Heard]:
-        """Return the oldest frames, none when nothing was said within `wait_s`."""
+        """Return the oldest frames; none if no frame came within `wait_s`."""
         if not self._frames:
             self.clock.wait(self._news, wait_s)
         self._news.clear()
@@ -43,5 +43,5 @@ class Inbox:
         return not self._frames
 
     def close(self) -> None:
-        """Listen no more."""
+        """Drop every later frame."""
         self._closed.set()

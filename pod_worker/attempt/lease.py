@@ -21,7 +21,7 @@ Stand = Literal["trusted", "suspended", "lost", "given up"]
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the worker knows of its own lease: when it asked for it, and for how long it holds."""
+    """The worker's lease: when it was requested, and until when it may be trusted."""
 
     asked: Instant
     trusted_s: float
@@ -35,12 +35,12 @@ def grant(*, asked: Instant, ttl_s: float) -> Lease:
 
 
 def lose(lease: Lease) -> Lease:
-    """Return the lease after the store said that it is another's."""
+    """Return the lease as lost."""
     return replace(lease, is_lost=True)
 
 
 def judge(lease: Lease, *, at: Instant, silence_max_s: float = SILENCE_MAX_S) -> Stand:
-    """Return how the worker stands with its run at `at`."""
+    """Return the state of the lease at `at`."""
     if lease.is_lost:
         return "lost"
     if at.elapsed_s(lease.asked) < lease.trusted_s:

@@ -24,14 +24,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Lived:
-    """What an attempt lived through, in seconds; `heard_s` is when its child spoke last, None for never."""
+    """The times of an attempt, in seconds; `heard_s` is that of its child's last frame, None for never."""
 
     total_s: float = 0.0
     heard_s: float | None = None
 
 
 def bounds_of(spec: Mapping[str, Any]) -> Bounds:
-    """Return the limits that a specification names, else the usual ones."""
+    """Return the limits of a specification, or the defaults."""
     return Bounds(
         start_s=float(spec.get("start_limit_s") or START_LIMIT_S),
         total_s=float(spec.get("time_limit_s") or TIME_LIMIT_S),
@@ -40,7 +40,7 @@ def bounds_of(spec: Mapping[str, Any]) -> Bounds:
 
 
 def exceeded(bounds: Bounds, lived: Lived) -> TimedOut | None:
-    """Return the limit that is over, if one is."""
+    """Return the limit that was exceeded, or None."""
     if lived.total_s > bounds.total_s:
         return TimedOut("total", bounds.total_s)
     if lived.heard_s is None:

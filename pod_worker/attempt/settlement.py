@@ -16,7 +16,7 @@ Order = Literal["cancel", "preempt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that is known when a child is gone.
+    """What is known after the child has ended.
 
     `said` is its own end event, if it reported one; `ordered` is why we told it to stop;
     `obstacle` is why it could not begin, or why a part of what it said could not be kept.
@@ -65,14 +65,14 @@ def final_fact(evidence: Evidence) -> Fact:
 
 
 def obeyed(order: Order) -> RunCanceled | RunPreempted:
-    """Return the end of an attempt that stopped because it was told to."""
+    """Return the end of an attempt that stopped by an order."""
     if order == "cancel":
         return RunCanceled(reason="canceled on request")
     return RunPreempted(reason="the pod is going away")
 
 
 def without_files(missing: str, ordered: Order | None, stage: str | None) -> Fact:
-    """Return the end of an attempt that did everything but keep its files."""
+    """Return the end of an attempt that completed but could not store its files."""
     if ordered is not None:
         return obeyed(ordered)
     return RunFailed(code="ARTIFACT_UPLOAD_FAILED", message=missing, stage=stage, retryable=True)

@@ -18,7 +18,7 @@ HOUR_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a pod has that costs money: its GPUs, and the price of an hour where somebody named it."""
+    """The cost factors of a pod: its GPUs, and the price per hour if it is set."""
 
     gpus: int = 0
     usd_per_hour: float | None = None
@@ -30,7 +30,7 @@ class Rate:
 
 
 def usage_of(rate: Rate, seconds: float) -> RunUsage:
-    """Return what `seconds` of the pod were worth, with the price that was applied."""
+    """Return the cost of `seconds` of the pod, with the price that was applied."""
     price = None if rate.usd_per_hour is None else Price(pod_usd_per_hour=rate.usd_per_hour)
     return RunUsage(
         purpose=PURPOSE,

@@ -51,7 +51,7 @@ class ChildCheckpoints:
     _keeping: threading.Lock = field(default_factory=threading.Lock)  # a pipeline may have several threads
 
     def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
-        """Hand a checkpoint over and wait for the word that it is safe."""
+        """Pass a checkpoint to the parent and wait for its confirmation."""
         with self._keeping:
             return self._keep(name, state, files)
 
@@ -75,7 +75,7 @@ class ChildCheckpoints:
         return self._wait(number)
 
     def hear(self, kept: Kept) -> None:
-        """Take the parent's word; called in another thread than the pipeline's."""
+        """Take the parent's answer; called in another thread than the pipeline's."""
         if kept.problem is not None:
             self._problems[kept.number] = kept.problem
         self._answered = max(self._answered, kept.number)

@@ -20,7 +20,7 @@ SHARED: Final = ("shm", "mqueue")  # in /dev: folders of everybody
 
 
 def enter(confinement: Confinement, room: Room) -> None:
-    """Confine this process for good to what `room` is, and to what it needs to read. Raises `OSError`."""
+    """Confine this process for good to folders and user of `room`, and needed files. Raises `OSError`."""
     if room.work is None:
         show(confinement.places)
         become(room.number)
@@ -36,13 +36,13 @@ def enter(confinement: Confinement, room: Room) -> None:
 
 
 def _give_up() -> None:
-    """Have no capability, nor a way to any: in a namespace of our own we had all."""
+    """Drop every capability for good: in a namespace of its own a process has all."""
     drop_capabilities(kept=0)
     kernel.gain_no_privileges()
 
 
 def _fence(confinement: Confinement, own: list[str]) -> None:
-    """Let Landlock grant what is needed, piece by piece around what is hidden: it cannot forbid."""
+    """Grant by Landlock each folder beside the hidden ones: its rules can allow, and not forbid."""
     system = (f"/{name}" for name in SYSTEM if name != "dev")
     of_system = [around(root, confinement.hidden) for root in system if os.path.exists(root)]
     of_places = [around(place, confinement.hidden) for place in confinement.places if os.path.exists(place)]

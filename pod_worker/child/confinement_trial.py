@@ -26,7 +26,7 @@ PROGRAM_S: Final = 20.0
 
 
 def main(argv: Sequence[str]) -> int:
-    """Say what is wrong; return 0 where nothing is."""
+    """Print what is wrong; return 0 if nothing is."""
     arguments = _parse(argv)
     confinement: Confinement = arguments.confinement
     room = confinement.room_of(arguments.room)
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _wins(decoys: Iterable[Path], worker: int) -> Iterable[str]:
-    """Yield what works and should not."""
+    """Yield each escape that succeeds."""
     for decoy in decoys:
         for what, attempt in ATTACKS.items():
             if _works(attempt, decoy):
@@ -69,7 +69,7 @@ def _read(path: Path) -> None:
 
 
 def _need(path: Path) -> None:
-    """Read it: names alone would not do, and not every file is for pipelines."""
+    """Read a needed file or folder, to prove that it can be read and not only listed."""
     _read(path)
     files = [each for each in path.iterdir() if each.is_file()] if path.is_dir() else []
     if files and not any(_works(_read, each) for each in files):
@@ -114,7 +114,7 @@ def _works_in_bubblewrap() -> bool:
 
 
 def _can_fence_again() -> bool:
-    """Say whether a program of this process can be held by Landlock, too."""
+    """Say whether a program that this process starts can be confined by Landlock."""
     pid = os.fork()
     if not pid:
         with suppress(OSError):

@@ -38,7 +38,7 @@ FORK_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A process that another one forked for us, and that is our child all the same."""
+    """A process that the fork server forked and this process adopted as its child."""
 
     pid: int
 
@@ -48,7 +48,7 @@ class Adopted:
 
 
 class ForkServer:
-    """One worker's source of children; nothing of it is left after the context."""
+    """Starts the children of one worker; as a context manager, it ends what it started."""
 
     def __init__(self, options: ChildOptions, clock: Clock, command: tuple[str, ...] = COMMAND) -> None:
         self._options = options
@@ -58,12 +58,12 @@ class ForkServer:
         self._is_first = True
         self._warm: Warm | None = None
 
-    def hatch(self) -> None:
-        """Start the first child ahead of time. Raises `Transient` where there is no room for it."""
+    def prestart(self) -> None:
+        """Start the first child ahead of time. Raises `Transient` if no process can be started."""
         self._first = self.spawn()
 
     def spawn(self) -> Child:
-        """Return a child that is warm, or on its way. Raises `Transient` where there is no room for it."""
+        """Return a child: forked if the fork server is loaded, else started. Raises `Transient`."""
         if self._first is not None:
             first, self._first = self._first, None
             return first
@@ -75,19 +75,19 @@ class ForkServer:
         return Child.spawn(self._options, self._clock)
 
     def warm_up(self) -> None:
-        """Let the nursery load, if there is none. Raises `Transient` where there is no room for it."""
+        """Start the fork server, if there is none. Raises `Transient` if no process can be started."""
         if self._warm is None:
             self._warm = Warm.start(self._options, self._command)
 
     def is_warm(self) -> bool:
-        """Say whether children are forked by now; a nursery that died is given up."""
+        """Say whether the fork server is loaded; one that died is closed."""
         if self._warm is not None and self._warm.is_over():
-            log.warning("nursery.lost", extra={"status": self._warm.process.returncode})
+            log.warning("fork_server.lost", extra={"status": self._warm.process.returncode})
             self.close()
         return self._warm is not None and self._warm.is_loaded()
 
     def close(self) -> None:
-        """End the nursery, and a child that nobody wanted; there may be a new one."""
+        """End the fork server and an unused first child; both can be started again."""
         if self._first is not None:
             with self._first:
                 self._first = None
@@ -125,7 +125,7 @@ class ForkServer:
 
 @dataclass(slots=True)
 class Warm:
-    """The nursery's process, and the way to it."""
+    """The process of the fork server, and the socket to it."""
 
     process: subprocess.Popen[bytes]
     way: socket.socket
@@ -133,8 +133,8 @@ class Warm:
 
     @classmethod
     def start(cls, options: ChildOptions, command: tuple[str, ...]) -> Self:
-        """Start it; it loads what the pipelines need. Raises `Transient` where there is no room for it."""
-        # What the nursery forks loses its parent at once, and becomes our child.
+        """Start the process, which imports the pipelines. Raises `Transient` if it cannot be started."""
+        # What it forks loses its parent at once, and becomes our child.
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         here.settimeout(FORK_S)
@@ -151,7 +151,7 @@ class Warm:
                 )
             except OSError as error:
                 here.close()
-                raise Transient("child_not_spawned", f"the nursery cannot start: {error}") from error
+                raise Transient("child_not_spawned", f"the fork server cannot start: {error}") from error
         return cls(process, here)
 
     def is_over(self) -> bool:
@@ -165,29 +165,29 @@ class Warm:
         return self._has_said
 
     def fork(self, pipes: Pipes, room: Room | None) -> int:
-        """Return the number of a new process, which leads a group and holds its ends of the pipes."""
+        """Fork a child that leads a process group and has its ends of the pipes; return its pid."""
         ends = [pipes.events_of_child, pipes.orders_of_child, pipes.stdout_of_child, pipes.stderr_of_child]
         socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.number], ends)
         answer = self.way.recv(WORD_MAX)
         if answer in (b"", NOBODY):
-            raise OSError("the nursery has no room for another process")
+            raise OSError("the fork server has no room for another process")
         return int(answer)
 
     def close(self) -> None:
-        """Let it end: it has nothing to lose."""
+        """Kill the process and reap it."""
         self.way.close()
         self.process.kill()
         self.process.wait()
 
 
-def reap_orphans(nursery: int) -> None:
-    """Take the status of processes that a pipeline left behind: orphans are ours since there is a nursery."""
+def reap_orphans(fork_server: int) -> None:
+    """Reap processes that a pipeline left behind: beside a fork server this process adopts them."""
     for listed in Path("/proc/self/task").glob("*/children"):
         try:
             children = listed.read_text().split()
         except (FileNotFoundError, ProcessLookupError):  # the thread has ended since
             continue
         for pid in map(int, children):
-            if pid != nursery:
+            if pid != fork_server:
                 with suppress(ChildProcessError):  # whoever started it has taken its status
                     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

@@ -36,7 +36,7 @@ PROCESS_NAME: Final = "podfleet-warm"
 
 
 def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
-    """Fork a child whenever the worker asks for one, until it is gone; return the exit status."""
+    """Fork a child at each request of the worker, until the worker ends; return the exit status."""
     arguments = _parse(argv)
     confinement: Confinement | None = arguments.confinement
     if gives_users := confinement is not None and confinement.way == "user":
@@ -68,7 +68,7 @@ def _bear(
     worker_pid: int,
     inside: Inside | None,
 ) -> None:
-    """Fork a child that the worker adopts, and tell its number; the child does not return."""
+    """Fork a child that the worker adopts, and send its pid; does not return in the child."""
     heard, told = os.pipe()
     try:
         between = os.fork()
@@ -91,7 +91,7 @@ def _fork_again(
     worker_pid: int,
     inside: Inside | None,
 ) -> None:
-    """Be the process in between: fork the child and end."""
+    """Fork the child from an intermediate process, which ends."""
     between = os.getpid()
     try:
         is_child = not os.fork()
@@ -123,25 +123,25 @@ def _fork_again(
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a child that is forked here is confined to."""
+    """The confinement of a forked child."""
 
     confinement: Confinement
     room: Room
 
     @classmethod
     def of(cls, confinement: Confinement | None, number: int) -> Self | None:
-        """Return it, by the number that the worker says; None where children are not confined."""
+        """Return the confinement with the number that the worker sent; None if children are not confined."""
         return None if confinement is None else cls(confinement, confinement.room_of(number))
 
     def enter(self) -> None:
-        """Confine this process for good, and let its environment say where it is."""
+        """Confine this process for good, and set the environment to its folders."""
         enter(self.confinement, self.room)
         os.environ.update(self.room.variables)  # noqa: TID251 - a process gets its environment here
         tempfile.tempdir = None  # what an import has asked for was the worker's
 
 
 def _draw_anew() -> None:
-    """Give this process chance of its own: Python's generator does that by itself, others do not."""
+    """Reseed the random generators of numpy and torch; Python reseeds its own at a fork."""
     if (numpy := imported("numpy")) is not None:
         numpy.random.seed()
     if (torch := imported("torch")) is not None:

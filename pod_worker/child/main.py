@@ -96,7 +96,7 @@ def attend(events: int, orders: int, pipelines: Mapping[str, Pipeline]) -> int:
 
 
 def rehearse(kinds: Iterable[str]) -> None:
-    """Do once what every order needs, while none waits: the first time makes and copies what it touches."""
+    """Do once what every order needs, before one comes: the first use of code and memory is slow."""
     for kind in kinds:
         with suppress(Rejected):  # it lacks what must be said
             read_spec(kind, {})
@@ -120,7 +120,7 @@ def _await_order(
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Loads one pipeline after the other: what is quickly loaded runs while something heavy is on its way."""
+    """Imports the pipelines one after the other; a kind can run while slower ones are imported."""
 
     rest: deque[str]
     load: Loader
@@ -157,7 +157,7 @@ def load_what_works(kinds: Sequence[str]) -> dict[str, Pipeline]:
 
 
 def read_order(parent: BinaryIO) -> Start | None:
-    """Wait for the order; None when the parent went away without one."""
+    """Wait for the order; None if the parent ended without one."""
     line = parent.readline()
     order = decode_parent(line) if line.endswith(b"\n") else None
     return order if isinstance(order, Start) else None
@@ -170,7 +170,7 @@ def serve(
     interruption: Interruption,
     parent: BinaryIO,
 ) -> None:
-    """Run the order; exactly one final event leaves this process, whenever a signal strikes."""
+    """Run the order; exactly one final event is sent, at whatever moment a signal comes."""
     workspace = Path(order.workspace)
     checkpoints = ChildCheckpoints(
         run_id=order.run_id,
@@ -196,7 +196,7 @@ def serve(
 
 
 def hear_parent(parent: BinaryIO, checkpoints: ChildCheckpoints, notes: ChildNotes) -> None:
-    """Take every word of the parent after the order, until it is gone."""
+    """Read the parent's messages after the order, until the pipe closes."""
     with parent:
         for line in parent:
             match decode_parent(line):
@@ -241,9 +241,9 @@ def _run(
 
 
 class Interruption:
-    """Turns the first SIGTERM into `Canceled`, at a moment when no frame is half written.
+    """Raises `Canceled` at the first SIGTERM, but never in the middle of a frame.
 
-    Used as a context manager, it puts the exception off until the block is left.
+    As a context manager, it delays the exception until the block is left.
     """
 
     def __init__(self) -> None:
@@ -256,12 +256,12 @@ class Interruption:
         self._main_id = threading.main_thread().ident
 
     def listen(self) -> None:
-        """From now on there is work to cancel; before, SIGTERM just ends the process."""
+        """Handle SIGTERM from now on; before, it just ends the process."""
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.on_signal)
 
     def close(self) -> None:
-        """From now on there is nothing left to cancel."""
+        """Ignore SIGTERM from now on."""
         self._spent = True
         self._pending = False
 
@@ -275,7 +275,7 @@ class Interruption:
             raise _canceled()
 
     def _insist(self, reader: int) -> None:
-        """Strike again: Python does not notice a signal that came just before a blocking call."""
+        """Send the signal again: Python does not notice one that came just before a blocking call."""
         while os.read(reader, 1)[0] != signal.SIGTERM:
             pass  # a signal that the pipeline itself listens to
         never = threading.Event()
@@ -312,7 +312,7 @@ class PipeReporter:
         os.register_at_fork(after_in_child=self._disown)
 
     def say(self, fact: Fact) -> None:
-        """Report a fact; one that cannot travel becomes an error line that says so."""
+        """Report a fact; one that cannot be sent becomes a log line of level error."""
         is_end = type_of(type(fact)) in ENDS
         if is_end:
             flush_output()  # what was printed before the end is read before the end
@@ -323,7 +323,7 @@ class PipeReporter:
                 self._interruption.close()
 
     def made(self, path: Path, *, name: str, content_type: str, stage: str | None) -> None:
-        """Hand a finished file over. Raises `ValueError` for a name that no artifact can have."""
+        """Report a finished file. Raises `ValueError` for a name that is not valid for an artifact."""
         if not 0 < len(name) <= NAME_MAX or clean(name) != name:
             raise ValueError(f"an artifact's name is text of 1 to {NAME_MAX} characters: {name!r}")
         self.send(Made(path=str(path.absolute()), name=name, content_type=content_type, stage=stage))
@@ -341,7 +341,7 @@ class PipeReporter:
                 line = line[os.write(self._fd, line) :]
 
     def _disown(self) -> None:
-        """A forked process shares the pipe but not the lock: its frames would cut into ours."""
+        """Close the pipe in a forked process: it does not share the lock, so that frames would interleave."""
         os.close(self._fd)
         self._fd = -1
         self._lock = threading.Lock()
@@ -351,13 +351,13 @@ class PipeReporter:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a fact cannot travel."""
+    """Why a fact cannot be sent."""
 
     reason: str
 
 
 def frame_of(fact: Fact) -> bytes:
-    """Return the line that reports `fact`; texts are cut, if else the line would be too long."""
+    """Return the line that reports `fact`; its texts are cut if the line would be too long."""
     line = _encoded(fact)
     if not isinstance(line, Misfit):
         return line
@@ -404,7 +404,7 @@ _decoders: Final = {name: msgspec.json.Decoder(fact) for name, fact in TYPES.ite
 
 
 def _cut_texts(fact: Fact) -> dict[str, str]:
-    """Return the text fields of `fact` as they can travel: valid, and short enough together."""
+    """Return the text fields of `fact` as valid UTF-8, cut to fit into one line together."""
     fields = msgspec.structs.asdict(fact)
     texts = {name: clean(value) for name, value in fields.items() if isinstance(value, str)}
     return {name: cut(text, NAME_MAX if name in NAMES else TEXT_MAX) for name, text in texts.items()}
@@ -451,7 +451,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def prepare(name: str) -> None:
-    """Make the process one that runs pipelines, and call it so."""
+    """Set this process up for pipelines, and set its name."""
     call_itself(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's matter
     faulthandler.enable()  # a crash in native code leaves the Python stack on standard error
@@ -474,7 +474,7 @@ def die_with(parent: int) -> None:
 
 
 def flush_output() -> None:
-    """Send what was printed so far on its way."""
+    """Flush standard output and standard error."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(ValueError, OSError):  # a pipeline may have closed or replaced its streams
             stream.flush()

@@ -17,7 +17,7 @@ class ChildNotes:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def hear(self, note: Note) -> None:
-        """Take a note; one that is known by its number already changes nothing."""
+        """Add a note; one with a known number is dropped."""
         with self._lock:
             if all(note.number != known.number for known in self._notes):
                 self._notes = (*self._notes, note)

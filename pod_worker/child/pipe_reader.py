@@ -80,14 +80,14 @@ class PipeReader:
         self._tell_rest(tell)
 
     def close(self) -> None:
-        """Give the pipes up; a writer that still lives gets a broken pipe."""
+        """Close the pipes; a writer that still runs gets a broken pipe."""
         self._selector.close()
         self._dying.close()
         for fd in (self._events, *self._printed, self._death):
             os.close(fd)
 
     def _tell_rest(self, tell: Tell) -> None:
-        """Every process that was ours is dead: what it wrote is in the pipes, and no more will come."""
+        """Read what is left in the pipes after every process of the child has ended."""
         for fd, (level, cutter) in self._printed.items():
             for chunk in self._rest_of(fd):
                 self._tell_printed(tell, fd, chunk)
@@ -155,7 +155,7 @@ class PipeReader:
 
 
 def is_patient(frame: FromChild) -> bool:
-    """Say whether nobody waits for this: a word, but the last one."""
+    """Say whether a frame may wait: a fact that is not the end event."""
     return isinstance(frame, Said) and frame.type not in ENDS
 
 
@@ -214,7 +214,7 @@ class LineCutter:
         return lines
 
     def flush(self) -> list[str]:
-        """Return the line that nobody ended."""
+        """Return the last line, which has no line end."""
         rest, self._rest = self._rest + self._decoder.decode(b"", final=True), ""
         return _pieces(_visible(rest))
 

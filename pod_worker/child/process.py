@@ -78,7 +78,7 @@ def allowed(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets that a pipeline is given, and that it must not tell; addresses may hold some."""
+    """Return the secrets in a pipeline's environment, those in addresses too, to be masked in logs."""
     values = (environ.get(name, "").strip() for name in SECRETS)
     passwords = (each for value in allowed(environ).values() for each in passwords_of(value))
     return (*(value for value in values if len(value) >= SECRET_MIN_CHARS), *dict.fromkeys(passwords))
@@ -121,7 +121,7 @@ def _lines(file: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildOptions:
-    """What a child is made of. `environ` is the pod's own; only the allowed part is passed on."""
+    """The options of a child. `environ` is that of the pod; only the allowed part is passed on."""
 
     environ: Mapping[str, str]
     kinds: tuple[str, ...] = ()  # empty: every kind that is installed
@@ -130,12 +130,12 @@ class ChildOptions:
 
     @property
     def words(self) -> list[str]:
-        """Return what a command line says of it."""
+        """Return the options as words of a command line."""
         words = [] if self.confinement is None else self.confinement.words
         return [*words, "--kinds", *self.kinds] if self.kinds else words
 
     def room(self) -> Room | None:
-        """Return what one child is confined to, None where it is not. Raises `OSError`."""
+        """Return the folders and user of a new child, None if it is not confined. Raises `OSError`."""
         return None if self.confinement is None else self.confinement.room()
 
     def __repr__(self) -> str:
@@ -293,23 +293,23 @@ class Child:
         )
 
     def answer(self, kept: Kept) -> None:
-        """Tell the pipeline what became of a checkpoint."""
+        """Send the pipeline the result of a checkpoint."""
         self._words.put(kept)
 
     def tell(self, note: Note) -> None:
-        """Let the pipeline know what a person wrote."""
+        """Send a person's note to the pipeline."""
         self._words.put(note)
 
     def terminate(self) -> None:
-        """Ask the pipeline to stop and clean up; a suspended one hears it when it is resumed."""
+        """Ask the pipeline to stop and clean up; a suspended one is asked when it is resumed."""
         self._signal(os.kill, signal.SIGTERM)
 
     def suspend(self) -> None:
-        """Stop every process of the group where it stands."""
+        """Suspend every process of the group."""
         self._signal(os.killpg, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the group go on."""
+        """Resume the group."""
         self._signal(os.killpg, signal.SIGCONT)
 
     def kill(self) -> None:
@@ -334,7 +334,7 @@ class Child:
             self._room.close()
 
     def _speak(self, orders: BinaryIO) -> None:
-        """Write what the child shall hear, until it is dead: `join` says how."""
+        """Write the messages to the child until it ends; `join` returns how it ended."""
         with suppress(BrokenPipeError), orders:
             while (frame := self._words.get()) is not None:
                 with suppress(BrokenPipeError):
@@ -434,12 +434,12 @@ class Pipes:
         return pipes
 
     def close_ends_of_child(self) -> None:
-        """Without this the pipes would never end."""
+        """Close the child's ends in this process, without which no pipe would reach its end of file."""
         for fd in (self.events_of_child, self.stdout_of_child, self.stderr_of_child, self.orders_of_child):
             os.close(fd)
 
     def close(self) -> None:
-        """Close everything, where no child came to be."""
+        """Close all ends, if no child was started."""
         self.close_ends_of_child()
         for fd in (self.events, self.stdout, self.stderr, self.orders, self.death, self.death_writer):
             os.close(fd)

@@ -36,7 +36,7 @@ class _Noted(msgspec.Struct, frozen=True):
 
 
 class _Claimed(msgspec.Struct, frozen=True, rename="camel"):
-    """A run that is ours, as the control plane tells of it."""
+    """A claimed run, as the control plane answers it."""
 
     collection: str
     run_id: str
@@ -77,14 +77,14 @@ class HttpQueue:
     wait_s: float = WAIT_S
 
     def check(self, mode: Mode) -> None:
-        """Ask for nothing. Raises `ConfigError` where this key may not claim, or `Transient`."""
+        """Check the key by an empty request. Raises `ConfigError` if it may not claim, or `Transient`."""
         try:
             self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, _Answer)
         except Barred as error:
             raise ConfigError([f"PODFLEET_API_KEY may not claim: {error.message}"]) from error
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
-        """Let the control plane take a run for us, or wait a little for one; it knows itself what waits."""
+        """Ask the control plane to claim a run, or to wait a little for one."""
         able = seeker.abilities
         body = {
             "token": token,
@@ -113,7 +113,7 @@ class HttpQueue:
         self._of_run(claim, "settle", {**asdict(how), "last": last, "root": root}, _Settled)
 
     def report(self, report: PodReport) -> PodOrders:
-        """Write the pod's line of the roster; return what the fleet wants of it."""
+        """Write the pod's entry in the roster; return the orders for the pod."""
         body = {"id": report.id, **report_fields(report), "startedAt": report.started_at.isoformat()}
         orders = self._ask("/api/pods", body, _PodOrders)
         return PodOrders(drain=orders.drain)

@@ -14,12 +14,12 @@ from events.runtime.errors import Transient
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One file, that exists while nobody knows what became of a claim."""
+    """A file that exists while the result of a claim is unknown."""
 
     path: Path
 
     def open(self, token: str) -> None:
-        """Write the token down, durably. Raises `Transient` where the disk does not take it."""
+        """Write the token to the disk, durably. Raises `Transient` if the disk refuses it."""
         try:
             self._write(token)
         except OSError as error:
@@ -37,9 +37,9 @@ class Intent:
         temporary.replace(self.path)
 
     def token(self) -> str | None:
-        """Return the token of a claim in doubt."""
+        """Return the token of a claim whose result is unknown."""
         return self.path.read_text() if self.path.exists() else None
 
     def close(self) -> None:
-        """The claim is resolved: it is in the outbox, or never happened."""
+        """Remove the file: the claim is in the outbox, or was not made."""
         self.path.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> No
 
 
 def _told(db: Database[Document], command: str) -> Document | None:
-    """Return the answer to a question that not every user may ask, and not every server knows."""
+    """Return the answer to a command, None if the user may not run it or the server lacks it."""
     try:
         answer: Document = db.client.admin.command(command)
     except OperationFailure as error:
@@ -188,7 +188,7 @@ class MongoQueue:
         raise Transient("contended", f"run {claim.run_id} changes too fast to settle")
 
     def report(self, report: PodReport) -> PodOrders:
-        """Write the pod's line of the roster; return what the fleet wants of it."""
+        """Write the pod's entry in the roster; return the orders for the pod."""
         fields = report_fields(report)
         with _calls():
             document = self.db.pods.find_one_and_update(
@@ -202,7 +202,7 @@ class MongoQueue:
         return PodOrders(drain=bool(document["orders"]["drain"]))
 
     def _sample(self, pod_id: str, at: datetime, telemetry: Mapping[str, Any]) -> None:
-        """Keep what is in use, by the store's clock."""
+        """Store a sample of the telemetry, by the store's clock."""
         hour, update = roster.sample(pod_id, at, telemetry)
         try:
             self.db.pod_telemetry.update_one(hour, update, upsert=True)
@@ -219,7 +219,7 @@ class MongoQueue:
 
 @contextmanager
 def _calls() -> Iterator[None]:
-    """Bound every call inside in time, and say in our words what went wrong."""
+    """Bound the time of every call inside, and translate the driver's errors."""
     try:
         with pymongo.timeout(CALL_S):
             yield
@@ -234,7 +234,7 @@ def _calls() -> Iterator[None]:
 
 
 def _is_outage(error: PyMongoError) -> bool:
-    """Say whether this is the store's or the network's trouble, and no refusal of what was asked."""
+    """Say whether an error comes from the store or the network, and is not a refusal."""
     if isinstance(error, ConnectionFailure | ExecutionTimeout | WriteConcernError):
         return True
     if error.has_error_label("RetryableWriteError"):

@@ -11,18 +11,18 @@ from events.queue.settlement import End
 
 
 class Queue(Protocol):
-    """Any place where runs wait. Every method raises `Transient` when it cannot know."""
+    """The port of the queue. Every method raises `Transient` if the result is unknown."""
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
         """Take the first run that the pod can serve; None where there is none.
 
-        In the classes `known` a run waits, as the pod has just heard: it need not look for one first.
-        May wait a little for one. A token that took nothing may be used again.
+        `known` are classes in which a run waits, by a notification: they are tried without a look.
+        May wait a little for one. A token that claimed nothing may be used again.
         """
         ...
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
-        """Find the claim that was made with `token`; None when it never happened or is over."""
+        """Find the claim that was made with `token`; None if it was not made or is over."""
         ...
 
     def renew(self, claim: Claim) -> Orders:
@@ -30,5 +30,5 @@ class Queue(Protocol):
         ...
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
-        """End the attempt, whose last sequence is `last`; again is the same. Raises `LeaseLost`."""
+        """End the attempt, whose last sequence is `last`. Idempotent. Raises `LeaseLost`."""
         ...

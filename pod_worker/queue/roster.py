@@ -24,7 +24,7 @@ State = Literal["starting", "idle", "busy", "suspended", "draining", "stopped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodReport:
-    """One line of the roster."""
+    """A pod's entry in the roster."""
 
     id: str
     pod: str
@@ -45,13 +45,13 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class PodOrders:
-    """What the fleet wants of the pod."""
+    """The orders for a pod."""
 
     drain: bool
 
 
 class Reports(Protocol):
-    """Where reports go."""
+    """The port of reports."""
 
     def report(self, report: PodReport) -> PodOrders:
         """Store the report and return the orders. Raises `Transient`."""
@@ -60,7 +60,7 @@ class Reports(Protocol):
 
 @dataclass(slots=True)
 class Standing:
-    """What the worker's main thread does, for the roster to tell."""
+    """The state of the worker's main thread, for its reports."""
 
     kinds: tuple[str, ...] = ()
     device: str | None = None
@@ -80,7 +80,7 @@ class Roster:
     drained: bool = False
 
     def run_once(self) -> PodOrders:
-        """Report now; a running claim gets its heartbeat event along the way."""
+        """Report now; a running attempt also gets a heartbeat event."""
         now = self.standing
         telemetry = self.gauges.sample()
         if now.claim is not None:
@@ -114,7 +114,7 @@ def source_of(pod_id: str, claim: Claim) -> str:
 
 
 def report_fields(report: PodReport) -> dict[str, Any]:
-    """Return a line of the roster as it is stored."""
+    """Return the stored fields of a pod's entry."""
     fields = {
         "pod": report.pod,
         "mode": report.mode,

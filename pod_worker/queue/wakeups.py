@@ -40,7 +40,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """No wake-ups: the queue itself waits for a run, or nobody tells."""
+    """No wake-ups: the queue waits for a run itself, or there is no notifier."""
 
     clock: Clock
 
@@ -62,7 +62,7 @@ class Wakeups:
     _rung: threading.Event = field(default_factory=threading.Event)
 
     def pause(self, classes: Sequence[str], seconds: float, stop: threading.Event) -> Sequence[WaitingClass]:
-        """Wait until a run of these classes may be waiting, at most so long, or until told to stop."""
+        """Wait until a run of these classes may be waiting, at most `seconds`, or until the stop."""
         self._classes, self._known = classes, ()
         self._idle.set()
         until_s = self.clock.monotonic_s() + seconds
@@ -73,7 +73,7 @@ class Wakeups:
         return self._known
 
     def run(self, quiet: threading.Event) -> None:
-        """Ask on behalf of a worker that pauses, until `quiet`."""
+        """Wait for notifications while the worker pauses, until `quiet`."""
         while not quiet.is_set():
             if self.clock.wait(self._idle, LOOK_S):
                 self._idle.clear()

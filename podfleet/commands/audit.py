@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from podfleet.asking import client
 from podfleet.commands.runs import SHOWN, Limit
+from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, ago, field, print_items, print_json_line
 

@@ -9,9 +9,9 @@ import typer
 
 from events.answers.logs import LoggedEvent
 from events.text.harmless import for_spreadsheet
-from podfleet.asking import EXIT_WRONG_USE, client, fail
 from podfleet.client import calls
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
+from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.naming import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, clean, clock_time, is_terminal, print_json_line, tell

@@ -13,7 +13,7 @@ import typer
 
 from events.answers.keys import Key, MadeKey
 from events.runtime.clock import SystemClock
-from podfleet.asking import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
+from podfleet.connection import EXIT_UNREACHABLE, EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
 

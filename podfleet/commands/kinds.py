@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from podfleet.asking import client
+from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, field, print_fields, print_heading, print_items, print_json
 
@@ -39,7 +39,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show what a kind does, and the fields of its specification."""
-    from podfleet.commands.describing import description, fields
+    from podfleet.commands.kind_help import description, fields
 
     found = description(kind)
     if as_json:

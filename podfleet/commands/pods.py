@@ -9,8 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from events.answers.pods import Gpu, Pod
-from podfleet.asking import EXIT_FAILED, client, fail
 from podfleet.client.synchronous import Client
+from podfleet.connection import EXIT_FAILED, client, fail
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_fields, print_items, print_json, say
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from podfleet import stores
-from podfleet.asking import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
+from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, EXIT_WRONG_USE, fail
 from podfleet.nouns import noun
 from podfleet.output import clean
 

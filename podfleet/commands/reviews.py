@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from podfleet.asking import client
 from podfleet.commands.runs import SHOWN, Limit
+from podfleet.connection import client
 from podfleet.naming import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say

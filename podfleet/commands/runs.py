@@ -11,11 +11,11 @@ import typer
 
 from events.answers.runs import Reason, Run
 from podfleet import comparing, watching
-from podfleet.asking import EXIT_FAILED, client, fail, status_of, tell_of
 from podfleet.client.following import LOG
 from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
 from podfleet.commands import events
+from podfleet.connection import EXIT_FAILED, client, fail, status_of, tell_of
 from podfleet.naming import RUN, RunName, RunNames, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say, tell, with_sign
@@ -87,7 +87,7 @@ def list_runs(
 @app.command()
 def show(run: RunName, as_json: AsJson = False) -> None:
     """Show a run with its attempts, stages, verdicts and artifacts."""
-    from podfleet import showing
+    from podfleet import details
 
     control_plane = client()
     found = control_plane.run(find(control_plane, RUN, run))
@@ -95,7 +95,7 @@ def show(run: RunName, as_json: AsJson = False) -> None:
         print_json(found)
         return
     waits = found.status in ("QUEUED", "DELAYED")
-    showing.show_run(found, _reasons(control_plane, found.id) if waits else ())
+    details.show_run(found, _reasons(control_plane, found.id) if waits else ())
 
 
 def _reasons(control_plane: Client, run_id: str) -> Sequence[Reason]:

@@ -9,11 +9,11 @@ import typer
 
 from events.answers.schedules import Schedule
 from podfleet import parameters
-from podfleet.asking import EXIT_WRONG_USE, client, fail
 from podfleet.client.synchronous import Client
-from podfleet.commands.describing import KindHelp, check
+from podfleet.commands.kind_help import KindHelp, check
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submitting import ExitStatus, Labels, Watch, conclude
+from podfleet.commands.submit import ExitStatus, Labels, Watch, conclude
+from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.nouns import noun
 from podfleet.output import (
     AsJson,
@@ -64,7 +64,7 @@ def list_schedules(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJ
 @app.command()
 def show(schedule: Name, as_json: AsJson = False) -> None:
     """Show a schedule and its next times."""
-    from podfleet.showing import as_text
+    from podfleet.details import as_text
 
     control_plane = client()
     found = control_plane.schedule(schedule)

@@ -20,7 +20,7 @@ from typing import Final
 from events.runtime.errors import ConfigError
 from podfleet.embedded.private_file import private_directory
 
-LEASH: Final = Path(__file__).with_name("leash.py")
+DIE_WITH_PARENT: Final = Path(__file__).with_name("die_with_parent.py")
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 TAIL_BYTES_MAX: Final = 2_000
 PROC: Final = Path("/proc")
@@ -58,7 +58,15 @@ class Process:
         _rotate(log)
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), program, *command.argv[1:]],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(DIE_WITH_PARENT),
+                    str(os.getpid()),
+                    program,
+                    *command.argv[1:],
+                ],
                 env=dict(command.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

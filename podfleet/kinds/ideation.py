@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from podfleet import parameters
-from podfleet.asking import client
 from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
 from podfleet.commands.runs import SHOWN, Limit
-from podfleet.commands.submitting import ExitStatus, Watch, conclude
+from podfleet.commands.submit import ExitStatus, Watch, conclude
+from podfleet.connection import client
 from podfleet.naming import HYPOTHESIS, HypothesisName, find
 from podfleet.nouns import noun
 from podfleet.output import (
@@ -95,7 +95,7 @@ def new(
 @app.command()
 def show(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
     """Show a hypothesis: its idea, how its ideation stands, its runs."""
-    from podfleet.showing import show_idea
+    from podfleet.details import show_idea
 
     control_plane = client()
     found = control_plane.hypothesis(find(control_plane, HYPOTHESIS, hypothesis))

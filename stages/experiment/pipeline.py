@@ -35,14 +35,14 @@ from stages.experiment.consistency import (
 )
 from stages.experiment.data.loading import Data, find_data_set, prepare
 from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.exam import Exam, Judges, write_exam
-from stages.experiment.judging.keeping import secret_of
+from stages.experiment.judging.evaluation_set import EvaluationSet, Judges, write_evaluation_set
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
-from stages.experiment.paper.press import Paper, name_author, write_paper
+from stages.experiment.judging.secret_source import secret_of
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Renderer, find_renderer, is_pdf
 from stages.experiment.paper.tracing import trace
+from stages.experiment.paper.typesetter import Paper, name_author, write_paper
 from stages.experiment.paper.words import verdict_line
 from stages.experiment.plots.drawing import draw_all, draw_shown, pictures_at_most
 from stages.experiment.plots.picture import Picture
@@ -118,7 +118,7 @@ class Court:
     """Where programs are tried, what judges them, and who does the work."""
 
     bench: Bench
-    exam: Exam
+    evaluation_set: EvaluationSet
     crew: WorkerPool
 
 
@@ -221,7 +221,7 @@ class Experiment:
         self.context.log(f"programs run isolated by {isolation.name}{gaps}")
         secret = secret_of(self.context, self.spec.seed)
         court = self._court(secret)
-        data = court.exam.disguised.data
+        data = court.evaluation_set.disguised.data
         self._announce(data)
         search = self._searcher(court)
         with search.forest.kept(self.context, self.folder):
@@ -260,7 +260,7 @@ class Experiment:
             secret=secret,
             places=self.folder / "programs",
         )
-        return Court(bench, write_exam(folder, hidden, secret), WorkerPool(tools.slots, tools.gpus))
+        return Court(bench, write_evaluation_set(folder, hidden, secret), WorkerPool(tools.slots, tools.gpus))
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
@@ -271,7 +271,11 @@ class Experiment:
     # --- search -----------------------------------------------------------------------------
 
     def _searcher(self, court: Court) -> Search:
-        bench, judges, data = court.bench, court.exam.validation, court.exam.disguised.data
+        bench, judges, data = (
+            court.bench,
+            court.evaluation_set.validation,
+            court.evaluation_set.disguised.data,
+        )
         return Search(
             context=self.context,
             bench=bench,
@@ -287,7 +291,7 @@ class Experiment:
             check=self.staff.check,
             forest=TreeFile(),
             claim=state_of_claim(self.claim),
-            judge=court.exam.mark,
+            judge=court.evaluation_set.mark,
             keeps_proposals=self.staff.is_dear,
         )
 
@@ -385,7 +389,7 @@ class Experiment:
 
     def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
         """Run what is not measured by now; `keep` is called after each training."""
-        judges, readings = measured.court.exam.test(), measured.readings
+        judges, readings = measured.court.evaluation_set.test(), measured.readings
         total = len(measured.arms) * len(measured.seeds)
         with Shift[Trials](measured.court.crew) as shift:
             for arm, seed in measured.wanted:
@@ -448,20 +452,20 @@ class Experiment:
 
     def _take_fresh(self, first: Round) -> None:
         """Take what earlier attempts measured for these very programs."""
-        exam = first.court.exam
-        groups = len(row_groups(len(exam.disguised.data.sealed.features)))
+        evaluation_set = first.court.evaluation_set
+        groups = len(row_groups(len(evaluation_set.disguised.data.sealed.features)))
         left = self.past.left("validation")
         found = self.past.read(
             left,
             FreshState,
-            lambda state: fresh_problem(state, first.codes, exam.mark, self.claim.metric, groups),
+            lambda state: fresh_problem(state, first.codes, evaluation_set.mark, self.claim.metric, groups),
         )
         if found is not None:
             first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
 
     def _keep_fresh(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
-        state = FreshState(first.codes, measured, first.court.exam.mark)
+        state = FreshState(first.codes, measured, first.court.evaluation_set.mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
@@ -475,12 +479,12 @@ class Experiment:
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
-        claim, exam, seeds = self.claim, measured.court.exam, measured.seeds
+        claim, evaluation_set, seeds = self.claim, measured.court.evaluation_set, measured.seeds
         baseline, intervention = (
             [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
         )
-        data = exam.disguised.data
-        naive = naive_reading(data.facts, data.visible.train.targets, exam.test())
+        data = evaluation_set.disguised.data
+        naive = naive_reading(data.facts, data.visible.train.targets, evaluation_set.test())
         trained = list(zip(seeds, baseline, intervention, strict=True))
         pairs = [pair_of(seed, one, other, claim.metric.name) for seed, one, other in trained]
         means = _means([(one.scores, other.scores) for _, one, other in trained])

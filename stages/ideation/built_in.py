@@ -13,8 +13,8 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
 from stages.context import Stage
 from stages.ideation.draft import Draft, misread, quoted, write
-from stages.ideation.harvest import Harvest
-from stages.ideation.outlook import obstacle
+from stages.ideation.feasibility import obstacle
+from stages.ideation.found_ideas import FoundIdeas
 from stages.ideation.reading import OWN, Reading, read_request, said_by
 from stages.ideation.rounds import Place
 from stages.ideation.variations import Candidate
@@ -28,7 +28,7 @@ class BuiltIn:
     """Proposes for one request; claims in `taken` are no longer new, those in `fleet` are other requests'."""
 
     spec: IdeationSpec
-    harvest: Harvest
+    found_ideas: FoundIdeas
     stage: Stage
     reading: Reading = field(init=False)
     supply: deque[Candidate] = field(init=False)
@@ -36,7 +36,7 @@ class BuiltIn:
     fleet: dict[Saying, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        context = self.harvest.context
+        context = self.found_ideas.context
         self.reading = read_request(self.spec, [note.text for note in context.notes.all()])
         self.supply = deque(self.reading.candidates)
         self.taken = dict.fromkeys(self.reading.known, "the request names it as known")
@@ -47,30 +47,30 @@ class BuiltIn:
         """Finish as many ideas as are wanted, or as there are."""
         self._say_what_was_read()
         self._pass_over_what_is_there()
-        while self.supply and self.harvest.begun < self.harvest.wanted:
+        while self.supply and self.found_ideas.begun < self.found_ideas.wanted:
             self._finish(Draft(self.supply.popleft()))
-        if self.harvest.begun < self.harvest.wanted:
-            there = f"{self.harvest.begun} of {self.harvest.wanted}"
-            self.harvest.context.log(
+        if self.found_ideas.begun < self.found_ideas.wanted:
+            there = f"{self.found_ideas.begun} of {self.found_ideas.wanted}"
+            self.found_ideas.context.log(
                 f"the declared space holds nothing more that is new here: {there}", "warning"
             )
 
     def _finish(self, draft: Draft) -> None:
         """Reflect on a draft until nothing changes or its rounds are over."""
-        number, turns = self.harvest.begun + 1, self.spec.reflections
+        number, turns = self.found_ideas.begun + 1, self.spec.reflections
         for turn in range(1, turns + 1):
-            place = Place(number, self.harvest.wanted, turn, turns)
+            place = Place(number, self.found_ideas.wanted, turn, turns)
             self.stage.progress(place.fraction, place.activity)
             changed, said = self._reflect(draft)
-            self.harvest.context.log(f"idea {number}, round {turn} of {turns}: {said}")
+            self.found_ideas.context.log(f"idea {number}, round {turn} of {turns}: {said}")
             if changed is None:
-                self.harvest.give_up(self._written(draft), said)
+                self.found_ideas.give_up(self._written(draft), said)
                 return
             if changed == draft:
                 break
             draft = changed
         self.taken[draft.saying] = "it was proposed before"
-        self.harvest.finalise(self._written(draft))
+        self.found_ideas.finalise(self._written(draft))
 
     def _reflect(self, draft: Draft) -> tuple[Draft | None, str]:
         """Return the draft after one round, and what the round did; None where nothing can take its place."""
@@ -105,7 +105,7 @@ class BuiltIn:
 
     def _written(self, draft: Draft) -> Idea:
         saying = draft.saying
-        look_ups = self.harvest.look_ups
+        look_ups = self.found_ideas.look_ups
         numbers = look_ups.search(f"{saying.form.phrase()} {saying.metric.title}")
         related_work = look_ups.related_work([(number, "") for number in numbers], "")
         is_own = draft.candidate.why == OWN
@@ -119,7 +119,7 @@ class BuiltIn:
         )
 
     def _say_what_was_read(self) -> None:
-        context = self.harvest.context
+        context = self.found_ideas.context
         if self.reading.trouble:
             context.log(
                 "the text is not read as a claim that can be measured here, so what is nearest to its words "
@@ -131,7 +131,7 @@ class BuiltIn:
 
     def _pass_over_what_is_there(self) -> None:
         """Take what an earlier attempt finalised out of the supply."""
-        there = {idea.short_hypothesis for idea in self.harvest.ideas}
+        there = {idea.short_hypothesis for idea in self.found_ideas.ideas}
         self.taken |= {
             each.saying: "it was proposed before" for each in self.supply if each.saying.sentence in there
         }

@@ -10,7 +10,7 @@ from typing import Final
 
 from events.kinds.idea import Idea
 from events.runtime.errors import PipelineError
-from stages.ideation.outlook import doubts, obstacle
+from stages.ideation.feasibility import doubts, obstacle
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying
 from stages.space.interventions import INTERVENTIONS

@@ -11,7 +11,7 @@ from events.kinds.ideation import IdeationFailed, IdeationSpec, IdeationStarted
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Context, Stage
 from stages.ideation.built_in import BuiltIn
-from stages.ideation.harvest import Harvest
+from stages.ideation.found_ideas import FoundIdeas
 from stages.ideation.with_model import WithModel
 from stages.models.budget import CODE as BUDGET_EXCEEDED
 
@@ -26,54 +26,54 @@ def run(context: Context) -> str:
         raise PipelineError("CONFIG", f"ideation needs a request for ideas, not {type(spec).__name__}")
     context.emit(IdeationStarted())
     with context.stage(STAGE, index=1, total=1) as stage:
-        harvest = Harvest.of(context, spec.max_num_generations)
+        found_ideas = FoundIdeas.of(context, spec.max_num_generations)
         try:
-            _find(spec, harvest, stage)
+            _find(spec, found_ideas, stage)
         except Canceled:
-            harvest.say()
+            found_ideas.say()
             raise
         except PipelineError as error:
-            _give_up(harvest, error)
-        if not harvest.ideas:
-            _fail(harvest, PipelineError(NO_IDEA, _why_none(harvest)))
-        harvest.deliver()
+            _give_up(found_ideas, error)
+        if not found_ideas.ideas:
+            _fail(found_ideas, PipelineError(NO_IDEA, _why_none(found_ideas)))
+        found_ideas.deliver()
         stage.progress(1.0, "every idea is written")
-    return _summary(harvest)
+    return _summary(found_ideas)
 
 
-def _find(spec: IdeationSpec, harvest: Harvest, stage: Stage) -> None:
-    model = harvest.context.tools.model
+def _find(spec: IdeationSpec, found_ideas: FoundIdeas, stage: Stage) -> None:
+    model = found_ideas.context.tools.model
     if model is None:
-        BuiltIn(spec, harvest, stage).run()
+        BuiltIn(spec, found_ideas, stage).run()
     else:
-        WithModel.of(model, spec, harvest, stage).run()
+        WithModel.of(model, spec, found_ideas, stage).run()
 
 
-def _give_up(harvest: Harvest, error: PipelineError) -> None:
+def _give_up(found_ideas: FoundIdeas, error: PipelineError) -> None:
     """Keep what there is; a request that has ideas ends with them unless its budget is spent."""
-    if not harvest.ideas:
-        _fail(harvest, error)
+    if not found_ideas.ideas:
+        _fail(found_ideas, error)
     if error.code == BUDGET_EXCEEDED:
-        harvest.deliver()
+        found_ideas.deliver()
         raise error
-    there = f"{len(harvest.ideas)} of {harvest.wanted} ideas are final, no more are begun"
-    harvest.context.log(f"{there}: {error.message}", "warning")
+    there = f"{len(found_ideas.ideas)} of {found_ideas.wanted} ideas are final, no more are begun"
+    found_ideas.context.log(f"{there}: {error.message}", "warning")
 
 
-def _fail(harvest: Harvest, error: PipelineError) -> NoReturn:
-    unfinished = harvest.keep_unfinished()
-    harvest.context.emit(IdeationFailed(code=error.code, message=error.message, unfinished=unfinished))
+def _fail(found_ideas: FoundIdeas, error: PipelineError) -> NoReturn:
+    unfinished = found_ideas.keep_unfinished()
+    found_ideas.context.emit(IdeationFailed(code=error.code, message=error.message, unfinished=unfinished))
     raise error
 
 
-def _why_none(harvest: Harvest) -> str:
-    reasons = "; ".join(f"idea {each.number}: {each.why}" for each in harvest.unfinished)
+def _why_none(found_ideas: FoundIdeas) -> str:
+    reasons = "; ".join(f"idea {each.number}: {each.why}" for each in found_ideas.unfinished)
     rest = "everything near to the request is known already: the request names it, or the fleet has it"
     return f"no idea was finalised. {reasons or rest}"
 
 
-def _summary(harvest: Harvest) -> str:
-    ideas, unfinished = len(harvest.ideas), len(harvest.unfinished)
+def _summary(found_ideas: FoundIdeas) -> str:
+    ideas, unfinished = len(found_ideas.ideas), len(found_ideas.unfinished)
     rest = f", {unfinished} unfinished" if unfinished else ""
     plural = "idea" if ideas == 1 else "ideas"
-    return f"{ideas} {plural}{rest}; the first: {harvest.ideas[0].title}"
+    return f"{ideas} {plural}{rest}; the first: {found_ideas.ideas[0].title}"

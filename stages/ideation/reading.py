@@ -12,8 +12,8 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
 from events.runtime.errors import PipelineError
 from stages.ideation.earlier import earlier_ideas
+from stages.ideation.feasibility import obstacle
 from stages.ideation.novelty import words
-from stages.ideation.outlook import obstacle
 from stages.ideation.variations import Candidate, Liking, around
 from stages.ideation.wording import Form, Saying, phrase_of, saying_of
 from stages.space.claim import Direction

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
-from stages.ideation.outlook import expected_move
+from stages.ideation.feasibility import expected_move
 from stages.ideation.wording import Form, Saying, rivals_of
 from stages.space.claim import Direction
 from stages.space.data_sets import SHARES, SHIPPED, DataSet

@@ -16,7 +16,7 @@ from stages.context import Stage
 from stages.ideation.asking import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate
 from stages.ideation.earlier import earlier_ideas
 from stages.ideation.form import bounded, missing
-from stages.ideation.harvest import Harvest
+from stages.ideation.found_ideas import FoundIdeas
 from stages.ideation.look_ups import LookUps, without_references
 from stages.ideation.novelty import same_as, similarity
 from stages.ideation.rounds import Place
@@ -50,25 +50,25 @@ class WithModel:
 
     model: Metered
     spec: IdeationSpec
-    harvest: Harvest
+    found_ideas: FoundIdeas
     stage: Stage
     prompts: Prompts = field(default_factory=Prompts)
     current: Idea | None = None
     works: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, model: Model, spec: IdeationSpec, harvest: Harvest, stage: Stage) -> WithModel:
+    def of(cls, model: Model, spec: IdeationSpec, found_ideas: FoundIdeas, stage: Stage) -> WithModel:
         """Return an ideator whose every question is paid from the request's budget."""
-        context = harvest.context
+        context = found_ideas.context
         budget = Budget(
             clock=context.clock,
             max_cost_usd=spec.max_cost_usd,
             max_tokens=spec.max_tokens,
             pod_usd_per_hour=context.tools.pod_usd_per_hour,
-            spent=harvest.spent,
+            spent=found_ideas.spent,
         )
         prices = Prices.load(context.tools.prices)
-        return cls(Metered(model, budget, prices, context.emit), spec, harvest, stage)
+        return cls(Metered(model, budget, prices, context.emit), spec, found_ideas, stage)
 
     def run(self) -> None:
         """Begin every idea that is wanted and not there.
@@ -76,7 +76,7 @@ class WithModel:
         Raises `PipelineError`: BUDGET_EXCEEDED, or MODEL_... where asking on is of no use.
         """
         failures = 0
-        while self.harvest.begun < self.harvest.wanted:
+        while self.found_ideas.begun < self.found_ideas.wanted:
             self.current = None
             try:
                 self._find_one()
@@ -96,7 +96,7 @@ class WithModel:
 
     def _find_one(self) -> None:
         """Draft an idea and reflect on it, until it is final or its rounds are over."""
-        self.works = list(self.harvest.look_ups.search(self.spec.title))
+        self.works = list(self.found_ideas.look_ups.search(self.spec.title))
         scene = self._scene(0)
         drafted = ask_for(self.model, self.prompts.ask_for_draft(scene), Drafted)
         version = self._taken(drafted)
@@ -119,15 +119,15 @@ class WithModel:
 
     def _scene(self, turn: int) -> Scene:
         """Report where the work is, and return the context of the next question."""
-        place = Place(self.harvest.begun + 1, self.harvest.wanted, turn, self.spec.reflections)
+        place = Place(self.found_ideas.begun + 1, self.found_ideas.wanted, turn, self.spec.reflections)
         self.stage.progress(place.fraction, place.activity)
-        notes = [f"{note.by}: {note.text}" for note in self.harvest.context.notes.all()]
-        return Scene(self.spec, place, self.harvest.look_ups, notes, self._shown_as_earlier(), self.works)
+        notes = [f"{note.by}: {note.text}" for note in self.found_ideas.context.notes.all()]
+        return Scene(self.spec, place, self.found_ideas.look_ups, notes, self._shown_as_earlier(), self.works)
 
     def _earlier(self) -> list[Idea]:
         """Return every idea that is no longer new: named by the request, or finalised."""
-        texts = (self.spec.additional_context, *(note.text for note in self.harvest.context.notes.all()))
-        return [*(idea for text in texts for idea in earlier_ideas(text)), *self.harvest.ideas]
+        texts = (self.spec.additional_context, *(note.text for note in self.found_ideas.context.notes.all()))
+        return [*(idea for text in texts for idea in earlier_ideas(text)), *self.found_ideas.ideas]
 
     def _shown_as_earlier(self) -> list[Idea]:
         """Return the earlier ideas for a question, of the fleet's those that are nearest to the request."""
@@ -138,7 +138,7 @@ class WithModel:
 
     def _taken(self, answer: Drafted) -> Version:
         """Return an answer as an idea, checked."""
-        look_ups = self.harvest.look_ups
+        look_ups = self.found_ideas.look_ups
         idea, remarks = idea_of(answer, look_ups)
         self.current = idea
         problems = [f"{name} is empty" for name in missing(idea)]
@@ -146,22 +146,22 @@ class WithModel:
             problems.append(near_duplicate(found))
         elif (found := same_as(idea, self.spec.earlier)) is not None:
             # what the request itself asks is worth an answer of its own, whoever has asked it before
-            (remarks if self.harvest.begun == 0 else problems).append(near_duplicate(found))
+            (remarks if self.found_ideas.begun == 0 else problems).append(near_duplicate(found))
         return Version(idea, tuple(problems), tuple(remarks))
 
     def _look_up(self, query: str) -> None:
-        found = self.harvest.look_ups.search(query)
+        found = self.found_ideas.look_ups.search(query)
         self.works.extend(number for number in found if number not in self.works)
 
     def _finalise(self, idea: Idea) -> None:
-        self.harvest.finalise(idea, self.model.budget.spent())
+        self.found_ideas.finalise(idea, self.model.budget.spent())
 
     def _set_down(self) -> None:
         if self.current is not None:
-            self.harvest.set_down(self.current, BROKEN_OFF)
+            self.found_ideas.set_down(self.current, BROKEN_OFF)
 
     def _drop(self, why: str) -> None:
-        self.harvest.give_up(self.current, why, self.model.budget.spent())
+        self.found_ideas.give_up(self.current, why, self.model.budget.spent())
 
 
 def idea_of(answer: Drafted, look_ups: LookUps) -> tuple[Idea, list[str]]:

@@ -180,9 +180,9 @@ class DroppingIngest:
 class CredulousIngestor(Ingestor):
     """Takes the numbers of an attempt that nobody has claimed from anybody who may write for it."""
 
-    def _early(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
-        kept = super()._early(line, event, request, room)
-        return kept if isinstance(kept, Refused) else kept._replace(is_early=False)
+    def _unclaimed(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+        kept = super()._unclaimed(line, event, request, room)
+        return kept if isinstance(kept, Refused) else kept._replace(is_unclaimed=False)
 
 
 class OneNodeSet(ReplicaSet):

@@ -10,7 +10,7 @@ from testing.simulation.actors.people import User
 from testing.simulation.actors.pods import Pod
 from testing.simulation.actors.replicas import RENEW_EVERY_S, TTL_S, Balancer, HttpOdds, Replica
 from testing.simulation.actors.stranger import Stranger
-from testing.simulation.kernel import ChangeFeed, Node
+from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
 from testing.simulation.store.replica_set import ReplicaSet
 from testing.simulation.weather import Odds, Storm
@@ -28,7 +28,7 @@ REVIVE_EVERY_S: Final = 2.0
 class World:
     """Everything that can go wrong."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     nature: Node
     ledger: Ledger
     servers: ReplicaSet
@@ -52,19 +52,19 @@ class Nature:
 
     def work(self) -> None:
         """Let everything that was drawn happen, in its order."""
-        chance = self.world.hub.chance
+        chance = self.world.kernel.chance
         moments = sorted(self.until_s * chance.random() for _ in range(chance.randint(3, FAULTS_MAX)))
         for moment_s in moments:
-            self.world.hub.wait(None, moment_s - self.world.hub.now_s)
+            self.world.kernel.wait(None, moment_s - self.world.kernel.now_s)
             STRIKES[chance.choice(self.repertoire)](self)
-        self.world.hub.wait(None, self.until_s - self.world.hub.now_s)
+        self.world.kernel.wait(None, self.until_s - self.world.kernel.now_s)
         self.mend()
 
     def mend(self) -> None:
         """Let nothing more go wrong, and start everything that is down."""
         world = self.world
         self.is_calm = True
-        world.hub.note("all is mended")
+        world.kernel.note("all is mended")
         world.storm.odds, world.balancer.odds = Odds(), HttpOdds()
         world.storm.unreachable.clear()
         world.storm.sluggish.clear()
@@ -78,14 +78,14 @@ class Nature:
         ]:
             node.doom = None
             if node.is_frozen:
-                world.hub.thaw(node)
+                world.kernel.thaw(node)
         for replica in world.replicas:
             if not replica.node.is_up:
                 replica.boot()
         while True:
             for pod in world.pods:
                 self.revive(pod)
-            world.hub.wait(None, REVIVE_EVERY_S)
+            world.kernel.wait(None, REVIVE_EVERY_S)
 
     def revive(self, pod: Pod) -> None:
         """Start a pod's program, where it does not run."""
@@ -96,28 +96,28 @@ class Nature:
         """Do something after a while, unless everything was mended meanwhile."""
 
         def wait() -> None:
-            self.world.hub.wait(None, seconds)
+            self.world.kernel.wait(None, seconds)
             if not self.is_calm:
                 step()
 
-        self.world.hub.spawn("later", self.world.nature, wait)
+        self.world.kernel.spawn("later", self.world.nature, wait)
 
     def strikes(self, what: str, node: Node) -> None:
         """Count a fault at the moment at which it happens."""
         self.world.ledger.faults[what] += 1
-        self.world.hub.tell(node.name, what)
+        self.world.kernel.tell(node.name, what)
 
     def some_pod(self) -> Pod:
         """Draw a pod."""
-        return self.world.hub.chance.choice(self.world.pods)
+        return self.world.kernel.chance.choice(self.world.pods)
 
     def some_replica(self) -> Replica:
         """Draw a replica."""
-        return self.world.hub.chance.choice(self.world.replicas)
+        return self.world.kernel.chance.choice(self.world.replicas)
 
     def draw_s(self, most_s: float) -> float:
         """Draw a duration."""
-        return most_s * self.world.hub.chance.random()
+        return most_s * self.world.kernel.chance.random()
 
 
 def _kill_pod(nature: Nature, *, loses_disk: bool = False) -> None:
@@ -139,7 +139,7 @@ def _kill_pod(nature: Nature, *, loses_disk: bool = False) -> None:
 
 
 def _doom(nature: Nature, node: Node, die: Callable[[], None]) -> None:
-    node.doom, node.fate = nature.world.hub.chance.randint(1, DOOM_MAX), die
+    node.doom, node.fate = nature.world.kernel.chance.randint(1, DOOM_MAX), die
 
 
 def _kill_replica(nature: Nature) -> None:
@@ -161,8 +161,8 @@ def _stop_pod(nature: Nature) -> None:
     """Stop the parent only: its child goes on."""
     pod = nature.some_pod()
     nature.strikes("pod: parent stopped", pod.node)
-    nature.world.hub.freeze(pod.node)
-    nature.later(nature.draw_s(3 * TTL_S), lambda: nature.world.hub.thaw(pod.node))
+    nature.world.kernel.freeze(pod.node)
+    nature.later(nature.draw_s(3 * TTL_S), lambda: nature.world.kernel.thaw(pod.node))
 
 
 def _pause_machine(nature: Nature) -> None:
@@ -173,11 +173,11 @@ def _pause_machine(nature: Nature) -> None:
     nature.strikes("pod: machine paused", pod.node)
     nodes = (pod.node, pod.child_node)
     for node in nodes:
-        nature.world.hub.freeze(node)
+        nature.world.kernel.freeze(node)
 
     def go_on() -> None:
         for node in nodes:
-            nature.world.hub.thaw(node, lost_s=pause_s)
+            nature.world.kernel.thaw(node, lost_s=pause_s)
 
     nature.later(pause_s, go_on)
 
@@ -185,8 +185,8 @@ def _pause_machine(nature: Nature) -> None:
 def _stop_replica(nature: Nature) -> None:
     replica = nature.some_replica()
     nature.strikes("replica: stopped", replica.node)
-    nature.world.hub.freeze(replica.node)
-    nature.later(nature.draw_s(2 * TTL_S), lambda: nature.world.hub.thaw(replica.node))
+    nature.world.kernel.freeze(replica.node)
+    nature.later(nature.draw_s(2 * TTL_S), lambda: nature.world.kernel.thaw(replica.node))
 
 
 def _preempt(nature: Nature) -> None:
@@ -201,7 +201,7 @@ def _strike_at_settle(nature: Nature) -> None:
     """Wait for a pod's next settle; then kill it, stop it, or cut it off, for longer than a lease."""
     world, pod = nature.world, nature.some_pod()
     absence_s = TTL_S + nature.draw_s(RETURN_MAX_S)
-    how = world.hub.chance.choice(["kill", "stop", "cut"])
+    how = world.kernel.chance.choice(["kill", "stop", "cut"])
 
     def strike() -> None:
         nature.strikes(f"pod: struck as it settles ({how})", pod.node)
@@ -209,8 +209,8 @@ def _strike_at_settle(nature: Nature) -> None:
             pod.kill()
             nature.later(absence_s, lambda: nature.revive(pod))
         elif how == "stop":
-            world.hub.freeze(pod.node)
-            nature.later(absence_s, lambda: world.hub.thaw(pod.node))
+            world.kernel.freeze(pod.node)
+            nature.later(absence_s, lambda: world.kernel.thaw(pod.node))
         else:
             world.storm.unreachable.add(pod.node.name)
             nature.later(absence_s, lambda: world.storm.unreachable.discard(pod.node.name))
@@ -227,19 +227,19 @@ def _back_as_it_is_rescued(nature: Nature) -> None:
     busy = [pod for pod in world.pods if pod.is_busy() and not pod.node.is_frozen]
     if not busy:
         return
-    pod = world.hub.chance.choice(busy)
-    world.hub.freeze(pod.node)
+    pod = world.kernel.chance.choice(busy)
+    world.kernel.freeze(pod.node)
 
     def back() -> None:
         if pod.node.is_frozen:
-            world.hub.thaw(pod.node)
+            world.kernel.thaw(pod.node)
 
     def ambush(node: Node) -> Callable[[], None]:
         def strike() -> None:
             nature.strikes("pod: back as it is rescued", node)
-            world.hub.freeze(node)
+            world.kernel.freeze(node)
             back()
-            nature.later(RENEW_EVERY_S + nature.draw_s(TTL_S / 2), lambda: world.hub.thaw(node))
+            nature.later(RENEW_EVERY_S + nature.draw_s(TTL_S / 2), lambda: world.kernel.thaw(node))
 
         return strike
 
@@ -263,13 +263,13 @@ def _step_down(nature: Nature) -> None:
     def step_down() -> None:
         nature.strikes("store: step-down", world.store_clock)
         world.servers.step_down()
-        world.storm.election_ends_s = world.hub.now_s + election_s
+        world.storm.election_ends_s = world.kernel.now_s + election_s
 
     world.storm.strike = step_down
 
 
 def _store_clock(nature: Nature) -> None:
-    chance = nature.world.hub.chance
+    chance = nature.world.kernel.chance
     nature.strikes("store: clock jumps", nature.world.store_clock)
     nature.world.store_clock.wall_ahead_s = STORE_JUMP_MAX_S * (2 * chance.random() - 1)
 
@@ -277,11 +277,11 @@ def _store_clock(nature: Nature) -> None:
 def _pod_clock(nature: Nature) -> None:
     pod = nature.some_pod()
     nature.strikes("pod: clock jumps", pod.node)
-    pod.node.wall_ahead_s += POD_JUMP_MAX_S * (2 * nature.world.hub.chance.random() - 1)
+    pod.node.wall_ahead_s += POD_JUMP_MAX_S * (2 * nature.world.kernel.chance.random() - 1)
 
 
 def _cut_off(nature: Nature) -> None:
-    chance = nature.world.hub.chance
+    chance = nature.world.kernel.chance
     nodes = [each.node for each in nature.world.pods] + [each.node for each in nature.world.replicas]
     node = chance.choice(nodes)
     nature.strikes("store: cut off", node)

@@ -20,7 +20,7 @@ from testing.simulation.actors.replicas import Balancer, HttpOdds, Replica
 from testing.simulation.actors.stranger import Stranger
 from testing.simulation.faults import STRIKES, Nature, World
 from testing.simulation.judge import EVENTUALLY_S, Judge
-from testing.simulation.kernel import TRACE_MAX, Actor, ChangeFeed, Node, Stuck
+from testing.simulation.kernel import TRACE_MAX, Actor, Kernel, Node, Stuck
 from testing.simulation.ledger import Ledger
 from testing.simulation.product import Product
 from testing.simulation.store.replica_set import Calm
@@ -52,45 +52,45 @@ def play(
     trace_max: int = TRACE_MAX,
 ) -> Outcome:
     """Play the history of a seed to its end, and judge it; only `strikes` are drawn as misfortunes."""
-    hub = ChangeFeed(seed, trace_max)
+    kernel = Kernel(seed, trace_max)
     ledger = Ledger()
     with _disks() as home, _silence():
         try:
-            judge = _play(hub, ledger, _world(hub, ledger, home, product or Product()), strikes)
+            judge = _play(kernel, ledger, _world(kernel, ledger, home, product or Product()), strikes)
             runs = [each.document for each in judge.servers.collection("runs").majority({})]
             ledger.counts["runs"] = len(runs)
             ledger.counts["attempts"] = sum(run["attempt"] for run in runs)
             ledger.counts["writes rolled back"] = judge.servers.rolled_back
         finally:
-            hub.close()
+            kernel.close()
     return Outcome(
         seed,
         tuple(ledger.violations),
-        hub.digest,
-        hub.steps,
-        hub.now_s,
+        kernel.digest,
+        kernel.steps,
+        kernel.now_s,
         ledger.counts,
         ledger.faults,
-        tuple(hub.trace),
+        tuple(kernel.trace),
     )
 
 
-def _play(hub: ChangeFeed, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
+def _play(kernel: Kernel, ledger: Ledger, world: World, strikes: Sequence[str]) -> Judge:
     judge = Judge(world.servers, ledger)
     world.servers.witness = judge.saw
-    hub.on_time = ledger.look
-    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * hub.chance.random()), repertoire=strikes)
+    kernel.on_time = ledger.look
+    nature = Nature(world, until_s=TROUBLE_MAX_S * (0.4 + 0.6 * kernel.chance.random()), repertoire=strikes)
 
     def crashed(actor: Actor, error: BaseException) -> None:
         ledger.blame(f"{actor.name} raises {type(error).__name__}: {error}")
 
-    hub.crashed = crashed
+    kernel.crashed = crashed
     for replica in world.replicas:
         replica.boot()
     for pod in world.pods:
         pod.boot()
-    hub.spawn("user", world.user.node, world.user.work)
-    hub.spawn("nature", world.nature, nature.work)
+    kernel.spawn("user", world.user.node, world.user.work)
+    kernel.spawn("nature", world.nature, nature.work)
 
     def is_done() -> bool:
         if not nature.is_calm or not judge.is_settled():
@@ -98,7 +98,7 @@ def _play(hub: ChangeFeed, ledger: Ledger, world: World, strikes: Sequence[str])
         return all(pod.now is not None and not pod.pending() for pod in world.pods)
 
     try:
-        hub.run(is_done, limit_s=nature.until_s + EVENTUALLY_S)
+        kernel.run(is_done, limit_s=nature.until_s + EVENTUALLY_S)
     except Stuck as error:
         ledger.blame(str(error))
     waiting = sum(pod.pending() for pod in world.pods)
@@ -109,31 +109,33 @@ def _play(hub: ChangeFeed, ledger: Ledger, world: World, strikes: Sequence[str])
     return judge
 
 
-def _world(hub: ChangeFeed, ledger: Ledger, home: Path, product: Product) -> World:
-    chance = hub.chance
+def _world(kernel: Kernel, ledger: Ledger, home: Path, product: Product) -> World:
+    chance = kernel.chance
     store_clock, nature = Node("store"), Node("nature")
 
     def store_now() -> datetime:
-        return EPOCH + timedelta(seconds=hub.now_s + store_clock.wall_ahead_s)
+        return EPOCH + timedelta(seconds=kernel.now_s + store_clock.wall_ahead_s)
 
-    storm = Storm(hub, Node("network"), ledger.faults, _odds(chance.random()))
+    storm = Storm(kernel, Node("network"), ledger.faults, _odds(chance.random()))
     servers = product.servers(store_now, storm)
     replicas = [
-        Replica(hub, Node(f"replica-{number}"), servers, SeededIds(hub.seed * 100 + number), ledger, product)
+        Replica(
+            kernel, Node(f"replica-{number}"), servers, SeededIds(kernel.seed * 100 + number), ledger, product
+        )
         for number in (1, 2)
     ]
     http = chance.choice(
         [HttpOdds(), HttpOdds(0.05, 0.05, 0.1, 0.1, 0.05), HttpOdds(0.2, 0.2, 0.3, 0.3, 0.1)]
     )
-    balancer = Balancer(hub, replicas, ledger, http)
+    balancer = Balancer(kernel, replicas, ledger, http)
     pods = [
         Pod(
-            hub,
+            kernel,
             Node(f"pod-{number}"),
             Node(f"pod-{number}-child"),
             servers,
             balancer,
-            SeededIds(hub.seed * 100 + 10 + number),
+            SeededIds(kernel.seed * 100 + 10 + number),
             ledger,
             product,
             home,
@@ -141,7 +143,7 @@ def _world(hub: ChangeFeed, ledger: Ledger, home: Path, product: Product) -> Wor
         for number in range(1, 1 + chance.randint(2, 4))
     ]
     user = User(
-        hub,
+        kernel,
         Node("user"),
         balancer,
         ledger,
@@ -149,9 +151,11 @@ def _world(hub: ChangeFeed, ledger: Ledger, home: Path, product: Product) -> Wor
         hurry_s=chance.choice([0.5, 5.0]),
         cancels=chance.choice([0.0, 0.2, 0.5]),
     )
-    ids = SeededIds(hub.seed * 100 + 99)
-    stranger = Stranger(hub, Node("stranger"), servers, balancer, ids, ledger)
-    return World(hub, nature, ledger, servers, store_clock, storm, balancer, pods, replicas, user, stranger)
+    ids = SeededIds(kernel.seed * 100 + 99)
+    stranger = Stranger(kernel, Node("stranger"), servers, balancer, ids, ledger)
+    return World(
+        kernel, nature, ledger, servers, store_clock, storm, balancer, pods, replicas, user, stranger
+    )
 
 
 def _odds(draw: float) -> Odds:

@@ -124,7 +124,7 @@ class Judge:
                 self.ledger.blame(f"attempt {name[1]} of run {name[0]}: {message}")
         for finding in driven(self._audited()):
             self.ledger.blame(f"run {finding.run_id}: the audit finds {finding.invariant}: {finding.message}")
-        for message in [*self._letters(), *self._foreign(), *self._early(stored)]:
+        for message in [*self._letters(), *self._foreign(), *self._unclaimed(stored)]:
             self.ledger.blame(message)
 
     def _letters(self) -> Iterator[str]:
@@ -144,7 +144,7 @@ class Judge:
                 name = f"{event['runId']}/a{event['attempt']}"
                 yield f"the log of {name} holds position {event['sequence']}, and nobody works for it"
 
-    def _early(self, stored: Mapping[str, Document]) -> Iterator[str]:
+    def _unclaimed(self, stored: Mapping[str, Document]) -> Iterator[str]:
         """Look where acknowledged lines of strangers are: apart; after the claim letters, with a notice."""
         letters = self.servers.collection("dead_letters").records
         apart = self.servers.collection("early_lines").records
@@ -154,9 +154,9 @@ class Judge:
             for identity, each in letters.items()
             if each.document["code"] == UNCLAIMED
         }
-        for identity, run_id, attempt in sorted(self.ledger.early - kept):
+        for identity, run_id, attempt in sorted(self.ledger.unclaimed - kept):
             yield f"the early line {identity} of {run_id}/a{attempt} was acknowledged, and is nowhere"
-        for run_id, attempt in sorted({each[1:] for each in self.ledger.early}):
+        for run_id, attempt in sorted({each[1:] for each in self.ledger.unclaimed}):
             run = stored.get(run_id)
             if run is not None and attempt <= run["attempt"] and not self._has_notice(run_id, attempt):
                 yield f"early lines of {run_id}/a{attempt} are dead letters, and no notice says so"

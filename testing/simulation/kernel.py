@@ -59,7 +59,7 @@ class Actor:
 
 
 @dataclass(slots=True)
-class ChangeFeed:
+class Kernel:
     """Runs the actors of one history."""
 
     seed: int
@@ -211,24 +211,24 @@ class ChangeFeed:
 class NodeClock:
     """The clocks of one node, and its way to wait."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
 
     def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=self.hub.now_s + self.node.wall_ahead_s)
+        return EPOCH + timedelta(seconds=self.kernel.now_s + self.node.wall_ahead_s)
 
     def monotonic_s(self) -> float:
-        return self.hub.now_s - self.node.monotonic_behind_s
+        return self.kernel.now_s - self.node.monotonic_behind_s
 
     def wait(self, flag: Event, seconds: float) -> bool:
-        return flag.is_set() or self.hub.wait(flag, seconds)
+        return flag.is_set() or self.kernel.wait(flag, seconds)
 
 
 class TurnLock:
     """A lock that lets others run while it is waited for."""
 
-    def __init__(self, hub: ChangeFeed) -> None:
-        self._hub = hub
+    def __init__(self, kernel: Kernel) -> None:
+        self._hub = kernel
         self._is_free = Event()
         self._is_free.set()
 

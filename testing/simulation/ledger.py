@@ -49,7 +49,7 @@ class Ledger:
     owners: dict[str, list[Owner]] = field(default_factory=dict)
     doubts: dict[str, set[str]] = field(default_factory=dict)  # tokens by disk
     tokens: dict[AttemptId, str] = field(default_factory=dict)  # with which attempts were claimed
-    early: set[tuple[str, str, int]] = field(
+    unclaimed: set[tuple[str, str, int]] = field(
         default_factory=set
     )  # id, run, attempt: a stranger's, acknowledged
 

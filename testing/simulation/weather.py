@@ -9,7 +9,7 @@ from typing import Final
 
 from pymongo.errors import AutoReconnect, NetworkTimeout, PyMongoError, ServerSelectionTimeoutError
 
-from testing.simulation.kernel import ChangeFeed, Node
+from testing.simulation.kernel import Kernel, Node
 from testing.simulation.store.replica_set import Call, Duplicate, not_primary
 
 SELECTION_MAX_S: Final = 4.0
@@ -38,7 +38,7 @@ def _nothing() -> None:
 class Storm:
     """What happens around each operation on the store."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     network: Node
     faults: Counter[str]
     odds: Odds = field(default_factory=Odds)
@@ -49,15 +49,15 @@ class Storm:
     strike: Callable[[], None] | None = None  # happens to the next write that no majority has yet
 
     def before(self, call: Call) -> None:
-        self.hub.note(f"{call.operation} {call.collection}")
-        if call.operation == "find_one_and_update" and self.hub.current.name == f"{call.client}/rescuer":
+        self.kernel.note(f"{call.operation} {call.collection}")
+        if call.operation == "find_one_and_update" and self.kernel.current.name == f"{call.client}/rescuer":
             self.rescue_ambushes.pop(call.client, _nothing)()
-        if call.is_write or self.hub.chance.random() < READ_PASSES:
+        if call.is_write or self.kernel.chance.random() < READ_PASSES:
             self._pass()
-        if self.hub.now_s < self.election_ends_s:
-            self.hub.wait(None, self.election_ends_s - self.hub.now_s)
+        if self.kernel.now_s < self.election_ends_s:
+            self.kernel.wait(None, self.election_ends_s - self.kernel.now_s)
         if call.client in self.unreachable:
-            self.hub.wait(None, SELECTION_MAX_S * self.hub.chance.random())
+            self.kernel.wait(None, SELECTION_MAX_S * self.kernel.chance.random())
             raise ServerSelectionTimeoutError("no server can be reached")
         if self._strikes(self.odds.lost, "store: request lost"):
             raise self._broken()
@@ -65,18 +65,18 @@ class Storm:
     def order(self, count: int) -> Sequence[int]:
         places = list(range(count))
         if self.odds.cut:
-            self.hub.chance.shuffle(places)
+            self.kernel.chance.shuffle(places)
         return places
 
     def between(self, call: Call) -> None:
         if self.odds.cut:
-            self.hub.note(f"between {call.collection}")
+            self.kernel.note(f"between {call.collection}")
             self._pass()
             if self._strikes(self.odds.cut, "store: command cut in the middle"):
                 raise not_primary()
 
     def applied(self, call: Call) -> None:
-        self.hub.note(f"applied {call.collection}")
+        self.kernel.note(f"applied {call.collection}")
         self._pass()
         if self.strike is not None:
             strike, self.strike = self.strike, None
@@ -84,40 +84,40 @@ class Storm:
 
     def after(self, call: Call) -> None:
         if self._strikes(self.odds.eaten, "store: answer lost"):
-            self.hub.note(f"answer lost {call.collection}")
+            self.kernel.note(f"answer lost {call.collection}")
             self._pass()
             raise self._broken()
         if call.is_write:
-            self.hub.note(f"answered {call.collection}")
+            self.kernel.note(f"answered {call.collection}")
 
     def is_late(self, call: Call, arrive: Callable[[], object]) -> bool:
         if not self._strikes(self.odds.late, "store: write arrives late"):
             return False
 
         def travel() -> None:
-            self.hub.wait(None, 15.0 * self.hub.chance.random())
+            self.kernel.wait(None, 15.0 * self.kernel.chance.random())
             try:
                 arrive()
             except (PyMongoError, Duplicate):
-                self.hub.tell("network", "a late write came to nothing")
+                self.kernel.tell("network", "a late write came to nothing")
 
-        self.hub.spawn(f"late {call.operation}", self.network, travel)
-        self.hub.wait(None, 2.0 * self.hub.chance.random())
+        self.kernel.spawn(f"late {call.operation}", self.network, travel)
+        self.kernel.wait(None, 2.0 * self.kernel.chance.random())
         return True
 
     def _pass(self) -> None:
-        draw = self.hub.chance.random()
-        is_slow = draw < (SLUGGISH if self.hub.current.node.name in self.sluggish else self.odds.slow)
+        draw = self.kernel.chance.random()
+        is_slow = draw < (SLUGGISH if self.kernel.current.node.name in self.sluggish else self.odds.slow)
         if is_slow:
             self.faults["store: slow call"] += 1
-        self.hub.wait(None, SLOW_MAX_S * self.hub.chance.random() if is_slow else QUICK_S * draw)
+        self.kernel.wait(None, SLOW_MAX_S * self.kernel.chance.random() if is_slow else QUICK_S * draw)
 
     def _strikes(self, odds: float, what: str) -> bool:
-        if not odds or self.hub.chance.random() >= odds:
+        if not odds or self.kernel.chance.random() >= odds:
             return False
         self.faults[what] += 1
         return True
 
     def _broken(self) -> PyMongoError:
-        kind = AutoReconnect if self.hub.chance.random() < 0.5 else NetworkTimeout
+        kind = AutoReconnect if self.kernel.chance.random() < 0.5 else NetworkTimeout
         return kind("the connection broke")

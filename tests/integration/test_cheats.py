@@ -14,7 +14,7 @@ from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.exam import Judges, write_exam
+from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
 from stages.experiment.statistics.validation import (
@@ -111,7 +111,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
         secret=Secret("of seeds"),
         places=folder / "programs",
     )
-    judges = write_exam(folder / "data", hidden, secret).test()
+    judges = write_evaluation_set(folder / "data", hidden, secret).test()
     naive = naive_reading(hidden.data.facts, hidden.data.visible.train.targets, judges)
     found = Court(bench, judges, folder, naive)
     found.baseline = found.tried(BASELINE)

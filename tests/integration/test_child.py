@@ -25,8 +25,7 @@ from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, enc
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
 from pod_worker.child.ending import Exited, NeverStarted, Signalled, failure_for
-from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER
-from pod_worker.child.fork_server import ForkServer as WarmNursery
+from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.main import load_what_works
 from pod_worker.child.pipe_reader import PipeReader, line_said
 from pod_worker.child.process import Child, ChildOptions, Exit, Heard, allowed, oom_kills, secrets_of
@@ -42,23 +41,23 @@ import os, signal, subprocess, sys, threading, time
 from pathlib import Path
 from events.catalog import *
 from events.kinds.experiment import NodeCompleted, NodeCreated
-from pod_worker.child import fork_server_main as nursery_main, main as child_main
+from pod_worker.child import fork_server_main, main as child_main
 
 {pipeline}
 
 if __name__ == "__main__":
-    program = nursery_main if any("--socket" in each for each in sys.argv) else child_main
+    program = fork_server_main if any("--socket" in each for each in sys.argv) else child_main
     child_main.leave(program.main(sys.argv[1:], lambda kinds: {{"probe": run}}))
 """
 
-# A nursery for all tests: its children run the pipeline that lies beside their workspace, else the probe.
-DRILL_NURSERY = """
+# A fork server for all tests: its children run the pipeline that lies beside their workspace, else the probe.
+DRILL_SERVER = """
 import os, signal, subprocess, sys, threading, time
 import numpy.random
 from pathlib import Path
 from events.catalog import *
 from events.kinds.experiment import NodeCompleted, NodeCreated
-from pod_worker.child import fork_server_main as nursery_main, main as child_main
+from pod_worker.child import fork_server_main, main as child_main
 from stages.registry import load
 
 (probe,) = load(["probe"]).values()
@@ -71,7 +70,7 @@ def run(context):
     exec(compile(drill.read_text(), str(drill), "exec"), names)
     return names["run"](context)
 
-child_main.leave(nursery_main.main(sys.argv[1:], lambda kinds: {"probe": run}))
+child_main.leave(fork_server_main.main(sys.argv[1:], lambda kinds: {"probe": run}))
 """
 
 # A child whose second pipeline loads when somebody writes into a pipe.
@@ -109,11 +108,11 @@ def spawn():
     global child
     options = ChildOptions(environ=environ, command=(sys.executable, drill))
     if thread == "forked":
-        nursery = ForkServer(options, SystemClock(), options.command)
-        nursery.warm_up()
-        while not nursery.is_warm():
+        fork_server = ForkServer(options, SystemClock(), options.command)
+        fork_server.warm_up()
+        while not fork_server.is_warm():
             begun.wait(0.01)
-        child = nursery.spawn()
+        child = fork_server.spawn()
     else:
         child = Child.spawn(options, SystemClock())
     child.wait_ready(60)
@@ -122,9 +121,9 @@ def spawn():
 if thread != "other":
     spawn()
 else:
-    spawner = threading.Thread(target=spawn)
-    spawner.start()
-    spawner.join()
+    other = threading.Thread(target=spawn)
+    other.start()
+    other.join()
 begun.wait(60)
 while not psutil.Process(child.pid).children():
     begun.wait(0.01)
@@ -174,12 +173,12 @@ class Log:
 
 
 @dataclass
-class ForkServer:
-    """Starts children of one test, or forks them from a nursery that is `warm`."""
+class Spawner:
+    """Starts children of one test, or forks them from a fork server that is `warm`."""
 
     folder: Path
     stack: contextlib.ExitStack
-    warm: WarmNursery | None = None
+    warm: ForkServer | None = None
     log: Log = field(default_factory=Log)
 
     def order(self, kind: str = "probe", **spec: Any) -> Start:
@@ -197,7 +196,7 @@ class ForkServer:
 
     def _born(self, pipeline: str | None, options: dict[str, Any]) -> Child:
         if self.warm is not None:
-            assert not options, "a nursery has its own"
+            assert not options, "a fork server has its own"
             if pipeline is not None:
                 (self.folder / "pipeline.py").write_text(textwrap.dedent(pipeline))
             return self.warm.spawn()
@@ -231,14 +230,14 @@ class ForkServer:
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmNursery]:
-    """A nursery that is loaded, from which all tests of forked children have theirs."""
-    script = tmp_path_factory.mktemp("nursery") / "nursery.py"
-    script.write_text(DRILL_NURSERY)
-    with WarmNursery(ChildOptions(environ=ENVIRON), CLOCK, (sys.executable, str(script))) as nursery:
-        nursery.warm_up()
-        assert eventually(nursery.is_warm)
-        yield nursery
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """A fork server that is loaded, from which all tests of forked children have theirs."""
+    script = tmp_path_factory.mktemp("fork_server") / "fork_server.py"
+    script.write_text(DRILL_SERVER)
+    with ForkServer(ChildOptions(environ=ENVIRON), CLOCK, (sys.executable, str(script))) as server:
+        server.warm_up()
+        assert eventually(server.is_warm)
+        yield server
 
 
 @pytest.fixture
@@ -248,12 +247,12 @@ def way() -> str:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path, way: str, request: pytest.FixtureRequest) -> Iterator[ForkServer]:
+def spawner(tmp_path: Path, way: str, request: pytest.FixtureRequest) -> Iterator[Spawner]:
     warm = request.getfixturevalue("warm") if way == "forked" else None
     take_in_orphans(way == "forked")
     with contextlib.ExitStack() as stack:
-        yield ForkServer(tmp_path, stack, warm)
-    # A worker that has a nursery takes in orphans. These tests were one: what others leave is not theirs.
+        yield Spawner(tmp_path, stack, warm)
+    # A worker that has a fork server takes in orphans. These tests were one: what others leave is not theirs.
     take_in_orphans(False)
 
 
@@ -293,8 +292,8 @@ def state_of(pid: int) -> str:
         return "gone"
 
 
-def nurseries() -> set[int]:
-    """Return the nurseries of this process."""
+def fork_servers() -> set[int]:
+    """Return the fork servers of this process."""
     return {one.pid for one in psutil.Process().children() if one.name() == "podfleet-warm"}
 
 
@@ -318,13 +317,13 @@ class TestEnds:
         ],
     )
     def test_an_end_that_the_pipeline_can_tell_is_told_once_and_last(
-        self, nursery: ForkServer, end: str, final: str, code: str | None
+        self, spawner: Spawner, end: str, final: str, code: str | None
     ) -> None:
-        exit_ = nursery.run(seconds=0, events=3, end=end)
+        exit_ = spawner.run(seconds=0, events=3, end=end)
         assert exit_.end == Exited(0)
         assert exit_.final == final
-        assert nursery.log.ends() == [final]
-        last = nursery.log.heard[-1]
+        assert spawner.log.ends() == [final]
+        last = spawner.log.heard[-1]
         assert isinstance(last, Said)
         assert (last.type, last.data.get("code")) == (final, code)
 
@@ -338,89 +337,89 @@ class TestEnds:
         ],
     )
     def test_an_end_that_the_pipeline_cannot_tell_has_its_evidence(
-        self, nursery: ForkServer, end: str, expected: Exited | Signalled, code: str
+        self, spawner: Spawner, end: str, expected: Exited | Signalled, code: str
     ) -> None:
-        exit_ = nursery.run(seconds=0, events=3, end=end)
+        exit_ = spawner.run(seconds=0, events=3, end=end)
         assert exit_.end == expected
         assert exit_.final is None
-        assert nursery.log.ends() == []
-        assert [one.name for one in nursery.log.heard if isinstance(one, Made)] == ["probe.bin"]
+        assert spawner.log.ends() == []
+        assert [one.name for one in spawner.log.heard if isinstance(one, Made)] == ["probe.bin"]
         assert failure_for(exit_.end, oom_evidence=exit_.oom_evidence).code == code
 
     @both_ways
-    def test_a_crash_in_native_code_leaves_the_python_stack(self, nursery: ForkServer) -> None:
-        exit_ = nursery.run(seconds=0, events=0, end="segfault")
+    def test_a_crash_in_native_code_leaves_the_python_stack(self, spawner: Spawner) -> None:
+        exit_ = spawner.run(seconds=0, events=0, end="segfault")
         assert "Segmentation fault" in exit_.last_words
         assert "in _segfault" in exit_.last_words
-        assert any("in _segfault" in line for line in nursery.log.messages("warning"))
+        assert any("in _segfault" in line for line in spawner.log.messages("warning"))
 
     @both_ways
-    def test_a_hanging_pipeline_obeys_a_request_to_stop(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
-        nursery.start(child, seconds=0, events=3, end="hang")
-        nursery.log.wait_for("probe event 3 of 3")
+    def test_a_hanging_pipeline_obeys_a_request_to_stop(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
+        spawner.start(child, seconds=0, events=3, end="hang")
+        spawner.log.wait_for("probe event 3 of 3")
         assert child.join(0) is None
         child.terminate()
         assert finished(child).end == Exited(0)
-        assert nursery.log.ends() == ["ai.run.canceled"]
+        assert spawner.log.ends() == ["ai.run.canceled"]
 
     @either_way
-    def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
-        nursery.start(child, seconds=0, events=0, end="deaf")
+    def test_a_deaf_pipeline_obeys_nothing_but_a_kill(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
+        spawner.start(child, seconds=0, events=0, end="deaf")
         assert eventually(lambda: signal.SIGTERM in signals_of(child.pid, "SigIgn"))
         child.terminate()
         assert child.join(0.2) is None
         child.kill()
         assert finished(child).end == Signalled(signal.SIGKILL)
-        assert nursery.log.ends() == []
+        assert spawner.log.ends() == []
 
     @either_way
-    def test_a_second_end_is_not_told(self, nursery: ForkServer) -> None:
+    def test_a_second_end_is_not_told(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 context.emit(RunFailed(code="FIRST", message="by itself"))
                 return "and then it returned"
         """
-        assert nursery.run(pipeline).final == "ai.run.failed"
-        assert nursery.log.ends() == ["ai.run.failed"]
+        assert spawner.run(pipeline).final == "ai.run.failed"
+        assert spawner.log.ends() == ["ai.run.failed"]
 
     @both_ways
-    def test_a_thread_that_the_pipeline_left_behind_holds_nobody(self, nursery: ForkServer) -> None:
+    def test_a_thread_that_the_pipeline_left_behind_holds_nobody(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 threading.Thread(target=threading.Event().wait).start()
                 return "done"
         """
-        assert nursery.run(pipeline).end == Exited(0)
-        assert nursery.log.ends() == ["ai.run.completed"]
+        assert spawner.run(pipeline).end == Exited(0)
+        assert spawner.log.ends() == ["ai.run.completed"]
 
     @either_way
-    def test_a_kind_that_the_pod_does_not_have_fails_with_its_reason(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
-        nursery.start(child, kind="experiment", idea="x")
+    def test_a_kind_that_the_pod_does_not_have_fails_with_its_reason(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
+        spawner.start(child, kind="experiment", idea="x")
         assert finished(child).end == Exited(0)
-        (failure,) = nursery.log.data("ai.run.failed")
+        (failure,) = spawner.log.data("ai.run.failed")
         assert failure["code"] == "NOT_AVAILABLE"
         assert "'experiment'" in failure["message"]
 
     @either_way
-    def test_a_specification_that_cannot_be_read_fails_with_its_reason(self, nursery: ForkServer) -> None:
-        nursery.run(seconds=-1)
-        (failure,) = nursery.log.data("ai.run.failed")
+    def test_a_specification_that_cannot_be_read_fails_with_its_reason(self, spawner: Spawner) -> None:
+        spawner.run(seconds=-1)
+        (failure,) = spawner.log.data("ai.run.failed")
         assert failure["code"] == "CONFIG"
         assert "$.seconds" in failure["message"]
 
 
 class TestStart:
-    def test_a_ready_child_names_its_kinds_and_its_device(self, nursery: ForkServer) -> None:
-        ready = nursery.spawn().wait_ready(0)
+    def test_a_ready_child_names_its_kinds_and_its_device(self, spawner: Spawner) -> None:
+        ready = spawner.spawn().wait_ready(0)
         assert isinstance(ready, Ready)
         assert ready.kinds == ["probe"]
         assert ready.device
 
-    def test_a_child_that_is_not_ready_yet_can_be_asked_again(self, nursery: ForkServer) -> None:
-        child = nursery.stack.enter_context(
+    def test_a_child_that_is_not_ready_yet_can_be_asked_again(self, spawner: Spawner) -> None:
+        child = spawner.stack.enter_context(
             Child.spawn(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK)
         )
         first = child.wait_ready(0)
@@ -430,9 +429,9 @@ class TestStart:
 
     @pytest.mark.parametrize(("load", "is_whole"), [("{'experiment': run}", True), ("os._exit(3)", False)])
     def test_a_kind_that_is_loaded_is_told_while_a_heavy_one_is_on_its_way(
-        self, nursery: ForkServer, load: str, is_whole: bool
+        self, spawner: Spawner, load: str, is_whole: bool
     ) -> None:
-        child, gate = nursery.loading(load)
+        child, gate = spawner.loading(load)
         first = child.wait_ready(LIMIT_S)
         assert isinstance(first, Ready)
         assert (first.kinds, first.is_loading) == (["probe"], True)
@@ -446,20 +445,20 @@ class TestStart:
             assert isinstance(answer, NeverStarted)
             assert answer.end == Exited(3)
 
-    def test_a_kind_that_is_loaded_runs_while_a_heavy_one_is_on_its_way(self, nursery: ForkServer) -> None:
-        child, _ = nursery.loading("None")  # it never gets so far
+    def test_a_kind_that_is_loaded_runs_while_a_heavy_one_is_on_its_way(self, spawner: Spawner) -> None:
+        child, _ = spawner.loading("None")  # it never gets so far
         assert isinstance(child.wait_ready(LIMIT_S), Ready)
-        nursery.start(child)
+        spawner.start(child)
         assert finished(child).end == Exited(0)
-        assert nursery.log.messages() == ["ran"]
+        assert spawner.log.messages() == ["ran"]
 
     def test_a_child_that_dies_before_it_is_ready_is_known_at_once_with_its_last_words(
-        self, nursery: ForkServer, tmp_path: Path
+        self, spawner: Spawner, tmp_path: Path
     ) -> None:
         script = tmp_path / "broken.py"
         script.write_text("import no_such_module_here\n")
         options = ChildOptions(environ=ENVIRON, command=(sys.executable, str(script)))
-        child = nursery.stack.enter_context(Child.spawn(options, CLOCK))
+        child = spawner.stack.enter_context(Child.spawn(options, CLOCK))
         answer = child.wait_ready(LIMIT_S)
         assert isinstance(answer, NeverStarted)
         assert answer.end == Exited(1)
@@ -479,15 +478,15 @@ class TestStart:
         assert list(load_what_works(["no_such_kind", "probe"])) == ["probe"]
         assert "no_such_kind" in capsys.readouterr().err
 
-    def test_an_order_to_a_dead_child_is_no_error_and_its_end_is_told(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
+    def test_an_order_to_a_dead_child_is_no_error_and_its_end_is_told(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
         child.kill()
         finished(child)
-        nursery.start(child)
+        spawner.start(child)
         assert finished(child).end == Signalled(signal.SIGKILL)
 
-    def test_a_child_without_an_order_goes_when_it_is_asked(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
+    def test_a_child_without_an_order_goes_when_it_is_asked(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
         child.terminate()
         exit_ = finished(child)
         assert (exit_.end, exit_.final) == (Signalled(signal.SIGTERM), None)
@@ -507,17 +506,17 @@ class TestStart:
         assert child.returncode == 0
         os.close(events)
 
-    def test_every_descriptor_is_given_back(self, nursery: ForkServer) -> None:
+    def test_every_descriptor_is_given_back(self, spawner: Spawner) -> None:
         gc.collect()  # what other tests of this process left may go at any time: only growth is ours
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(3):
-            nursery.run(seconds=0)
+            spawner.run(seconds=0)
         assert len(os.listdir("/proc/self/fd")) <= before
 
 
 class TestHearing:
     @either_way
-    def test_ten_thousand_fast_events_arrive_complete_and_in_order(self, nursery: ForkServer) -> None:
+    def test_ten_thousand_fast_events_arrive_complete_and_in_order(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 with context.stage("probe") as stage:
@@ -525,13 +524,13 @@ class TestHearing:
                         stage.metric("loss", step / 2, step)
                 os._exit(0)
         """
-        nursery.run(pipeline)
-        metrics = nursery.log.data("ai.run.stage_metric")
+        spawner.run(pipeline)
+        metrics = spawner.log.data("ai.run.stage_metric")
         assert [metric["step"] for metric in metrics] == list(range(10_000))
         assert metrics[-1] == {"stage": "probe", "name": "loss", "value": 4999.5, "step": 9999}
 
     @either_way
-    def test_threads_do_not_cut_into_each_others_events(self, nursery: ForkServer) -> None:
+    def test_threads_do_not_cut_into_each_others_events(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 def speak(number):
@@ -542,14 +541,14 @@ class TestHearing:
                 for thread in threads: thread.join()
                 return "done"
         """
-        nursery.run(pipeline)
-        said = [message.split()[:2] for message in nursery.log.messages()]
+        spawner.run(pipeline)
+        said = [message.split()[:2] for message in spawner.log.messages()]
         for number in range(8):
             assert [step for who, step in said if who == str(number)] == [str(step) for step in range(200)]
         assert len(said) == 1600
 
     @either_way
-    def test_all_that_was_written_before_a_kill_is_heard(self, nursery: ForkServer) -> None:
+    def test_all_that_was_written_before_a_kill_is_heard(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 for step in range(300):
@@ -557,15 +556,15 @@ class TestHearing:
                     print(f"line {step}")
                 os.kill(os.getpid(), signal.SIGKILL)
         """
-        child = nursery.spawn(pipeline)
+        child = spawner.spawn(pipeline)
 
         def listen_late(heard: Heard) -> None:
             eventually(lambda: state_of(child.pid) == "gone")
-            nursery.log(heard)
+            spawner.log(heard)
 
-        child.start(nursery.order(), listen_late)
+        child.start(spawner.order(), listen_late)
         assert finished(child).end == Signalled(signal.SIGKILL)
-        messages = nursery.log.messages()
+        messages = spawner.log.messages()
         for word in ("event", "line"):
             assert [m for m in messages if m.startswith(word)] == [f"{word} {step}" for step in range(300)]
 
@@ -603,7 +602,7 @@ class TestHearing:
             os.close(fd)
 
     @both_ways
-    def test_what_was_printed_before_an_event_comes_before_it(self, nursery: ForkServer) -> None:
+    def test_what_was_printed_before_an_event_comes_before_it(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 for step in range(500):
@@ -612,14 +611,14 @@ class TestHearing:
                 sys.stdout.write("no line end")
                 return "done"
         """
-        nursery.run(pipeline)
-        messages = nursery.log.messages()
+        spawner.run(pipeline)
+        messages = spawner.log.messages()
         place = {message: index for index, message in enumerate(messages)}
         assert all(place[f"printed {step}"] < place[f"said {step}"] for step in range(500))
         assert "no line end" in messages
 
     @both_ways
-    def test_standard_output_is_information_and_standard_error_a_warning(self, nursery: ForkServer) -> None:
+    def test_standard_output_is_information_and_standard_error_a_warning(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 print("to out", "\\udcff", "ok")
@@ -629,15 +628,15 @@ class TestHearing:
                 os.write(1, b"y" * 20_000 + b"\\n")
                 return "done"
         """
-        nursery.run(pipeline)
-        assert nursery.log.messages("warning") == ["to err"]
-        lines = nursery.log.messages("info")
+        spawner.run(pipeline)
+        assert spawner.log.messages("warning") == ["to err"]
+        lines = spawner.log.messages("info")
         assert lines[0] == "to out \\udcff ok"
         assert lines[1] == "bytes \ufffd\ufffd and on"
         assert lines[2] == "100%"
         assert [len(line) for line in lines[3:]] == [8_000, 8_000, 4_000]
 
-    def test_a_broken_frame_is_a_warning_and_the_run_goes_on(self, nursery: ForkServer) -> None:
+    def test_a_broken_frame_is_a_warning_and_the_run_goes_on(self, spawner: Spawner) -> None:
         pipeline = f"""
             def run(context):
                 fd = next(int(a.partition("=")[2]) for a in sys.argv if a.startswith("--events-fd"))
@@ -648,46 +647,46 @@ class TestHearing:
                 os.write(fd, b'{{"type":"said"')
                 os._exit(3)
         """
-        nursery.run(pipeline)
-        *_, first, second, third, last = nursery.log.messages("warning")
+        spawner.run(pipeline)
+        *_, first, second, third, last = spawner.log.messages("warning")
         assert "could not be read" in first
         assert "could not be read" in second
         assert f"more than {LINE_MAX_BYTES} bytes" in third
         assert last == "the pipeline's process ended in the middle of a frame"
-        assert nursery.log.messages("info") == ["still here"]
+        assert spawner.log.messages("info") == ["still here"]
 
     @either_way
-    def test_a_listener_that_raises_ends_the_child_and_is_heard_of(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
+    def test_a_listener_that_raises_ends_the_child_and_is_heard_of(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
 
         def refuse(heard: Heard) -> None:
             raise OSError(28, "the disk is full")
 
-        child.start(nursery.order(end="hang"), refuse)
+        child.start(spawner.order(end="hang"), refuse)
         with pytest.raises(OSError, match="the disk is full"):
             child.join(LIMIT_S)
         assert is_gone(child.pid)
 
     @either_way
     def test_a_child_can_be_left_though_its_listener_is_stuck(
-        self, nursery: ForkServer, caplog: pytest.LogCaptureFixture
+        self, spawner: Spawner, caplog: pytest.LogCaptureFixture
     ) -> None:
         stuck = threading.Event()
 
         def listen(heard: Heard) -> None:
-            nursery.log(heard)
+            spawner.log(heard)
             stuck.wait(LIMIT_S)
 
-        with nursery.spawn() as child:
-            child.start(nursery.order(end="hang"), listen)
-            nursery.log.wait_for_more_than(0)
+        with spawner.spawn() as child:
+            child.start(spawner.order(end="hang"), listen)
+            spawner.log.wait_for_more_than(0)
         assert is_gone(child.pid)
         assert "child.unheard" in caplog.messages
         stuck.set()
         assert finished(child).end == Signalled(signal.SIGKILL)
 
     @either_way
-    def test_an_event_that_nobody_could_take_becomes_an_error_line(self, nursery: ForkServer) -> None:
+    def test_an_event_that_nobody_could_take_becomes_an_error_line(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 with context.stage("s") as stage:
@@ -697,16 +696,16 @@ class TestHearing:
                     stage.metric("loss", 0.5)
                 return "done"
         """
-        exit_ = nursery.run(pipeline)
+        exit_ = spawner.run(pipeline)
         assert exit_.final == "ai.run.completed"
-        nan, strange, large = nursery.log.messages("error")
+        nan, strange, large = spawner.log.messages("error")
         assert nan.startswith("ai.run.stage_metric was not reported")
         assert strange.startswith("ai.node.created was not reported")
         assert large.startswith("ai.validation.auto_completed was not reported")
-        assert [metric["value"] for metric in nursery.log.data("ai.run.stage_metric")] == [0.5]
+        assert [metric["value"] for metric in spawner.log.data("ai.run.stage_metric")] == [0.5]
 
     @either_way
-    def test_numbers_of_numpy_travel_as_numbers(self, nursery: ForkServer) -> None:
+    def test_numbers_of_numpy_travel_as_numbers(self, spawner: Spawner) -> None:
         pipeline = """
             import numpy
             def run(context):
@@ -714,26 +713,26 @@ class TestHearing:
                     stage.metric("loss", numpy.float32(0.25), numpy.int64(3))
                 return "done"
         """
-        nursery.run(pipeline)
-        assert nursery.log.data("ai.run.stage_metric") == [
+        spawner.run(pipeline)
+        assert spawner.log.data("ai.run.stage_metric") == [
             {"stage": "s", "name": "loss", "value": 0.25, "step": 3}
         ]
 
     @either_way
-    def test_a_long_line_loses_its_middle_and_says_so(self, nursery: ForkServer) -> None:
+    def test_a_long_line_loses_its_middle_and_says_so(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 context.log("begin" + "x" * 1_000_000 + "end \\ud800")
                 return "done"
         """
-        nursery.run(pipeline)
-        (message,) = nursery.log.messages("info")
+        spawner.run(pipeline)
+        (message,) = spawner.log.messages("info")
         assert message.startswith("begin")
         assert message.endswith("end \\ud800")
         assert "characters left out" in message
 
     @either_way
-    def test_an_end_is_told_however_long_or_strange_it_is(self, nursery: ForkServer) -> None:
+    def test_an_end_is_told_however_long_or_strange_it_is(self, spawner: Spawner) -> None:
         pipeline = """
             class Odd(Exception): pass
             Odd.__name__ = "O" * 500
@@ -741,28 +740,28 @@ class TestHearing:
             def run(context):
                 raise Odd("begin" + "\\ud800" + "\\0" * 1_000_000 + "end")
         """
-        assert nursery.run(pipeline).final == "ai.run.failed"
-        (failure,) = nursery.log.data("ai.run.failed")
+        assert spawner.run(pipeline).final == "ai.run.failed"
+        (failure,) = spawner.log.data("ai.run.failed")
         assert len(failure["code"]) == 200
         assert failure["message"].startswith("begin")
         assert failure["message"].endswith("end")
         assert failure["traceback"].endswith("end\n")
 
     @either_way
-    def test_a_failure_without_a_code_is_told_all_the_same(self, nursery: ForkServer) -> None:
+    def test_a_failure_without_a_code_is_told_all_the_same(self, spawner: Spawner) -> None:
         pipeline = """
             from events.runtime.errors import PipelineError
             def run(context):
                 raise PipelineError("", "no code", retryable=True)
         """
-        assert nursery.run(pipeline).final == "ai.run.failed"
-        assert nursery.log.data("ai.run.failed") == [
+        assert spawner.run(pipeline).final == "ai.run.failed"
+        assert spawner.log.data("ai.run.failed") == [
             {"code": "FAILED", "message": ": no code", "retryable": True}
         ]
-        assert len(nursery.log.messages("error")) == 1
+        assert len(spawner.log.messages("error")) == 1
 
     @either_way
-    def test_an_artifact_comes_with_a_path_that_means_the_same_here(self, nursery: ForkServer) -> None:
+    def test_an_artifact_comes_with_a_path_that_means_the_same_here(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 os.chdir(context.workspace)
@@ -771,23 +770,23 @@ class TestHearing:
                     context.keep(Path("plot.png"))
                 return "done"
         """
-        nursery.run(pipeline)
-        (made,) = [one for one in nursery.log.heard if isinstance(one, Made)]
-        path = nursery.folder / "workspace" / "plot.png"
+        spawner.run(pipeline)
+        (made,) = [one for one in spawner.log.heard if isinstance(one, Made)]
+        path = spawner.folder / "workspace" / "plot.png"
         assert made == Made(path=str(path), name="plot.png", content_type="image/png", stage="plots")
 
     @either_way
     @pytest.mark.parametrize("name", ["", "n" * 201, "lone \\udcff"])
-    def test_a_name_that_no_artifact_can_have_fails_the_run(self, nursery: ForkServer, name: str) -> None:
+    def test_a_name_that_no_artifact_can_have_fails_the_run(self, spawner: Spawner, name: str) -> None:
         pipeline = f"""
             def run(context):
                 context.reporter.made(Path("x"), name="{name}", content_type="x", stage=None)
         """
-        nursery.run(pipeline)
-        assert nursery.log.data("ai.run.failed")[0]["code"] == "ValueError"
+        spawner.run(pipeline)
+        assert spawner.log.data("ai.run.failed")[0]["code"] == "ValueError"
 
     @either_way
-    def test_a_forked_process_may_not_report(self, nursery: ForkServer) -> None:
+    def test_a_forked_process_may_not_report(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 forked = os.fork()
@@ -800,14 +799,14 @@ class TestHearing:
                 context.log(f"status {os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])}")
                 return "done"
         """
-        nursery.run(pipeline)
-        assert nursery.log.messages() == ["status 7"]
+        spawner.run(pipeline)
+        assert spawner.log.messages() == ["status 7"]
 
     def test_what_is_said_before_the_order_goes_to_the_pods_own_log(
-        self, nursery: ForkServer, caplog: pytest.LogCaptureFixture
+        self, spawner: Spawner, caplog: pytest.LogCaptureFixture
     ) -> None:
-        nursery.run("print('imported')\ndef run(context): return 'done'")
-        assert nursery.log.messages() == []
+        spawner.run("print('imported')\ndef run(context): return 'done'")
+        assert spawner.log.messages() == []
         said = [vars(record)["said"] for record in caplog.records if record.message == "child.said"]
         assert len(said) == 1
         assert "imported" in said[0]
@@ -815,7 +814,7 @@ class TestHearing:
 
 class TestCancel:
     @both_ways
-    def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, nursery: ForkServer) -> None:
+    def test_code_that_catches_every_exception_cannot_swallow_a_cancel(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 while True:
@@ -825,16 +824,16 @@ class TestCancel:
                     except Exception:
                         context.log("swallowed")
         """
-        child = nursery.spawn(pipeline)
-        nursery.start(child)
-        nursery.log.wait_for("trying")
+        child = spawner.spawn(pipeline)
+        spawner.start(child)
+        spawner.log.wait_for("trying")
         child.terminate()
         exit_ = finished(child)
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
-        assert "swallowed" not in nursery.log.messages()
+        assert "swallowed" not in spawner.log.messages()
 
     @either_way
-    def test_a_second_request_does_not_break_into_the_clean_up(self, nursery: ForkServer) -> None:
+    def test_a_second_request_does_not_break_into_the_clean_up(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 try:
@@ -846,23 +845,23 @@ class TestCancel:
                         time.sleep(0.01)
                     context.log("cleaned")
         """
-        child = nursery.spawn(pipeline)
-        nursery.start(child)
-        nursery.log.wait_for("working")
+        child = spawner.spawn(pipeline)
+        spawner.start(child)
+        spawner.log.wait_for("working")
         child.terminate()
-        nursery.log.wait_for("cleaning")
+        spawner.log.wait_for("cleaning")
         child.terminate()
         child.terminate()
-        (nursery.folder / "workspace" / "go on").touch()
+        (spawner.folder / "workspace" / "go on").touch()
         assert finished(child).final == "ai.run.canceled"
-        assert nursery.log.messages() == ["working", "cleaning", "cleaned"]
+        assert spawner.log.messages() == ["working", "cleaning", "cleaned"]
 
     @either_way
     @pytest.mark.parametrize(
         "after", [1, 100, pytest.param(1_000, marks=pytest.mark.long("after 1 frame, and after 100"))]
     )
     def test_a_cancel_in_the_middle_of_a_frame_leaves_every_frame_whole(
-        self, nursery: ForkServer, after: int
+        self, spawner: Spawner, after: int
     ) -> None:
         pipeline = """
             def run(context):
@@ -871,16 +870,16 @@ class TestCancel:
                     context.log(f"{step} " + "x" * 10_000)  # a pipe takes more than 4096 bytes in parts
                     step += 1
         """
-        child = nursery.spawn(pipeline)
+        child = spawner.spawn(pipeline)
         go_on = threading.Event()
 
         def listen(heard: Heard) -> None:
-            nursery.log(heard)
-            if len(nursery.log.heard) > after:
+            spawner.log(heard)
+            if len(spawner.log.heard) > after:
                 go_on.wait(LIMIT_S)
 
-        child.start(nursery.order(), listen)
-        nursery.log.wait_for_more_than(after)
+        child.start(spawner.order(), listen)
+        spawner.log.wait_for_more_than(after)
         # nobody reads now: the pipe is full, and the child waits with a frame half written
         looks = 20
         assert eventually(lambda: all(state_of(child.pid) == psutil.STATUS_SLEEPING for _ in range(looks)))
@@ -888,14 +887,14 @@ class TestCancel:
         assert eventually(lambda: not signals_of(child.pid, "ShdPnd") & {signal.SIGTERM})
         go_on.set()
         assert finished(child).end == Exited(0)
-        assert nursery.log.messages("warning") == []
-        assert nursery.log.ends() == ["ai.run.canceled"]
-        steps = [int(message.split()[0]) for message in nursery.log.messages("info")]
+        assert spawner.log.messages("warning") == []
+        assert spawner.log.ends() == ["ai.run.canceled"]
+        steps = [int(message.split()[0]) for message in spawner.log.messages("info")]
         assert steps == list(range(len(steps)))
 
     @either_way
     def test_a_cancel_while_a_failure_is_being_described_leaves_exactly_one_end(
-        self, nursery: ForkServer
+        self, spawner: Spawner
     ) -> None:
         pipeline = """
             class Late(Exception):
@@ -906,14 +905,12 @@ class TestCancel:
             def run(context):
                 raise Late
         """
-        exit_ = nursery.run(pipeline)
+        exit_ = spawner.run(pipeline)
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
-        assert nursery.log.ends() == ["ai.run.canceled"]
+        assert spawner.log.ends() == ["ai.run.canceled"]
 
     @either_way
-    def test_a_cancel_while_an_event_is_being_written_comes_after_the_event(
-        self, nursery: ForkServer
-    ) -> None:
+    def test_a_cancel_while_an_event_is_being_written_comes_after_the_event(self, spawner: Spawner) -> None:
         pipeline = """
             class Number:
                 def item(self):
@@ -925,14 +922,14 @@ class TestCancel:
                     stage.metric("loss", Number())
                     context.log("not reached")
         """
-        assert nursery.run(pipeline).final == "ai.run.canceled"
-        assert nursery.log.data("ai.run.stage_metric") == [{"stage": "s", "name": "loss", "value": 0.5}]
-        assert nursery.log.messages() == []
+        assert spawner.run(pipeline).final == "ai.run.canceled"
+        assert spawner.log.data("ai.run.stage_metric") == [{"stage": "s", "name": "loss", "value": 0.5}]
+        assert spawner.log.messages() == []
 
     @either_way
     @pytest.mark.parametrize("lag", range(12))
     def test_a_cancel_at_any_moment_around_the_end_leaves_exactly_one_end(
-        self, nursery: ForkServer, lag: int
+        self, spawner: Spawner, lag: int
     ) -> None:
         pipeline = """
             def run(context):
@@ -942,20 +939,20 @@ class TestCancel:
                     raise ValueError("no")
                 return "done"
         """
-        child = nursery.spawn(pipeline)
-        nursery.start(child, events=lag)
-        nursery.log.wait_for("almost done")
+        child = spawner.spawn(pipeline)
+        spawner.start(child, events=lag)
+        spawner.log.wait_for("almost done")
         for _ in range(lag * 200):  # moves the signal by microseconds
             pass
         child.terminate()
         exit_ = finished(child)
         assert exit_.end == Exited(0)
-        assert len(nursery.log.ends()) == 1
-        assert exit_.final == nursery.log.ends()[0]
+        assert len(spawner.log.ends()) == 1
+        assert exit_.final == spawner.log.ends()[0]
 
     @either_way
     def test_a_cancel_that_does_not_interrupt_a_blocking_call_is_noticed_all_the_same(
-        self, nursery: ForkServer
+        self, spawner: Spawner
     ) -> None:
         pipeline = """
             def run(context):
@@ -965,14 +962,14 @@ class TestCancel:
                 threading.Timer(0.1, strike).start()
                 threading.Event().wait()
         """
-        exit_ = nursery.run(pipeline)
+        exit_ = spawner.run(pipeline)
         assert (exit_.end, exit_.final) == (Exited(0), "ai.run.canceled")
 
     @either_way
-    def test_ctrl_c_is_the_parents_matter(self, nursery: ForkServer) -> None:
-        child = nursery.spawn()
-        nursery.start(child, seconds=0, events=3, end="hang")
-        nursery.log.wait_for("probe event 3 of 3")
+    def test_ctrl_c_is_the_parents_matter(self, spawner: Spawner) -> None:
+        child = spawner.spawn()
+        spawner.start(child, seconds=0, events=3, end="hang")
+        spawner.log.wait_for("probe event 3 of 3")
         os.kill(child.pid, signal.SIGINT)
         child.terminate()
         assert finished(child).final == "ai.run.canceled"
@@ -983,21 +980,21 @@ class TestGroup:
     @pytest.mark.parametrize(
         "end", ["return 'done'", "os._exit(3)", "os.kill(os.getpid(), 9)", "raise ValueError"]
     )
-    def test_no_grandchild_survives_the_end(self, nursery: ForkServer, end: str) -> None:
+    def test_no_grandchild_survives_the_end(self, spawner: Spawner, end: str) -> None:
         pipeline = f"""
             def run(context):
                 context.log(str(subprocess.Popen(["sleep", "600"]).pid))
                 {end}
         """
-        nursery.run(pipeline)
-        pid = int(nursery.log.messages("info")[0])
+        spawner.run(pipeline)
+        pid = int(spawner.log.messages("info")[0])
         assert eventually(lambda: is_gone(pid))
 
     @both_ways
-    def test_a_kill_ends_the_whole_group_also_when_it_is_suspended(self, nursery: ForkServer) -> None:
-        child = nursery.spawn(GRANDCHILD)
-        nursery.start(child)
-        nursery.log.wait_for("started")
+    def test_a_kill_ends_the_whole_group_also_when_it_is_suspended(self, spawner: Spawner) -> None:
+        child = spawner.spawn(GRANDCHILD)
+        spawner.start(child)
+        spawner.log.wait_for("started")
         pids = [child.pid, *(one.pid for one in psutil.Process(child.pid).children(recursive=True))]
         child.suspend()
         assert eventually(lambda: all(state_of(pid) == psutil.STATUS_STOPPED for pid in pids))
@@ -1006,7 +1003,7 @@ class TestGroup:
         assert eventually(lambda: all(is_gone(pid) for pid in pids))
 
     @both_ways
-    def test_a_suspended_child_stands_still_and_a_resumed_one_goes_on(self, nursery: ForkServer) -> None:
+    def test_a_suspended_child_stands_still_and_a_resumed_one_goes_on(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 subprocess.Popen(["sleep", "600"])
@@ -1014,9 +1011,9 @@ class TestGroup:
                     context.log("working")
                     time.sleep(0.001)
         """
-        child = nursery.spawn(pipeline)
-        nursery.start(child)
-        nursery.log.wait_for_more_than(10)
+        child = spawner.spawn(pipeline)
+        spawner.start(child)
+        spawner.log.wait_for_more_than(10)
         pids = [child.pid, *(one.pid for one in psutil.Process(child.pid).children())]
         assert len(pids) == 2
         child.suspend()
@@ -1025,13 +1022,13 @@ class TestGroup:
         child.terminate()  # is heard later
         assert child.join(0.2) is None
         assert psutil.Process(child.pid).cpu_times() == used
-        count = len(nursery.log.heard)
+        count = len(spawner.log.heard)
         child.resume()
-        nursery.log.wait_for_more_than(count)
+        spawner.log.wait_for_more_than(count)
         assert finished(child).final == "ai.run.canceled"
 
     @either_way
-    def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, nursery: ForkServer) -> None:
+    def test_a_daemon_that_escaped_does_not_hold_the_end_up(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 loop = ["sh", "-c", "while :; do echo again; done"]
@@ -1040,9 +1037,9 @@ class TestGroup:
                 return "done"
         """
         try:
-            assert nursery.run(pipeline).final == "ai.run.completed"
+            assert spawner.run(pipeline).final == "ai.run.completed"
         finally:
-            os.killpg(int(nursery.log.data("ai.run.usage")[0]["model"]), signal.SIGKILL)
+            os.killpg(int(spawner.log.data("ai.run.usage")[0]["model"]), signal.SIGKILL)
 
 
 class TestPod:
@@ -1050,20 +1047,20 @@ class TestPod:
     @pytest.mark.parametrize(
         "state", [pytest.param("running", marks=pytest.mark.long("suspended: no less dies")), "suspended"]
     )
-    def test_a_killed_pod_leaves_no_process(self, nursery: ForkServer, thread: str, state: str) -> None:
-        pod, pids = self._pod(nursery, thread, state)
+    def test_a_killed_pod_leaves_no_process(self, spawner: Spawner, thread: str, state: str) -> None:
+        pod, pids = self._pod(spawner, thread, state)
         assert len(pids) == (
             4 if thread == "forked" else 3
-        )  # the child, the grandchild, the guard, the nursery
+        )  # the child, the grandchild, the guard, the fork server
         pod.kill()
         pod.communicate(timeout=LIMIT_S)
         assert eventually(lambda: all(is_gone(pid) for pid in pids)), [state_of(pid) for pid in pids]
 
     @pytest.mark.parametrize("thread", ["main", "forked"])
     def test_the_child_dies_with_its_pod_also_when_the_guard_is_gone(
-        self, nursery: ForkServer, thread: str
+        self, spawner: Spawner, thread: str
     ) -> None:
-        pod, pids = self._pod(nursery, thread, "running")
+        pod, pids = self._pod(spawner, thread, "running")
         assert eventually(lambda: {"sh", "sleep"} <= {psutil.Process(pid).name() for pid in pids})
         guard = next(pid for pid in pids if psutil.Process(pid).name() == "sh")
         os.kill(guard, signal.SIGKILL)
@@ -1076,54 +1073,54 @@ class TestPod:
         finally:
             os.kill(orphan, signal.SIGKILL)
 
-    def _pod(self, nursery: ForkServer, thread: str, state: str) -> tuple[subprocess.Popen[bytes], list[int]]:
-        script = nursery.folder / "pod.py"
+    def _pod(self, spawner: Spawner, thread: str, state: str) -> tuple[subprocess.Popen[bytes], list[int]]:
+        script = spawner.folder / "pod.py"
         script.write_text(POD)
-        drill = nursery.script(GRANDCHILD)
-        command = [sys.executable, *map(str, (script, ROOT, drill, nursery.folder)), thread, state]
+        drill = spawner.script(GRANDCHILD)
+        command = [sys.executable, *map(str, (script, ROOT, drill, spawner.folder)), thread, state]
         pod = subprocess.Popen(command, env=ENVIRON, stdout=subprocess.PIPE)
-        nursery.stack.callback(pod.wait)
-        nursery.stack.callback(pod.kill)
+        spawner.stack.callback(pod.wait)
+        spawner.stack.callback(pod.kill)
         assert pod.stdout is not None
         assert pod.stdout.readline().startswith(b"up ")
         return pod, [one.pid for one in psutil.Process(pod.pid).children(recursive=True)]
 
 
-class TestNursery:
-    def test_the_first_child_is_started_and_later_ones_are_forked(self, nursery: ForkServer) -> None:
+class TestForkServer:
+    def test_the_first_child_is_started_and_later_ones_are_forked(self, spawner: Spawner) -> None:
         options = ChildOptions(environ=ENVIRON, kinds=("probe",))
-        with WarmNursery(options, CLOCK) as warm:
+        with ForkServer(options, CLOCK) as warm:
             assert not warm.is_warm()
-            for _ in range(2):  # the second lets the nursery load, and does not wait for it
+            for _ in range(2):  # the second lets the fork server load, and does not wait for it
                 with warm.spawn() as child:
                     assert isinstance(child.wait_ready(LIMIT_S), Ready)
             assert eventually(warm.is_warm)
-            children = [nursery.stack.enter_context(warm.spawn()) for _ in range(3)]
+            children = [spawner.stack.enter_context(warm.spawn()) for _ in range(3)]
             assert [isinstance(child.wait_ready(LIMIT_S), Ready) for child in children] == [True] * 3
             assert {psutil.Process(child.pid).name() for child in children} == {"podfleet-run"}
             parents = {psutil.Process(child.pid).ppid() for child in children}
             assert parents == {os.getpid()}
             for child in children:
-                nursery.start(child, seconds=0, events=3)
+                spawner.start(child, seconds=0, events=3)
                 assert finished(child).final == "ai.run.completed"
 
     def test_a_child_that_was_started_ahead_is_the_first_and_is_ended_where_nobody_wanted_it(
-        self, nursery: ForkServer
+        self, spawner: Spawner
     ) -> None:
         options = ChildOptions(environ=ENVIRON, kinds=("probe",))
         before = set(psutil.Process().children())
-        with WarmNursery(options, CLOCK) as warm:
-            warm.hatch()
+        with ForkServer(options, CLOCK) as warm:
+            warm.prestart()
             ahead = set(psutil.Process().children()) - before
             with warm.spawn() as child:
                 assert child.pid in {each.pid for each in ahead}
                 assert isinstance(child.wait_ready(LIMIT_S), Ready)
-        with WarmNursery(options, CLOCK) as warm:
-            warm.hatch()
+        with ForkServer(options, CLOCK) as warm:
+            warm.prestart()
         assert set(psutil.Process().children()) == before
 
     @forked
-    def test_each_child_has_chance_of_its_own(self, nursery: ForkServer) -> None:
+    def test_each_child_has_chance_of_its_own(self, spawner: Spawner) -> None:
         pipeline = """
             import random
             import numpy
@@ -1132,48 +1129,46 @@ class TestNursery:
                 context.log(f"{random.random()} {numpy.random.random()}")
                 return "done"
         """
-        first, second = nursery.spawn(pipeline), nursery.spawn(pipeline)
+        first, second = spawner.spawn(pipeline), spawner.spawn(pipeline)
         for child in (first, second):
-            nursery.start(child)
+            spawner.start(child)
             assert finished(child).final == "ai.run.completed"
-        drawn = [number for line in nursery.log.messages("info") for number in line.split()]
+        drawn = [number for line in spawner.log.messages("info") for number in line.split()]
         assert len(set(drawn)) == 4
 
-    def test_a_nursery_that_died_is_replaced_and_children_are_started_meanwhile(
-        self, nursery: ForkServer
+    def test_a_fork_server_that_died_is_replaced_and_children_are_started_meanwhile(
+        self, spawner: Spawner
     ) -> None:
-        others = nurseries()
-        warm = nursery.stack.enter_context(
-            WarmNursery(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK)
-        )
+        others = fork_servers()
+        warm = spawner.stack.enter_context(ForkServer(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK))
         warm.warm_up()
         assert eventually(warm.is_warm)
-        first = nursery.stack.enter_context(warm.spawn())
+        first = spawner.stack.enter_context(warm.spawn())
         assert isinstance(first.wait_ready(LIMIT_S), Ready)
-        (lost,) = nurseries() - others
+        (lost,) = fork_servers() - others
         os.kill(lost, signal.SIGKILL)
         assert eventually(lambda: not warm.is_warm())
-        started = nursery.stack.enter_context(warm.spawn())
+        started = spawner.stack.enter_context(warm.spawn())
         assert isinstance(started.wait_ready(LIMIT_S), Ready)
-        nursery.stack.enter_context(warm.spawn())
+        spawner.stack.enter_context(warm.spawn())
         assert eventually(warm.is_warm)
-        nursery.start(first, seconds=0, events=3)  # what was forked from it goes on
+        spawner.start(first, seconds=0, events=3)  # what was forked from it goes on
         assert finished(first).final == "ai.run.completed"
 
     @forked
-    def test_what_a_pipeline_left_behind_is_buried_when_it_ends(self, nursery: ForkServer) -> None:
+    def test_what_a_pipeline_left_behind_is_buried_when_it_ends(self, spawner: Spawner) -> None:
         pipeline = """
             def run(context):
                 daemon = subprocess.Popen(["true"], start_new_session=True)
                 context.log(f"left {daemon.pid}")
                 os._exit(3)
         """
-        child = nursery.spawn(pipeline)
-        nursery.start(child)
+        child = spawner.spawn(pipeline)
+        spawner.start(child)
         assert finished(child).end == Exited(3)
-        daemon = int(nursery.log.messages("info")[0].split()[1])
+        daemon = int(spawner.log.messages("info")[0].split()[1])
         assert eventually(lambda: is_gone(daemon))
-        nursery.spawn()
+        spawner.spawn()
         assert state_of(daemon) == "gone"
 
 
@@ -1181,7 +1176,7 @@ class TestEnvironment:
     SECRETS = ("MONGODB_URL", "PODFLEET_API_KEY", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY", "MINIO_ENDPOINT")
 
     def test_no_credential_of_the_pod_reaches_the_child(
-        self, nursery: ForkServer, monkeypatch: pytest.MonkeyPatch
+        self, spawner: Spawner, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in self.SECRETS:
             monkeypatch.setenv(name, "hunter2-hunter2")
@@ -1192,10 +1187,10 @@ class TestEnvironment:
                 context.log(" ".join(sorted(os.environ)))
                 threading.Event().wait()
         """
-        child = nursery.spawn(pipeline, environ=os.environ)  # noqa: TID251 - the pod's own, as in its __main__
-        nursery.start(child)
-        nursery.log.wait_for_more_than(1)
-        names = nursery.log.messages()[0].split()
+        child = spawner.spawn(pipeline, environ=os.environ)  # noqa: TID251 - the pod's own, as in its __main__
+        spawner.start(child)
+        spawner.log.wait_for_more_than(1)
+        names = spawner.log.messages()[0].split()
         assert not {name for name in names if name.startswith(("MONGODB", "MINIO", "PODFLEET"))}
         assert "OPENAI_API_KEY" in names
         read = []
@@ -1206,7 +1201,7 @@ class TestEnvironment:
         assert len(read) >= 2  # the child and its guard
         assert not [each for each in read if b"hunter2" in each]
 
-    def test_a_model_key_that_an_error_quotes_is_told_to_nobody(self, nursery: ForkServer) -> None:
+    def test_a_model_key_that_an_error_quotes_is_told_to_nobody(self, spawner: Spawner) -> None:
         key = "sk-that-the-pipeline-has"
         pipeline = """
             def run(context):
@@ -1219,13 +1214,13 @@ class TestEnvironment:
                     raise RuntimeError("no answer") from error
         """
         environ = ENVIRON | {"OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": "EMPTY"}
-        child = nursery.spawn(pipeline, environ=environ)
-        nursery.start(child)
+        child = spawner.spawn(pipeline, environ=environ)
+        spawner.start(child)
         end = finished(child)
-        assert nursery.log.messages() == ["printed *** EMPTY", "logged ***"], "a placeholder is no secret"
-        (failure,) = nursery.log.data("ai.run.failed")
+        assert spawner.log.messages() == ["printed *** EMPTY", "logged ***"], "a placeholder is no secret"
+        (failure,) = spawner.log.data("ai.run.failed")
         assert "Incorrect API key provided: ***" in failure["traceback"]
-        assert key not in str(nursery.log.heard) + end.last_words
+        assert key not in str(spawner.log.heard) + end.last_words
 
     def test_proxies_are_passed_in_both_cases(self) -> None:
         passed = allowed({"HTTPS_PROXY": "http://a", "no_proxy": "b", "HTTP_PROXY": ""})

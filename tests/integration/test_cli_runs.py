@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import RunCompleted, RunLog, RunStarted
 from events.queue.settlement import End
-from podfleet.commands import describing
+from podfleet.commands import kind_help
 from tests.fork_server import run_program
 from tests.integration.command_line import on_terminal, podfleet, seen, started, within
 
@@ -139,8 +139,8 @@ def test_kinds_are_told_by_the_control_plane_where_they_are_not_installed(
         "probe": ["0", "true"],
     }
     here = [within(fleet.url, *words).stdout for words in TOLD]
-    monkeypatch.setattr(describing, "KINDS", {})
-    monkeypatch.setattr(describing, "RUN_KINDS", frozenset())
+    monkeypatch.setattr(kind_help, "KINDS", {})
+    monkeypatch.setattr(kind_help, "RUN_KINDS", frozenset())
     assert [within(fleet.url, *words).stdout for words in TOLD] == here
     unknown = within(fleet.url, "kinds", "show", "nonsense")
     assert (unknown.returncode, "known kinds: experiment" in unknown.stderr) == (1, True)

@@ -34,7 +34,7 @@ ENVIRON = {"PATH": os.defpath, "PYTHONPATH": str(ROOT)}
 ATTACK = """
 import os, pwd, signal, subprocess, sys, tempfile, threading
 from pathlib import Path
-from pod_worker.child import fork_server_main as nursery_main, main as child_main
+from pod_worker.child import fork_server_main, main as child_main
 
 def got(what, attempt):
     try:
@@ -80,7 +80,7 @@ def run(context):
     context.log(f"escaped: {escaped.pid}")
 
 if __name__ == "__main__":
-    program = nursery_main if any("--socket" in each for each in sys.argv) else child_main
+    program = fork_server_main if any("--socket" in each for each in sys.argv) else child_main
     child_main.leave(program.main(sys.argv[1:], lambda kinds: {"probe": run}))
 """
 
@@ -92,7 +92,7 @@ def home() -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o755)
         yield folder
-    # A worker that has a nursery takes in orphans. This test was one: what others leave is not its own.
+    # A worker that has a fork server takes in orphans. This test was one: what others leave is not its own.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
@@ -134,14 +134,14 @@ def attacked(child: Child, home: Path) -> list[Heard]:
 
 
 def spawned(way: str, options: ChildOptions) -> Any:
-    """Return a nursery whose next child is started as a program, or forked."""
-    nursery = ForkServer(options, CLOCK, options.command)
+    """Return a fork server whose next child is started as a program, or forked."""
+    fork_server = ForkServer(options, CLOCK, options.command)
     if way == "forked":
-        nursery.warm_up()
+        fork_server.warm_up()
         never = threading.Event()
-        while not nursery.is_warm():
+        while not fork_server.is_warm():
             CLOCK.wait(never, 0.01)
-    return nursery
+    return fork_server
 
 
 @pytest.mark.parametrize("way", ["started", "forked"])
@@ -150,8 +150,8 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     monkeypatch.chdir(home)
     assert confined.find_gap(ENVIRON) is None
     command = (sys.executable, str(home / "attack.py"))
-    with spawned(way, ChildOptions(environ=ENVIRON, command=command, confinement=confined)) as nursery:
-        heard = attacked(nursery.spawn(), home)
+    with spawned(way, ChildOptions(environ=ENVIRON, command=command, confinement=confined)) as fork_server:
+        heard = attacked(fork_server.spawn(), home)
     told = messages(heard)
     assert told["wins"] == "[]"
     user, group, groups = told["user"].split(" ", 2)

@@ -175,10 +175,10 @@ async def _core(url: str) -> AsyncIterator[Core]:
     runs, events, documents = Runs(db), Events(db), Documents(db)
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = Projector(runs, events, documents, journal_flush, clock, ids)
-    direct = UnnumberedEvents(runs, events, clock, ids)
-    early = UnclaimedStore(db)
-    early_lines = UnclaimedLines(early, runs, events, documents, clock, ids)
-    steps = together(runs, events, projector)
+    unnumbered = UnnumberedEvents(runs, events, clock, ids)
+    unclaimed = UnclaimedStore(db)
+    unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
+    ingest_store = together(runs, events, projector)
     budgets = Budgets(ByteCounts(db), clock)
     queue_db = connect(url)
     core = Core(
@@ -187,9 +187,9 @@ async def _core(url: str) -> AsyncIterator[Core]:
         runs=runs,
         events=events,
         projector=projector,
-        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
+        ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
         sweeper=Sweeper(runs, journal_flush),
-        catch_up=CatchUp(runs, events, early_lines, projector),
+        catch_up=CatchUp(runs, events, unclaimed_lines, projector),
         rescuer=Rescuer(runs, clock, ids, ttl_s=1.0, gap_max_s=100.0),
         clock=clock,
         queue=MongoQueue(queue_db, ttl_s=0.2),
@@ -336,8 +336,8 @@ def test_a_log_that_is_given_up_while_a_part_of_it_is_applied_is_marked_for_the_
         run_id = await core.submit()
         await core.settle(await core.claim(), End("completed"), 7)
         runs = GivingUp(core.db)
-        steps = together(runs, core.events, replace(core.projector, runs=runs))
-        late = replace(core.ingestor, steps=steps)
+        ingest_store = together(runs, core.events, replace(core.projector, runs=runs))
+        late = replace(core.ingestor, store=ingest_store)
         await late.take(decode_ndjson(b"\n".join(whole_log(run_id)[:3])), POD)
         run = await core.run(run_id)
         assert (run["lastEventSeq"], run["logIncomplete"]) == (3, {"from": 4, "to": 7})
@@ -496,7 +496,7 @@ def test_what_was_stored_and_not_applied_is_caught_up(emptied_url: str) -> None:
         async def dies(_: object) -> int:
             raise ConnectionError("the process dies here")
 
-        broken = replace(core.ingestor, steps=replace(core.ingestor.steps, follow=dies))
+        broken = replace(core.ingestor, store=replace(core.ingestor.store, follow=dies))
         with pytest.raises(ConnectionError):
             await broken.take(decode_ndjson(b"\n".join(stored)), POD)
         assert await core.catch_up.run_once() == 0  # it may be about to be applied
@@ -632,7 +632,7 @@ def test_what_is_stored_of_a_log_is_applied_before_the_log_is_given_up(emptied_u
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
         await core.settle(await core.claim(), End("completed"), 7)
-        broken = replace(core.ingestor, steps=replace(core.ingestor.steps, follow=dies))
+        broken = replace(core.ingestor, store=replace(core.ingestor.store, follow=dies))
         with pytest.raises(ConnectionError):
             await broken.take(decode_ndjson(b"\n".join(whole_log(run_id)[:3])), POD)
         at_once = replace(core.catch_up, log_grace_s=-1.0)  # the grace is over

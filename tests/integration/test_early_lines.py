@@ -93,7 +93,7 @@ def test_a_line_that_arrives_while_the_claim_is_made_is_never_in_the_log(emptied
         assert (await core.send(*whole_log(run_id)[:3], sender=holder(run_id))).acked_through == {
             f"{run_id}/1": 3
         }
-        assert await core.catch_up.early.run_once() == 2
+        assert await core.catch_up.unclaimed.run_once() == 2
         assert await core.db.dead_letters.count_documents({"code": "unclaimed"}) == 2
         await core.must_equal_its_log(run_id)
 
@@ -150,7 +150,7 @@ def test_no_id_of_a_stranger_takes_the_place_of_the_notice_or_of_another_letter(
             told = line(run_id, 1, c.RunLog(message="a stranger's"), attempt=attempt, name="strange")
             assert (await core.send(told, sender=ADMIN)).accepted == 1
             await core.db.runs.update_one({"_id": run_id}, {"$set": {"attempt": attempt}})
-            await core.catch_up.early.run_once()
+            await core.catch_up.unclaimed.run_once()
         letters = await core.db.dead_letters.find({"code": "unclaimed"}).to_list()
         assert sorted(each["attempt"] for each in letters) == [1, 2]
         notices = await core.db.events.find({"data.message": {"$regex": "before anybody had"}}).to_list()
@@ -167,7 +167,7 @@ def test_an_audit_knows_why_an_early_line_contradicts_another(emptied_url: str) 
         assert codes(answer) == [(2, "conflict")]
         waiting = await core_findings(core, run_id)
         await core.claim()
-        await core.catch_up.early.run_once()
+        await core.catch_up.unclaimed.run_once()
         claimed = await core_findings(core, run_id)
         assert not [each for each in waiting + claimed if "wrong-refusal" in each]
 

@@ -26,7 +26,7 @@ FORBIDDEN: Final[dict[str, Callable[[Db], object]]] = {
     "read keys": lambda db: db.api_keys.find_one(),
     "make a key": lambda db: db.api_keys.insert_one({"_id": "x"}),
     "read sessions": lambda db: db.sessions.find_one(),
-    "read the trail": lambda db: db.audit.find_one(),
+    "read the audit log": lambda db: db.audit.find_one(),
     "write the log": lambda db: db.events.insert_one({"_id": "x"}),
     "read the log": lambda db: db.events.find_one(),
     "reach another collection from one that it may read": lambda db: list(

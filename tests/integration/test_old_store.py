@@ -1,4 +1,4 @@
-"""A store from before kinds had rooms of their own is opened, shown and verified as it is.
+"""A store from before kinds had packages of their own is opened, shown and verified as it is.
 
 `stores/before_kinds.bson.xz` is what commit 300d2d5 left: an experiment, an ideation, probes with each end,
 and what `testing.seed` made; one BSON document `{collection, document}` after the other.

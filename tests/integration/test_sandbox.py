@@ -26,7 +26,7 @@ from events.runtime.errors import Canceled, PipelineError
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.experiment.data.loading import Data, Facts, Part, Sealed, Visible
 from stages.experiment.judging.disguise import Disguised
-from stages.experiment.judging.exam import write_exam
+from stages.experiment.judging.evaluation_set import write_evaluation_set
 from stages.experiment.judging.secret import Secret
 from stages.experiment.trials.trial import Bench, write_data
 from stages.isolation.levels import (
@@ -366,7 +366,7 @@ def test_what_is_no_plain_file_is_no_result(strict: LocalSandbox, tmp_path: Path
     )  # fmt: skip
     half = Part(rows.features[:2], rows.targets[:2])
     data = Data(facts, Visible(rows, rows, half), Sealed(half), {}, ())
-    judges = write_exam(tmp_path / "data", Disguised(data), Secret("none")).validation
+    judges = write_evaluation_set(tmp_path / "data", Disguised(data), Secret("none")).validation
     assert judges.total == 4, "rows of one target make no canaries"
     trials = bench.run(program.format(others=others), seeds=(1,), judges=judges, folder=tmp_path / "work")
     assert (trials.error or "").startswith("the program left no report")

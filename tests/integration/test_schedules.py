@@ -52,12 +52,12 @@ class Replica:
         return self.deps.scheduler
 
     @property
-    def agenda(self) -> ScheduleService:
-        return self.deps.agenda
+    def service(self) -> ScheduleService:
+        return self.deps.schedules
 
     async def add(self, schedule_id: str, **overrides: Any) -> None:
         wanted = {"cron": "* * * * *", "run": PROBE, "by": "test", **overrides}
-        await self.agenda.create(WantedSchedule(id=schedule_id, **wanted))
+        await self.service.create(WantedSchedule(id=schedule_id, **wanted))
 
     async def make_due(self, schedule_id: str, *, ago: timedelta = timedelta(0)) -> datetime:
         """Let the schedule stand before a slot that is past; return that slot."""
@@ -227,10 +227,10 @@ async def test_an_outage_is_caught_up_as_the_schedule_wants(database_url: str) -
 async def test_a_paused_schedule_rests_and_goes_on_with_the_next_slot(database_url: str) -> None:
     async with replicas(database_url, 1) as (only,):
         await only.add("nightly", cron="@daily")
-        await only.agenda.pause("nightly", paused=True, by="test")
+        await only.service.pause("nightly", paused=True, by="test")
         assert (await only.schedule("nightly"))["nextAt"] is None
         assert await only.scheduler.run_once() == 0
-        await only.agenda.pause("nightly", paused=False, by="test")
+        await only.service.pause("nightly", paused=False, by="test")
         assert (await only.schedule("nightly"))["nextAt"] > await Schedules(only.db).now()
         assert await only.scheduler.run_once() == 0
         await only.add("quiet", paused=True)
@@ -256,7 +256,7 @@ async def test_a_replica_that_comes_late_does_not_wake_a_schedule_that_was_pause
         await only.add("nightly")
         await only.make_due("nightly")
         (late,) = await Schedules(only.db).due(10)
-        await only.agenda.pause("nightly", paused=True, by="test")
+        await only.service.pause("nightly", paused=True, by="test")
         await only.scheduler._serve(late)
         schedule = await only.schedule("nightly")
         assert (schedule["paused"], schedule["nextAt"]) == (True, None)
@@ -322,11 +322,11 @@ async def test_replacing_pausing_and_firing_at_once_never_make_a_second_run(data
         for turn in range(15):
             slots.add(await every[0].make_due("busy", ago=timedelta(hours=50 - turn)))
             steps: list[Callable[[], Awaitable[Any]]] = [each.scheduler.run_once for each in every]
-            steps.append(lambda: every[0].agenda.replace(wanted))
-            steps.append(lambda: every[1].agenda.pause("busy", paused=True, by="test"))
+            steps.append(lambda: every[0].service.replace(wanted))
+            steps.append(lambda: every[1].service.pause("busy", paused=True, by="test"))
             chance.shuffle(steps)
             await asyncio.gather(*(step() for step in steps))
-            await every[0].agenda.pause("busy", paused=False, by="test")
+            await every[0].service.pause("busy", paused=False, by="test")
         runs = await every[0].runs("busy")
         assert {run["_id"] for run in runs} <= {run_id("busy", slot) for slot in slots}
         assert all(run["revision"] == 1 for run in runs)

@@ -265,9 +265,9 @@ def test_a_package_whose_import_ends_the_program_ends_it_with_words(
 
 
 def test_a_room_that_cannot_be_imported_is_named_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "hello", replace(HELLO_KIND, room="no_such_package.room"))  # type: ignore[arg-type]
+    monkeypatch.setitem(KINDS, "hello", replace(HELLO_KIND, package="no_such_package.control_plane"))  # type: ignore[arg-type]
     with pytest.raises(
-        ConfigError, match=r"kind 'hello': no_such_package.room.parts cannot be imported: Mod"
+        ConfigError, match=r"kind 'hello': no_such_package.control_plane.parts cannot be imported: Mod"
     ):
         parts_of_kinds()
 
@@ -284,6 +284,6 @@ def test_a_part_named_as_another_field_of_a_run_is_refused(
     name: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = replace(parts_of_kinds()["hello"][0], name=name)
-    monkeypatch.setattr("hello_kind.room.parts.PARTS", (part,))
+    monkeypatch.setattr("hello_kind.control_plane.parts.PARTS", (part,))
     with pytest.raises(ConfigError, match=says):
         parts_of_kinds()

@@ -62,8 +62,8 @@ ENTRIES: Final = {
     "pod_worker.child.fork_server_main",
     "pod_worker.child.confinement_trial",
 }
-# what the control plane loads of a kind's room (control_plane/model/rooms.py)
-IN_A_ROOM: Final = ("parts", "sections", "routes")
+# what the control plane loads of a kind's package (control_plane/model/kind_packages.py)
+IN_A_PACKAGE: Final = ("parts", "sections", "routes")
 GENERATOR: Final = ROOT / "scripts" / "generate_docs.py"
 
 
@@ -186,7 +186,7 @@ def test_no_function_newly_grows_beyond_seventy_lines() -> None:
 def test_every_module_is_used_by_the_program() -> None:
     """A module that only tests import is dead, unless it is made for tests."""
     ours = _modules(*PACKAGES)
-    used = {*ENTRIES, *(f"{kind.room}.{name}" for kind in KINDS.values() for name in IN_A_ROOM)}
+    used = {*ENTRIES, *(f"{kind.package}.{name}" for kind in KINDS.values() for name in IN_A_PACKAGE)}
     for name, path in {**ours, **_modules("testing", "scripts")}.items():
         imported = {each for each in _source(path).imported if each != name}
         beside = name.rpartition(".")[0]
@@ -200,7 +200,7 @@ def test_every_module_is_used_by_the_program() -> None:
     unused = {
         name
         for name, path in ours.items()
-        if name not in used and path.name not in ("__init__.py", "__main__.py", "leash.py")
+        if name not in used and path.name not in ("__init__.py", "__main__.py", "die_with_parent.py")
     }
     assert unused == set()
 

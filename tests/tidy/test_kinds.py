@@ -1,4 +1,4 @@
-"""A kind of run is named in its own rooms, and nowhere else; the rooms of one kind know no other's."""
+"""A kind of run is named in its own packages, and nowhere else; the packages of one kind know no other's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("podfleet", "control_plane", "pod_worker", "events", "stages")
 # Kinds of one folder may share types: what an idea is stands in `events/kinds/idea.py`.
 TABLES: Final = ("events/kinds/", "events/answers/kinds/", "control_plane/kinds/", "podfleet/kinds/")
-ROOMS: Final = (*TABLES, *(f"stages/{kind}/" for kind in ROWS))
+OWN: Final = (*TABLES, *(f"stages/{kind}/" for kind in ROWS))
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -50,12 +50,12 @@ def named(source: str) -> Iterator[str]:
                 yield f"{getattr(node, 'lineno', '?')}: {each}"
 
 
-def test_a_kind_is_named_in_its_rooms_only() -> None:
+def test_a_kind_is_named_in_its_packages_only() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{place}"
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
-        if not path.relative_to(ROOT).as_posix().startswith(ROOMS)
+        if not path.relative_to(ROOT).as_posix().startswith(OWN)
         for place in named(path.read_text())
     ]
     assert found == []
@@ -86,7 +86,10 @@ def test_what_is_no_name_is_let_be(line: str) -> None:
 @pytest.mark.parametrize("kind", ROWS)
 def test_pipelines_and_pages_of_one_kind_know_no_other_kind(kind: str) -> None:
     others = tuple(
-        f"{room}/{other}/" for room in ("stages", "control_plane/kinds") for other in ROWS if other != kind
+        f"{folder}/{other}/"
+        for folder in ("stages", "control_plane/kinds")
+        for other in ROWS
+        if other != kind
     )
     own = (f"stages/{kind}/", f"control_plane/kinds/{kind}/")
     found = [

@@ -34,7 +34,7 @@ NTH: Final = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth", Cron
 
 @dataclass(frozen=True, slots=True)
 class _Days:
-    """Which days one of the two fields names, in words; `is_any` where it names every one."""
+    """The days that one of the two day fields names, in words; `is_any` if it names all."""
 
     words: str
     is_any: bool
@@ -82,7 +82,7 @@ def _hourly(minute: int, hours: Sequence[int]) -> str:
 
 
 def _pace(minutes: Sequence[int]) -> str:
-    """Return the words for minutes that go on evenly from hour to hour; nothing for others."""
+    """Return the words for minutes at equal distances across hours; empty for others."""
     step = _step(minutes)
     if step is None or not _is_whole(minutes, MINUTES, step):
         return ""
@@ -151,13 +151,13 @@ def _ranged(names: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def _step(numbers: Sequence[int]) -> int | None:
-    """Return the distance that is the same between all neighbours; None where there is none."""
+    """Return the equal distance between neighbours; None if the distances differ."""
     gaps = {later - earlier for earlier, later in pairwise(numbers)}
     return gaps.pop() if len(gaps) == 1 else None
 
 
 def _is_whole(numbers: Sequence[int], cycle: range, step: int) -> bool:
-    """Say whether the steps go on evenly over the end of the cycle."""
+    """Say whether the distance is the same across the end of the cycle."""
     return len(cycle) % step == 0 and len(numbers) == len(cycle) // step and len(numbers) >= 2
 
 

@@ -90,7 +90,7 @@ class Timetable:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a look at a due schedule leads to: slots to fire, oldest first, and when to look again."""
+    """The decision about a due schedule: the slots to fire, oldest first, and the next due slot."""
 
     fire: tuple[datetime, ...]
     last: datetime
@@ -126,7 +126,7 @@ def first_slot(table: Timetable, now: datetime) -> datetime:
 
 
 def plan(table: Timetable, missed: Missed, *, due: datetime, now: datetime) -> Plan:
-    """Decide what becomes of the slot `due` and of every later one that is not after `now`."""
+    """Decide about the slot `due` and every later one up to `now`."""
     assert due <= now
     wanted_max = MISSED_MAX if missed == "all" else 1
     wanted = [due, *table.latest(due, now, wanted_max)][-wanted_max:]
@@ -135,7 +135,7 @@ def plan(table: Timetable, missed: Missed, *, due: datetime, now: datetime) -> P
 
 
 def run_id(schedule_id: str, slot: datetime) -> str:
-    """Return the id of the run of a slot: made of nothing else, so that it can exist once."""
+    """Return the id of the run of a slot. It depends on schedule and slot only, so that there is one run."""
     moment_ms = round(slot.timestamp() * 1000)
     identity = f"{schedule_id}\n{moment_ms}".encode()
     entropy = hashlib.sha256(identity).digest()[:ENTROPY_BYTES]

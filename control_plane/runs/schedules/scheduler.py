@@ -31,7 +31,7 @@ SLOT_LABEL: Final = "slot"
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Knows no clock but the store's."""
+    """Fires due schedules, by the store's clock alone."""
 
     schedules: Schedules
     submitter: Submitter
@@ -90,7 +90,7 @@ class Scheduler:
 def submission(
     schedule: Document, slot: datetime | None, *, by: str | None = None, key: str | None = None
 ) -> Submission:
-    """Return the run that a schedule wants for one of its slots, or for none: somebody asked for it now."""
+    """Return the submission for a slot of a schedule; without a slot, for a run that was requested now."""
     wanted: dict[str, Any] = schedule["run"]
     labels = {**wanted["labels"], LABEL: schedule["_id"]}
     if slot is not None:

@@ -69,7 +69,7 @@ class ScheduleService:
             raise Conflict("schedule_exists", message)
 
     async def replace(self, wanted: WantedSchedule) -> None:
-        """Put another schedule in the place of one; it begins anew, what was due before is dropped."""
+        """Replace a schedule. Slots that were due before are dropped."""
         fields = _fields(wanted, await self.schedules.now())
         for _ in range(TRIES_MAX):
             if await self.schedules.change(await self._find(wanted.id), fields) is not None:
@@ -77,9 +77,9 @@ class ScheduleService:
         raise _contended(wanted.id)
 
     async def pause(self, schedule_id: str, *, paused: bool, by: str, note: str = "") -> None:
-        """Let a schedule rest, or go on with its first slot after now; twice is the same.
+        """Pause a schedule, or resume it with its first slot after now. Idempotent.
 
-        Who paused it, and why, stays until it goes on.
+        Author and note of the pause are kept until it is resumed.
         """
         if len(note.strip()) > NOTE_CHARS_MAX:
             raise Rejected("bad_note", f"note: at most {NOTE_CHARS_MAX} characters, not {len(note)}")
@@ -104,7 +104,7 @@ class ScheduleService:
             raise _unknown(schedule_id)
 
     async def run_now(self, schedule_id: str, *, by: str, key: str | None = None) -> Submitted:
-        """Queue a run of a schedule beside its slots; the same key is the same run, as for any run."""
+        """Queue a run of a schedule outside its slots; the same idempotency key gives the same run."""
         return await self.submitter.submit(submission(await self._find(schedule_id), None, by=by, key=key))
 
     async def upcoming(self, schedule_id: str, count: int) -> list[Slot]:
@@ -132,7 +132,7 @@ class ScheduleService:
 
 
 def _fields(wanted: WantedSchedule, now: datetime) -> Document:
-    """Return what is stored of a schedule. Raises `Rejected` for one that could never fire a run."""
+    """Return the stored fields of a schedule. Raises `Rejected` for one that could never fire."""
     table = read_timetable(wanted.cron, wanted.time_zone)
     next_at = first_slot(table, now)
     for name in (LABEL, SLOT_LABEL):

@@ -25,7 +25,7 @@ EXPORT: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-class TrailFilters(BaseModel):
+class AuditFilters(BaseModel):
     """Which entries are meant; `object` is such as `run/<id>`, `key` the id of one."""
 
     by: Word = None
@@ -39,7 +39,7 @@ class TrailFilters(BaseModel):
         return {name: value for name, value in asked.items() if value is not None}
 
 
-class TrailPage(TrailFilters):
+class AuditPage(AuditFilters):
     """A page of entries."""
 
     limit: int = LIMIT_DEFAULT
@@ -51,15 +51,15 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(prefix="/api/audit", tags=["audit"], route_class=StructRoute)
 
     @routes.get("")
-    async def page(_: MaySteer, wanted: Annotated[TrailPage, Query()]) -> Listing[AuditEntry]:
-        return await deps.reading.trail(wanted.stored(), wanted.limit, wanted.after)
+    async def page(_: MaySteer, wanted: Annotated[AuditPage, Query()]) -> Listing[AuditEntry]:
+        return await deps.reading.audit_log(wanted.stored(), wanted.limit, wanted.after)
 
     @routes.get("/export", response_class=StreamingResponse, responses=EXPORT)
-    async def export(_: MaySteer, wanted: Annotated[TrailFilters, Query()]) -> StreamingResponse:
+    async def export(_: MaySteer, wanted: Annotated[AuditFilters, Query()]) -> StreamingResponse:
         """Return every entry, the oldest first, one JSON object a line."""
 
         async def lines() -> AsyncIterator[bytes]:
-            async for entry in deps.trail.all(wanted.stored()):
+            async for entry in deps.audit_log.all(wanted.stored()):
                 yield msgspec.json.encode(filled(AuditEntry, entry)) + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")

@@ -118,7 +118,7 @@ def router(deps: Deps) -> APIRouter:
 
 
 def require_pod(principal: Principal, pod_id: str) -> None:
-    """Let a key that was made for one pod speak for it alone. Raises `Forbidden`."""
+    """Require that a key that is bound to a pod is used for this pod. Raises `Forbidden`."""
     if principal.pod is not None and pod_id.partition("/")[0] != principal.pod:
         raise Forbidden("foreign_pod", f"this key was made for the pod {principal.pod}, not for {pod_id}")
 
@@ -129,7 +129,7 @@ async def _is_gone(request: Request) -> bool:
 
 
 def held(run_id: str, token: str) -> RunToken:
-    """Return what a run token says of this run. Raises `Rejected`, `Conflict`."""
+    """Return the content of a run token for this run. Raises `Rejected`, `Conflict`."""
     said = read_run_token(token)
     if said is None:
         raise Rejected("bad_run_token", "Podfleet-Run-Token is not the `runToken` of a claim")

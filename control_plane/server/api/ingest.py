@@ -29,12 +29,12 @@ class UnsupportedMedia(Rejected):
     """The request's Content-Type is none that this route reads."""
 
 
-def router(ingestor: Ingestor, intake: Admission) -> APIRouter:
+def router(ingestor: Ingestor, admission: Admission) -> APIRouter:
     """Return the two ways in."""
     routes = APIRouter(tags=["ingest"])
 
     async def place(request: Request, principal: May) -> AsyncIterator[None]:
-        with intake.place(sender_of(request, principal)) as place:
+        with admission.place(sender_of(request, principal)) as place:
             request.state.room = place.large
             yield
 

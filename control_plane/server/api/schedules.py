@@ -34,11 +34,11 @@ Typed = Annotated[str, Query(max_length=CRON_CHARS_MAX)]
 def router(deps: Deps) -> APIRouter:
     """Return the routes below `/api/schedules`."""
     routes = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StructRoute)
-    agenda, reading = deps.agenda, deps.reading
+    service, reading = deps.schedules, deps.reading
 
     @routes.post("", status_code=201)
     async def create(body: NewSchedule, principal: MaySubmit, response: Response) -> Schedule:
-        await agenda.create(_wanted(body.id, body, principal.name))
+        await service.create(_wanted(body.id, body, principal.name))
         response.headers["Location"] = f"/api/schedules/{body.id}"
         return await reading.schedule(body.id)
 
@@ -50,7 +50,7 @@ def router(deps: Deps) -> APIRouter:
     async def preview(
         _: MayRead, cron: Typed, time_zone: Typed = "UTC", n: Count = PREVIEW_SLOTS
     ) -> CronPreview:
-        return await previewed(deps.agenda, cron, time_zone, n)
+        return await previewed(deps.schedules, cron, time_zone, n)
 
     @routes.get("/{schedule_id}")
     async def one(schedule_id: str, _: MayRead) -> Schedule:
@@ -58,21 +58,21 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/{schedule_id}/next")
     async def upcoming(schedule_id: str, _: MayRead, n: Count = PREVIEW_SLOTS) -> Slots:
-        return Slots(items=shown_slots(await agenda.upcoming(schedule_id, n)))
+        return Slots(items=shown_slots(await service.upcoming(schedule_id, n)))
 
     @routes.put("/{schedule_id}")
     async def replace(schedule_id: ScheduleId, body: ScheduleBody, principal: MaySubmit) -> Schedule:
-        await agenda.replace(_wanted(schedule_id, body, principal.name))
+        await service.replace(_wanted(schedule_id, body, principal.name))
         return await reading.schedule(schedule_id)
 
     @routes.patch("/{schedule_id}")
     async def pause(schedule_id: str, body: Pause, principal: MaySubmit) -> Schedule:
-        await agenda.pause(schedule_id, paused=body.paused, by=principal.name, note=body.note)
+        await service.pause(schedule_id, paused=body.paused, by=principal.name, note=body.note)
         return await reading.schedule(schedule_id)
 
     @routes.post("/{schedule_id}/run", status_code=201, responses=THE_SAME)
     async def run(schedule_id: str, principal: MaySubmit, response: Response, key: Key = None) -> Run:
-        submitted = await agenda.run_now(schedule_id, by=principal.name, key=key)
+        submitted = await service.run_now(schedule_id, by=principal.name, key=key)
         if not submitted.is_new:
             response.status_code = 200
         response.headers["Location"] = f"/api/runs/{submitted.run_id}"
@@ -80,18 +80,18 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.delete("/{schedule_id}", status_code=204)
     async def remove(schedule_id: str, _: MaySubmit) -> None:
-        await agenda.remove(schedule_id)
+        await service.remove(schedule_id)
 
     return routes
 
 
 async def previewed(
-    agenda: ScheduleService, cron: str, time_zone: str, count: int = PREVIEW_SLOTS
+    service: ScheduleService, cron: str, time_zone: str, count: int = PREVIEW_SLOTS
 ) -> CronPreview:
     """Return what a cron text means and when it fires next; what it cannot be is told as its problem."""
     preview = partial(CronPreview, cron=cron, time_zone=time_zone)
     try:
-        table, slots = await agenda.preview(cron, time_zone, count)
+        table, slots = await service.preview(cron, time_zone, count)
     except Rejected as error:  # half of a text is no error of whoever types it
         problem = CronProblem(code=error.code, message=error.message)
         return preview(meaning=None, next=[], problem=problem)

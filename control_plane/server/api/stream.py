@@ -34,8 +34,8 @@ def router(deps: Deps) -> APIRouter:
     routes = APIRouter(tags=["stream"])
 
     def room() -> None:
-        for hub in (deps.hub, deps.log_hub):
-            hub.require_room()  # before the answer begins: then it can still say no
+        for feed in (deps.feed, deps.log_feed):
+            feed.require_room()  # before the answer begins: then it can still say no
 
     @routes.get(
         "/api/stream", response_class=StreamingResponse, responses=STREAM, dependencies=[Depends(room)]
@@ -70,7 +70,7 @@ async def told(
     Ends as soon as the reader may read no more.
     """
     headers = dict(request.headers)
-    async for news in deps.hub_of(wanted).follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
+    async for news in deps.feed_of(wanted).follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
         if not await is_still_admitted(request, headers, "read"):
             return
         if len(news.changes) <= PART_MAX:

@@ -11,7 +11,7 @@ from control_plane.server.metrics import ANSWERS
 
 @dataclass(frozen=True, slots=True)
 class AnswerCount:
-    """Looks at what is sent, and changes nothing."""
+    """ASGI middleware that counts answers by status class."""
 
     app: ASGIApp
 

@@ -22,7 +22,7 @@ KEPT: Final = "/static/"
 
 @dataclass(frozen=True, slots=True)
 class AnswerHeaders:
-    """Adds what an answer does not say itself."""
+    """ASGI middleware that adds the security headers that an answer lacks."""
 
     app: ASGIApp
 

@@ -42,7 +42,7 @@ class UnsupportedEncoding(Rejected):
 
 
 class BadEncoding(Rejected):
-    """The body is not what its Content-Encoding says."""
+    """The body does not have the encoding that its Content-Encoding names."""
 
     def __init__(self, encoding: str, why: str) -> None:
         super().__init__("bad_encoding", f"the body is no whole {encoding} stream: {why}")

@@ -28,7 +28,7 @@ LAST: Final = {"Connection": "close"}
 
 @dataclass(slots=True)
 class BodyLimit:
-    """Counts what arrives, whatever was declared."""
+    """ASGI middleware that counts the received bytes, whatever length was declared."""
 
     app: ASGIApp
     body_s: float = BODY_S

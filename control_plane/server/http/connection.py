@@ -156,13 +156,13 @@ class Connection(HttpToolsProtocol):
         self._await_flush()
 
     def _await_flush(self) -> None:
-        """Give the other end a while to read what was written, also where the connection ends after it."""
+        """Give the client a while to read the output, also if the connection is closed afterwards."""
         self._stop_stall()
         if self.parser is not None:  # else the connection is lost already
             self._stall_ends = self.loop.call_later(self.limits.stall_s, self.transport.abort)
 
     def _make_room(self) -> None:
-        """End those that have read nothing for longest, where too much is written that nobody reads."""
+        """Close the connections that have read nothing for longest, if too much output is buffered."""
         held = sum(each.transport.get_write_buffer_size() for each in self.unread)
         for each in [*self.unread][:-1]:
             if held <= self.limits.unread_bytes:

@@ -77,8 +77,8 @@ def router(site: Site) -> APIRouter:
     pieces = Pieces(site)
 
     def room() -> None:
-        for hub in (site.deps.hub, site.deps.log_hub):
-            hub.require_room()
+        for feed in (site.deps.feed, site.deps.log_feed):
+            feed.require_room()
 
     @routes.get("/live", response_class=StreamingResponse, dependencies=[Depends(room)])
     async def live(

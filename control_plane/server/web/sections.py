@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from control_plane.model.rooms import modules
+from control_plane.model.kind_packages import modules
 from control_plane.reads.parts import KindPart
 from control_plane.reads.reading import Json
 from control_plane.server.deps import Deps

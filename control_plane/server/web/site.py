@@ -25,7 +25,7 @@ from msgspec import UNSET
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
-from control_plane.model import rooms
+from control_plane.model import kind_packages
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.runs.explainer import class_reasons
 from control_plane.server.api.runs import Filters, LogFilters, RunsView
@@ -83,7 +83,7 @@ def fields_of(kind: type[Answer]) -> Mapping[str, str]:
 
 def _of_kinds() -> dict[str, BaseLoader]:
     """Return where the templates of each kind are, which are named `KIND/FILE`."""
-    return {kind: FileSystemLoader(folder) for kind, folder in rooms.templates().items()}
+    return {kind: FileSystemLoader(folder) for kind, folder in kind_packages.templates().items()}
 
 
 class Pages:
@@ -177,7 +177,7 @@ class Site:
 
     def live(self, *topics: str) -> Live:
         """Return how a page of these topics stays current; asked for before anything is read for it."""
-        return Live(topics, self.deps.hub.token or "")
+        return Live(topics, self.deps.feed.token or "")
 
     async def home(self) -> HTMLResponse:
         """Show what the fleet does, and what needs a person."""

@@ -34,7 +34,7 @@ class ByteCounts:
 
     @answers()
     async def add_event_bytes(self, added: Mapping[str, int]) -> None:
-        """Add to what is stored of events."""
+        """Add to the counts of event bytes."""
         updates = [
             UpdateOne({"_id": account}, {"$inc": {"events": size}}, upsert=True)
             for account, size in added.items()
@@ -58,7 +58,7 @@ class ByteCounts:
 
     @answers()
     async def forget_puts(self, puts: Sequence[tuple[str, int]]) -> None:
-        """Take back what was noted of PUTs that were not signed after all."""
+        """Subtract the counts of PUTs that were not signed."""
         await self.db.signed_puts.delete_many({"_id": {"$in": [f"{key}:{size}" for key, size in puts]}})
 
     @answers()

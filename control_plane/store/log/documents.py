@@ -34,14 +34,14 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Guarded writes: each document takes only what is newer than itself."""
+    """Guarded writes: a document is changed only by a newer position."""
 
     db: Database
     dead_letter_quota: DeadLetterQuota = field(default_factory=DeadLetterQuota)
 
     @answers()
     async def attempt(self, name: AttemptId) -> AttemptRecord:
-        """Return the attempt's record; an attempt that nobody spoke of is empty."""
+        """Return the attempt's document; empty for an attempt without events."""
         return (await self.attempt_records([name]))[0]
 
     @answers()
@@ -82,7 +82,7 @@ class Documents:
         await self._bulk("attempts", updates)
 
     async def chronicle(self, entries: Sequence[tuple[str, Entry]]) -> None:
-        """Write what decisions say about attempts: who claimed it, how it ended."""
+        """Write what decisions change in attempts: who claimed it, how it ended."""
         told: dict[str, tuple[int, Document]] = {}
         for run_id, entry in entries:
             attempt, fields = attempt_fields(run_id, entry)
@@ -138,7 +138,7 @@ def _record(run_id: str, attempt: int, document: Mapping[str, Any]) -> AttemptRe
 
 
 def view_fields(view: AttemptView) -> dict[str, Any]:
-    """Return what an attempt's record says of its own log."""
+    """Return the fields of an attempt's document that follow from its log."""
     return {
         "runId": view.run_id,
         "attempt": view.attempt,
@@ -151,7 +151,7 @@ def view_fields(view: AttemptView) -> dict[str, Any]:
 
 
 def attempt_fields(run_id: str, entry: Entry) -> tuple[int, Mapping[str, Any]]:
-    """Return the attempt that a journal entry speaks of, and what it says; nothing for other entries."""
+    """Return the attempt of a journal entry and its fields; None for other entries."""
     if entry.cause == "claim":
         attempt = entry.sets["attempt"]
         named = {"runId": run_id, "attempt": attempt}
@@ -178,7 +178,7 @@ def _watched_until(entry: Entry) -> datetime | None:
 
 
 def human_validations(run_id: str, entry: Entry) -> list[Write]:
-    """Return the validation that a journal entry speaks of; nothing for other entries."""
+    """Return the validation of a journal entry; None for other entries."""
     said = entry.sets.get("humanVerdict")
     if entry.cause not in (Cause.REVIEW, Cause.REVISE) or said is None:
         return []

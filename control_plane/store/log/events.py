@@ -62,10 +62,10 @@ class Events:
         return collided
 
     async def append_all(self, parts: Sequence[Sequence[RawBSONDocument]]) -> list[set[int] | Transient]:
-        """Store documents of several askers at once; tell each which of its own collide, counted in its part.
+        """Store documents of several callers at once; return, by caller, the indexes of its own that collide.
 
-        An asker whose own documents are not all there for another reason gets its error. Raises `Transient`
-        when none of them is durable on a majority: nobody may acknowledge anything.
+        A caller whose documents were not all stored gets the error instead. Raises `Transient`
+        when none of them is durable on a majority: nothing may be acknowledged.
         """
         failures = await self._insert([document for part in parts for document in part])
         told: list[set[int] | Transient] = []
@@ -92,7 +92,7 @@ class Events:
 
     @answers()
     async def by_ids(self, ids: Sequence[str]) -> Mapping[str, Stored]:
-        """Return what is stored under these ids."""
+        """Return the stored events with these ids."""
         fields = {"hash": 1, "runId": 1, "attempt": 1, "sequence": 1, "expiresAt": 1}
         cursor = self.db.events.find({"_id": {"$in": list(ids)}}, fields).batch_size(len(ids) + 1)
         return {document["_id"]: _stored(document) for document in await cursor.to_list()}
@@ -122,20 +122,20 @@ class Events:
 
     @answers()
     async def holds(self, attempt_id: AttemptId, sequence: int) -> bool:
-        """Say whether an event stands at this position."""
+        """Say whether there is an event at this position."""
         query = {**_of(attempt_id), "sequence": sequence}
         return await self.db.events.find_one(query, {"_id": 1}) is not None
 
     @answers()
     async def head(self, attempt_id: AttemptId) -> int:
-        """Return the highest position of an attempt that an event stands at, 0 where none does."""
+        """Return the highest position of an attempt's events, 0 without any."""
         query = {**_of(attempt_id), "sequence": {"$gt": 0}}
         found = await self.db.events.find_one(query, {"sequence": 1}, sort=[("sequence", -1)])
         return 0 if found is None else int(found["sequence"])
 
     @answers()
     async def holding(self, positions: Collection[tuple[str, int, int]]) -> set[AttemptId]:
-        """Return the attempts of which an event stands at the position asked for."""
+        """Return the attempts that have an event at the given position."""
         asked = [dict(zip(("runId", "attempt", "sequence"), each, strict=True)) for each in positions]
         found = await self.db.events.find({"$or": asked}, {"_id": 0, "runId": 1, "attempt": 1}).to_list()
         return {AttemptId(each["runId"], each["attempt"]) for each in found}

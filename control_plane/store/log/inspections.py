@@ -11,7 +11,7 @@ from control_plane.store.database import Database, answers
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the storage says of an object without reading it; of another content one of them differs."""
+    """The version of an object by its head request; another content has another version."""
 
     size: int
     etag: str
@@ -41,7 +41,7 @@ class Inspections:
 
     @answers()
     async def find(self, key: str) -> Looked | None:
-        """Return what was found when the object was read, None where it was not; a damaged note is none."""
+        """Return the stored result of an inspection, None if there is no valid one."""
         document = await self.db.inspections.find_one({"_id": key})
         if document is None:
             return None
@@ -53,7 +53,7 @@ class Inspections:
 
     @answers()
     async def keep(self, key: str, looked: Looked) -> None:
-        """Note what was found."""
+        """Store the result of an inspection."""
         version = looked.version
         note = {
             "size": version.size,

@@ -37,7 +37,7 @@ class UnclaimedStore:
 
     @answers()
     async def hashes(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Return the digests of what is stored under these ids."""
+        """Return the digests of the stored lines with these ids."""
         found = await self.db.early_lines.find({"_id": {"$in": list(ids)}}, {"hash": 1}).to_list()
         return {document["_id"]: document["hash"] for document in found}
 

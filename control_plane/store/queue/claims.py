@@ -29,7 +29,7 @@ _IN_FLIGHT: Final = "an earlier claim with this token took a run: ask for that"
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The queue, for whoever holds a token. Raises `Conflict` where the lease is lost, and `Transient`."""
+    """The queue for the holders of tokens. Raises `Conflict` if the lease is lost, and `Transient`."""
 
     db: Database
     ttl_s: float = LEASE_S

@@ -66,7 +66,7 @@ class Runs:
 
     @answers()
     async def decide(self, found: Found, decision: journal.Decision, **guard: Any) -> Found | None:
-        """Make `decision` if the run is still what was read; None when it moved meanwhile."""
+        """Make `decision` if the run is unchanged since it was read; else return None."""
         document = await self.db[found.collection].find_one_and_update(
             {"_id": found.run.id, "revision": found.run.revision, **guard},
             journal.update(decision),
@@ -105,7 +105,7 @@ class Runs:
 
     @answers()
     async def beat(self, run_id: str, attempt: int, at: datetime) -> None:
-        """Note that somebody who is not fenced spoke for the run."""
+        """Store the time of the last event of the run's owner."""
         for collection in QUEUES:
             result = await self.db[collection].update_one(
                 {"_id": run_id, "attempt": {"$lte": attempt}},

@@ -24,7 +24,7 @@ PROGRESS: Final = type_of(StageProgress)
 
 
 class Unjudged(Exception):
-    """A run that cannot be judged: under which name, and why, in words."""
+    """A run that cannot be verified: the name of the finding, and the reason."""
 
     def __init__(self, invariant: str, message: str) -> None:
         super().__init__(message)

@@ -257,7 +257,7 @@ class VerifyReads:
         return found
 
     async def runs_without_spec(self) -> AsyncIterator[str]:
-        """Yield the runs that nobody could carry out."""
+        """Yield the runs without a specification."""
         async for _, run_id in self.run_ids():
             async with answers():
                 spec = await self.db.run_specs.find_one({"_id": run_id}, {"_id": 1})

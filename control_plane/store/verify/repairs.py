@@ -68,12 +68,12 @@ class Repairs:
 
 
 def _as_read(was: Mapping[str, Any]) -> Document:
-    """Return the condition that a document is what was read, to the last field."""
+    """Return the condition that every field of a document is as it was read."""
     return {"_id": was["_id"], "$expr": {"$eq": ["$$ROOT", {"$literal": was}]}}
 
 
 def _as_it_stood(run: Mapping[str, Any]) -> Document:
-    """Return the condition that a run stands where it stood when it was read."""
+    """Return the condition that the `STANDING` fields of a run are as they were read."""
     same = [{"$eq": [{"$ifNull": [f"${name}", None]}, {"$literal": run.get(name)}]} for name in STANDING]
     return {"_id": run["_id"], "$expr": {"$and": same}}
 

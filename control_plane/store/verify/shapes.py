@@ -158,7 +158,7 @@ SHAPES: Final[Mapping[str, type[_Stored]]] = {
 
 
 def problem(collection: str, document: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the types of a stored document, None where nothing is."""
+    """Return the problem of a stored document's types, None if there is none."""
     shape = SHAPES.get(collection) or (_Decision if "revision" in document else _Event)
     try:
         msgspec.convert(document, shape)

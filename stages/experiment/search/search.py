@@ -29,7 +29,7 @@ from events.kinds.experiment import (
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
 from stages.experiment.consistency import Course
-from stages.experiment.judging.exam import Judges
+from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.record.ledger import ClaimState, SearchState, Tried, state_of
 from stages.experiment.record.record import Curve, Finalist, StageRecord
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher

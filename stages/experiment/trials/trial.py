@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from events.files.removing import remove_tree
 from stages.experiment.data.loading import Facts, Visible
-from stages.experiment.judging.exam import Judges
-from stages.experiment.judging.leftovers import Known, Mistake, Report, read_answers, read_report
+from stages.experiment.judging.evaluation_set import Judges
+from stages.experiment.judging.program_output import Known, Mistake, Report, read_answers, read_report
 from stages.experiment.judging.secret import Secret
 from stages.experiment.record.record import Point
 from stages.experiment.statistics.jackknife import row_groups

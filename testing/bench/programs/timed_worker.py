@@ -87,8 +87,8 @@ def main(file: Path, data: Path) -> None:
     configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
     with file.open("a") as noted:
         world = World(stop=stop_on_signals(), child=lambda child: Timed(child, noted, SystemClock()))
-        with ForkServer(ChildOptions(environ=settings.environ), SystemClock()) as nursery:
-            serve(settings, world, nursery)
+        with ForkServer(ChildOptions(environ=settings.environ), SystemClock()) as fork_server:
+            serve(settings, world, fork_server)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from testing.bench.servers import fleet
 
 WORKERS: Final = 4
 RUNS: Final = 200
-WARM_UP: Final = 5  # runs a worker: by the third its nursery forks
+WARM_UP: Final = 5  # runs a worker: by the third its fork server forks
 LOOK_S: Final = 0.1
 LIMIT_S: Final = 300.0
 BARE_S: Final = 5.0

@@ -70,19 +70,19 @@ def build(
     events, documents = parts.events(db), documents or Documents(db)
     journal_flush = JournalFlush(events, documents, clock, ids)
     projector = parts.projector(runs, events, documents, journal_flush, clock, ids)
-    direct = UnnumberedEvents(runs, events, clock, ids)
-    early = UnclaimedStore(db)
-    early_lines = UnclaimedLines(early, runs, events, documents, clock, ids)
-    steps = together(runs, events, projector)
+    unnumbered = UnnumberedEvents(runs, events, clock, ids)
+    unclaimed = UnclaimedStore(db)
+    unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, ids)
+    ingest_store = together(runs, events, projector)
     budgets = Budgets(ByteCounts(db), clock)
     return Plane(
         runs=runs,
         documents=documents,
         projector=projector,
-        ingestor=Ingestor(events, documents, early, direct, steps, budgets, clock, ids),
+        ingestor=Ingestor(events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, ids),
         submitter=Submitter(runs, Submissions(db), ids, RunReads(db)),
         sweeper=Sweeper(runs, journal_flush),
-        catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=patience.log_grace_s),
+        catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=patience.log_grace_s),
         rescuer=Rescuer(runs, clock, ids, ttl_s=patience.ttl_s, gap_max_s=patience.gap_max_s),
         decider=Decider(runs, documents, events, NoFiles(), ids, clock),
     )

@@ -79,8 +79,8 @@ def main() -> int:
             child=lambda child: RecordedChild(child, journal),
         )
         options = ChildOptions(environ=settings.environ, kinds=tuple(arguments.kinds))
-        with ForkServer(options, world.clock) as nursery:
-            serve(settings, world, nursery)
+        with ForkServer(options, world.clock) as fork_server:
+            serve(settings, world, fork_server)
     except ConfigError as error:
         sys.stderr.write(f"{error.message}\n")
         return EXIT_CONFIG

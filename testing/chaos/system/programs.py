@@ -1,4 +1,4 @@
-"""The processes of the campaign: started on a leash, signalled, and never left behind.
+"""The processes of the campaign: each ends with its parent, is signalled, and is never left behind.
 
 Law: only the campaign's main thread starts them, because the kernel ends a process on the
 leash with the thread that started it.

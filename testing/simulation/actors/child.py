@@ -28,7 +28,7 @@ from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from events.text.attempt_id import AttemptId
 from pod_worker.child.ending import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener
-from testing.simulation.kernel import ChangeFeed, Node, NodeClock
+from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
 
 NEVER_S: Final = 1e9
@@ -52,7 +52,7 @@ class _Gone(Exception):
 class SimulatedChild:
     """One process, from spawn to exit."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
     clock: NodeClock
     ledger: Ledger
@@ -73,7 +73,7 @@ class SimulatedChild:
 
     def spawn(self) -> Self:
         """Start the process, which is warm after a moment."""
-        self.hub.spawn("child", self.node, self._warm_up)
+        self.kernel.spawn("child", self.node, self._warm_up)
         return self
 
     def is_running(self) -> bool:
@@ -106,7 +106,7 @@ class SimulatedChild:
         self.run_id, self.attempt, self.notes = order.run_id, order.attempt, len(order.notes)
         self._is_started = True
         self.begins(self)
-        self.hub.spawn("pipeline", self.node, lambda: self._live(order, listener))
+        self.kernel.spawn("pipeline", self.node, lambda: self._live(order, listener))
 
     def join(self, limit_s: float) -> Exit | None:
         """Return the end, once all was heard."""
@@ -160,7 +160,7 @@ class SimulatedChild:
             self.clock.wait(self._over, NEVER_S)
 
     def _warm_up(self) -> None:
-        self.hub.wait(self._changed, 0.2 + 2.0 * self.hub.chance.random())
+        self.kernel.wait(self._changed, 0.2 + 2.0 * self.kernel.chance.random())
         if not self._is_killed:
             self._ready.set()
 
@@ -180,11 +180,11 @@ class SimulatedChild:
         self._over.set()
 
     def _pace(self) -> float:
-        draw = self.hub.chance.random()
+        draw = self.kernel.chance.random()
         return 3.0 * draw if draw < 0.3 else 0.15 * draw
 
     def _script(self, order: Start) -> Iterator[Fact | Made | Checkpoint]:
-        chance = self.hub.chance
+        chance = self.kernel.chance
         finish = chance.choice(FINISHES)
         self._obeys = finish != "deaf" and chance.random() < 0.8
         yield RunStarted()
@@ -243,15 +243,15 @@ class SimulatedChild:
             if self._is_killed:
                 raise _Gone(Signalled(signal.SIGKILL))
             if self._is_suspended:
-                self.hub.wait(self._changed, NEVER_S)
+                self.kernel.wait(self._changed, NEVER_S)
                 continue
             if self._is_told_to_stop and self._obeys:
                 raise _Gone(Exited(0))
             if left_s <= 0:
                 return
-            begun_s = self.hub.now_s
-            self.hub.wait(self._changed, left_s)
-            left_s -= self.hub.now_s - begun_s
+            begun_s = self.kernel.now_s
+            self.kernel.wait(self._changed, left_s)
+            left_s -= self.kernel.now_s - begun_s
 
 
 def _checkpoint(workspace: Path, number: int) -> Checkpoint:

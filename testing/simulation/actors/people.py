@@ -10,7 +10,7 @@ from control_plane.runs.submission import Submission
 from events.lifecycle import Status
 from events.runtime.errors import Conflict, Transient
 from testing.simulation.actors.replicas import Balancer
-from testing.simulation.kernel import ChangeFeed, Node
+from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
 
 BY: Final = "user"
@@ -21,7 +21,7 @@ PATIENCE_S: Final = 1.0
 class User:
     """One person with a script."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
     balancer: Balancer
     ledger: Ledger
@@ -32,17 +32,17 @@ class User:
     def work(self) -> None:
         """Submit every run, and cancel some."""
         for number in range(self.runs):
-            self.hub.wait(None, self.hurry_s * self.hub.chance.random())
+            self.kernel.wait(None, self.hurry_s * self.kernel.chance.random())
             run_id = self._submit(number)
             self.ledger.submitted.append(run_id)
-            if self.hub.chance.random() < self.cancels:
-                self.hub.spawn("cancel", self.node, partial(self._cancel_later, run_id))
+            if self.kernel.chance.random() < self.cancels:
+                self.kernel.spawn("cancel", self.node, partial(self._cancel_later, run_id))
 
     def storm(self) -> None:
         """Cancel everything that is known by now."""
         for run_id in list(self.ledger.submitted):
-            if self.hub.chance.random() < 0.5:
-                self.hub.spawn("cancel", self.node, partial(self.cancel, run_id))
+            if self.kernel.chance.random() < 0.5:
+                self.kernel.spawn("cancel", self.node, partial(self.cancel, run_id))
 
     def cancel(self, run_id: str) -> None:
         """Cancel until it is acknowledged, or refused."""
@@ -50,7 +50,7 @@ class User:
             try:
                 run = self.balancer.ask(lambda parts: parts.decider.cancel(run_id, by=BY))
             except Transient:
-                self.hub.wait(None, PATIENCE_S)
+                self.kernel.wait(None, PATIENCE_S)
             except Conflict:
                 self.ledger.counts["cancels refused"] += 1
                 return
@@ -61,20 +61,20 @@ class User:
                 return
 
     def _cancel_later(self, run_id: str) -> None:
-        self.hub.wait(None, 15.0 * self.hub.chance.random())
+        self.kernel.wait(None, 15.0 * self.kernel.chance.random())
         self.cancel(run_id)
 
     def _submit(self, number: int) -> str:
         wanted = Submission(
             kind="probe",
-            spec={"review": "human"} if self.hub.chance.random() < 0.1 else {},
+            spec={"review": "human"} if self.kernel.chance.random() < 0.1 else {},
             by=BY,
-            priority=self.hub.chance.randint(-1, 1),
-            max_attempts=self.hub.chance.randint(1, 3),
+            priority=self.kernel.chance.randint(-1, 1),
+            max_attempts=self.kernel.chance.randint(1, 3),
             idempotency_key=f"run-{number}",
         )
         while True:
             try:
                 return self.balancer.ask(lambda parts: parts.submitter.submit(wanted)).run_id
             except Transient:
-                self.hub.wait(None, PATIENCE_S)
+                self.kernel.wait(None, PATIENCE_S)

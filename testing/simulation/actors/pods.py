@@ -32,7 +32,7 @@ from pod_worker.worker import Worker
 from testing.simulation.actors.child import SimulatedChild
 from testing.simulation.actors.replicas import RENEW_EVERY_S, TTL_S, Balancer, SimulatedIngest
 from testing.simulation.actors.uploads import SimulatedCheckpoints, SimulatedUploads
-from testing.simulation.kernel import ChangeFeed, Node, NodeClock, TurnLock
+from testing.simulation.kernel import Kernel, Node, NodeClock, TurnLock
 from testing.simulation.ledger import Ledger, WitnessedOutbox, undelivered
 from testing.simulation.product import Product
 from testing.simulation.store.driver import sync_database
@@ -65,7 +65,7 @@ class WitnessedQueue:
     servers: ReplicaSet
     ledger: Ledger
     disk: str
-    hub: ChangeFeed
+    kernel: Kernel
     ambushes: list[Callable[[], None]]
 
     def claim(self, seeker: Seeker, *, token: str, known: Sequence[WaitingClass] = ()) -> Claim | None:
@@ -95,9 +95,9 @@ class WitnessedQueue:
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """End the attempt; whatever lay in wait for that moment strikes first."""
         if self.ambushes:
-            node = self.hub.current.node
+            node = self.kernel.current.node
             node.doom, node.fate = 1, self.ambushes.pop()
-            self.hub.note("settles")
+            self.kernel.note("settles")
         try:
             self.queue.settle(claim, how, last, jitter=jitter, root=root)
         except LeaseLost:
@@ -156,7 +156,7 @@ class Owning:
 class Pod:
     """One rented machine."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
     child_node: Node
     servers: ReplicaSet
@@ -179,14 +179,14 @@ class Pod:
         folder = self.home / self.disk
         folder.mkdir(exist_ok=True)
         self.node.is_up = self.child_node.is_up = True
-        clock = NodeClock(self.hub, self.node)
+        clock = NodeClock(self.kernel, self.node)
         outbox = self.product.outbox(folder / "outbox.db", clock=clock, ids=self.ids)
         outbox.ledger, outbox.disk = self.ledger, self.disk
         mongo = self.product.queue(sync_database(self.servers, self.node.name), ttl_s=TTL_S)
-        queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.hub, self.ambushes)
+        queue = WitnessedQueue(mongo, self.servers, self.ledger, self.disk, self.kernel, self.ambushes)
         spool = Telemetry(clock=clock, ids=self.ids)
         ingest = self.product.ingest(SimulatedIngest(self.balancer))
-        pace = Pace(lock=cast(Lock, TurnLock(self.hub)))
+        pace = Pace(lock=cast(Lock, TurnLock(self.kernel)))
         sender = Sender(outbox, spool, ingest, clock, self.ids, pace)
         identity = Identity(
             id=f"{self.node.name}/{self.ids.token()[:6]}",
@@ -198,12 +198,12 @@ class Pod:
         named = {"id": identity.id, "pod": self.node.name, "started_at": clock.now(), **IDENTITY}
         roster = Roster(mongo, cast(Gauges, NoGauges()), spool, named)
         stop = Event()
-        uploads = SimulatedUploads(self.hub, self.node, clock, outbox, self.ledger)
+        uploads = SimulatedUploads(self.kernel, self.node, clock, outbox, self.ledger)
         ports = Ports(
             queue=queue,
             outbox=outbox,
             uploads=uploads,
-            checkpoints=SimulatedCheckpoints(self.hub, self.balancer),
+            checkpoints=SimulatedCheckpoints(self.kernel, self.balancer),
             clock=clock,
             ids=self.ids,
             threads=self._start,
@@ -223,8 +223,8 @@ class Pod:
         """End the program and its child as `kill -9` does."""
         if self.now is None:
             return
-        self.hub.kill(self.node)
-        self.hub.kill(self.child_node)
+        self.kernel.kill(self.node)
+        self.kernel.kill(self.child_node)
         self.now.outbox.close()
         self.now = None
 
@@ -232,7 +232,7 @@ class Pod:
         """Give the pod an empty disk; what only the old one held is gone."""
         assert self.now is None
         outbox = WitnessedOutbox(
-            self.home / self.disk / "outbox.db", clock=NodeClock(self.hub, self.node), ids=self.ids
+            self.home / self.disk / "outbox.db", clock=NodeClock(self.kernel, self.node), ids=self.ids
         )
         self.ledger.cut_short |= undelivered(outbox)
         outbox.close()
@@ -257,24 +257,24 @@ class Pod:
             roster.run_once()
         except Transient:
             self.ledger.counts["goodbyes unsaid"] += 1
-        self.hub.tell(self.node.name, "leaves")
+        self.kernel.tell(self.node.name, "leaves")
         self.kill()
 
     def _leave_in_time(self) -> None:
         assert self.now is not None
-        self.hub.wait(self.now.stop, float("inf"))
-        self.hub.wait(None, LEAVE_S)
-        self.hub.tell(self.node.name, "is cut short")
+        self.kernel.wait(self.now.stop, float("inf"))
+        self.kernel.wait(None, LEAVE_S)
+        self.kernel.tell(self.node.name, "is cut short")
         self.kill()
 
     def _start(self, name: str, work: Callable[[], object]) -> None:
-        self.hub.spawn(name, self.node, work)
+        self.kernel.spawn(name, self.node, work)
 
     def _spawn(self) -> SimulatedChild:
         assert self.now is not None
         incarnation = self.now
         child = SimulatedChild(
-            self.hub,
+            self.kernel,
             self.child_node,
             incarnation.clock,
             self.ledger,

@@ -34,7 +34,7 @@ from events.delivery.sender import Declined, Rejection, Taken
 from events.runtime.clock import Ids
 from events.runtime.errors import Barred, PodfleetError, Transient
 from events.text.attempt_id import AttemptId
-from testing.simulation.kernel import ChangeFeed, Node, NodeClock
+from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
 from testing.simulation.product import Product
 from testing.simulation.store.driver import async_database
@@ -79,7 +79,7 @@ class Parts:
 class Replica:
     """One process of the control plane."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
     servers: ReplicaSet
     ids: Ids
@@ -97,11 +97,11 @@ class Replica:
             ("catch-up", CATCH_UP_EVERY_S, parts.catch_up.run_once),
             ("rescuer", RESCUE_EVERY_S, parts.rescuer.run_once),
         ):
-            self.hub.spawn(name, self.node, self._loop(every_s, step))
+            self.kernel.spawn(name, self.node, self._loop(every_s, step))
 
     def kill(self) -> None:
         """End the process at once; whoever waits for an answer sees the connection break."""
-        self.hub.kill(self.node)
+        self.kernel.kill(self.node)
         self.parts = None
         for reply in self.pending:
             reply.error = Transient("control_plane_unreachable", "the connection broke")
@@ -122,41 +122,43 @@ class Replica:
             self.pending.remove(reply)
             reply.arrived.set()
 
-        self.hub.spawn("request", self.node, work)
+        self.kernel.spawn("request", self.node, work)
         return reply
 
     def _loop(self, every_s: float, step: Callable[[], Awaitable[object]]) -> Callable[[], None]:
         def loop() -> None:
-            self.hub.wait(None, every_s * self.hub.chance.random())
+            self.kernel.wait(None, every_s * self.kernel.chance.random())
             while True:
                 try:
                     driven(step())
                 except Transient:
                     self.ledger.counts["steps put off"] += 1
-                self.hub.wait(None, every_s)
+                self.kernel.wait(None, every_s)
 
         return loop
 
     def _wire(self) -> Parts:
         db = async_database(self.servers, self.node.name)
-        clock = NodeClock(self.hub, self.node)
+        clock = NodeClock(self.kernel, self.node)
         runs: Runs = self.product.runs(db)
         events: Events = self.product.events(db)
         documents = Documents(db)
         journal_flush = JournalFlush(events, documents, clock, self.ids)
         projector: Projector = self.product.projector(runs, events, documents, journal_flush, clock, self.ids)
-        direct = UnnumberedEvents(runs, events, clock, self.ids)
-        early = UnclaimedStore(db)
+        unnumbered = UnnumberedEvents(runs, events, clock, self.ids)
+        unclaimed = UnclaimedStore(db)
         budgets = Budgets(ByteCounts(db), clock, EVENT_BYTES_MAX)
-        early_lines = UnclaimedLines(early, runs, events, documents, clock, self.ids)
-        steps = alone(runs, events, projector)
+        unclaimed_lines = UnclaimedLines(unclaimed, runs, events, documents, clock, self.ids)
+        ingest_store = alone(runs, events, projector)
         return Parts(
-            ingestor=self.product.ingestor(events, documents, early, direct, steps, budgets, clock, self.ids),
+            ingestor=self.product.ingestor(
+                events, documents, unclaimed, unnumbered, ingest_store, budgets, clock, self.ids
+            ),
             run_tokens=RunTokens(runs, clock),
             submitter=Submitter(runs, Submissions(db), self.ids, RunReads(db)),
             decider=Decider(runs, documents, events, NoFiles(), self.ids, clock),
             sweeper=Sweeper(runs, journal_flush),
-            catch_up=CatchUp(runs, events, early_lines, projector, log_grace_s=LOG_GRACE_S),
+            catch_up=CatchUp(runs, events, unclaimed_lines, projector, log_grace_s=LOG_GRACE_S),
             rescuer=Rescuer(runs, clock, self.ids, ttl_s=TTL_S, gap_max_s=3 * RESCUE_EVERY_S),
         )
 
@@ -184,7 +186,7 @@ class HttpOdds:
 class Balancer:
     """The way over HTTP to some replica that is up."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     replicas: Sequence[Replica]
     ledger: Ledger
     odds: HttpOdds = field(default_factory=HttpOdds)
@@ -192,8 +194,8 @@ class Balancer:
 
     def ask(self, step: Callable[[Parts], Awaitable[T]], *, timeout_s: float = REQUEST_S) -> T:
         """Return the answer. Raises `Transient` when none came, and what the control plane refuses."""
-        self.hub.note("request")
-        self.hub.wait(None, 0.02 * self.hub.chance.random())
+        self.kernel.note("request")
+        self.kernel.wait(None, 0.02 * self.kernel.chance.random())
         up = [each for each in self.replicas if each.node.is_up]
         if self.is_away or not up:
             raise Transient("control_plane_unreachable", "nobody answers")
@@ -201,10 +203,10 @@ class Balancer:
             raise Transient("control_plane_unreachable", "the request was lost")
         if self._strikes(self.odds.busy, "http: 503"):
             raise Transient("control_plane_refuses", "busy", retry_after_s=1.0)
-        reply = self.hub.chance.choice(up).ask(step)
+        reply = self.kernel.chance.choice(up).ask(step)
         if self._strikes(self.odds.twice, "http: delivered twice"):
-            self.hub.chance.choice(up).ask(step)
-        if not self.hub.wait(reply.arrived, timeout_s):
+            self.kernel.chance.choice(up).ask(step)
+        if not self.kernel.wait(reply.arrived, timeout_s):
             raise Transient("control_plane_unreachable", "no answer in time")
         if self._strikes(self.odds.eaten, "http: answer lost"):
             raise Transient("control_plane_unreachable", "the answer was lost")
@@ -217,11 +219,11 @@ class Balancer:
         """Deliver something before its turn, at times; nobody waits for the answer."""
         up = [each for each in self.replicas if each.node.is_up]
         if up and not self.is_away and self._strikes(self.odds.ahead, "http: later half delivered first"):
-            self.hub.chance.choice(up).ask(step)
-            self.hub.wait(None, 0.05 * self.hub.chance.random())
+            self.kernel.chance.choice(up).ask(step)
+            self.kernel.wait(None, 0.05 * self.kernel.chance.random())
 
     def _strikes(self, odds: float, what: str) -> bool:
-        if not odds or self.hub.chance.random() >= odds:
+        if not odds or self.kernel.chance.random() >= odds:
             return False
         self.ledger.faults[what] += 1
         return True

@@ -39,7 +39,7 @@ from events.testing import EPOCH
 from events.text.attempt_id import AttemptId
 from events.text.key_text import run_token
 from testing.simulation.actors.replicas import EVENT_BYTES_MAX, Balancer, Parts
-from testing.simulation.kernel import ChangeFeed, Node
+from testing.simulation.kernel import Kernel, Node
 from testing.simulation.ledger import Ledger
 from testing.simulation.store.replica_set import Document, ReplicaSet
 
@@ -86,7 +86,7 @@ class Credential(NamedTuple):
 class Stranger:
     """One hostile sender."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
     servers: ReplicaSet
     balancer: Balancer
@@ -96,18 +96,18 @@ class Stranger:
 
     def strike(self) -> None:
         """Send some requests, with pauses."""
-        self.hub.spawn("sends", self.node, self._work)
+        self.kernel.spawn("sends", self.node, self._work)
 
     def _work(self) -> None:
-        for _ in range(self.hub.chance.randint(1, BURSTS_MAX)):
+        for _ in range(self.kernel.chance.randint(1, BURSTS_MAX)):
             self._send()
-            self.hub.wait(None, PAUSE_S * self.hub.chance.random())
+            self.kernel.wait(None, PAUSE_S * self.kernel.chance.random())
 
     def _send(self) -> None:
         target, credential = self._target(), None
         while credential is None:
             credential = self._credential(target)
-        count = self.hub.chance.randint(1, LINES_MAX)
+        count = self.kernel.chance.randint(1, LINES_MAX)
         lines = decode_ndjson(b"\n".join(self._line(target, credential) for _ in range(count)))
         self.ledger.counts["lines of strangers"] += count
         for _ in range(TRIES):
@@ -116,7 +116,7 @@ class Stranger:
             except Unauthorized:
                 return
             except Transient:
-                self.hub.wait(None, PAUSE_S * self.hub.chance.random())
+                self.kernel.wait(None, PAUSE_S * self.kernel.chance.random())
             else:
                 self._note(lines, answer)
                 return
@@ -129,10 +129,10 @@ class Stranger:
             event = line.outcome
             if isinstance(event, Event) and event.sequence is not None and line.line not in refused:
                 identity = storage_id(event.run_id, event.source, event.id)
-                self.ledger.early.add((identity, event.run_id, event.attempt))
+                self.ledger.unclaimed.add((identity, event.run_id, event.attempt))
 
     def _target(self) -> Target:
-        chance = self.hub.chance
+        chance = self.kernel.chance
         runs = [each.document for each in self.servers.collection("runs").majority({})]
         if not runs or chance.random() < 0.15:
             if not self.nobodys or chance.random() < 0.5:
@@ -145,7 +145,7 @@ class Stranger:
 
     def _credential(self, target: Target) -> Credential | None:
         """Draw one; None where it would be the attempt's own."""
-        chance = self.hub.chance
+        chance = self.kernel.chance
         if chance.random() < 0.7 or not self.ledger.tokens:
             return Credential(chance.choice(KEYS))
         name = chance.choice(sorted(self.ledger.tokens))
@@ -155,7 +155,7 @@ class Stranger:
         return Credential(None, run_token(*said, self.ledger.tokens[name]))
 
     def _line(self, target: Target, credential: Credential) -> bytes:
-        chance = self.hub.chance
+        chance = self.kernel.chance
         sequence = None if chance.random() < 0.3 else self._sequence(target)
         may_end = sequence is not None or not credential.may_decide or target.is_final
         event_id, source = self._identity(target)
@@ -173,12 +173,12 @@ class Stranger:
     def _sequence(self, target: Target) -> int:
         """Return a position: a usual one, or one that is near what its holder says next."""
         told = self.ledger.told.get(target.name, {})
-        near = max(told, default=0) + self.hub.chance.randint(0, 3)
-        return self.hub.chance.choice([*SEQUENCES, max(1, near), max(1, near)])
+        near = max(told, default=0) + self.kernel.chance.randint(0, 3)
+        return self.kernel.chance.choice([*SEQUENCES, max(1, near), max(1, near)])
 
     def _identity(self, target: Target) -> tuple[str, str]:
         """Return id and source: new ones, those of a line that is stored, or those of a notice to come."""
-        chance = self.hub.chance
+        chance = self.kernel.chance
         if chance.random() >= KNOWN_ID_ODDS:
             return self.ids.ulid(), SOURCE
         stored: list[Document] = [
@@ -192,7 +192,7 @@ class Stranger:
         return known["ceId"], known["source"]
 
     def _fact(self, target: Target, *, may_end: bool) -> Fact:
-        chance = self.hub.chance
+        chance = self.kernel.chance
         if chance.random() < LONG_ODDS:
             return RunLog(message=LONG)
         number = chance.randint(1, 1 << 30)

@@ -17,7 +17,7 @@ from events.runtime.errors import Conflict, Transient
 from events.text.attempt_id import AttemptId
 from pod_worker.files.fetched import Fetched
 from testing.simulation.actors.replicas import Balancer
-from testing.simulation.kernel import ChangeFeed, Node, NodeClock
+from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
 
 FAILS: Final = 0.05
@@ -38,7 +38,7 @@ class _Batch:
 class SimulatedUploads:
     """Keeps the promises of the real uploader, without a network."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     node: Node
     clock: NodeClock
     outbox: Outbox
@@ -54,14 +54,14 @@ class SimulatedUploads:
         batch = self._batches.setdefault(claim.attempt_id, _Batch())
         batch.waiting += 1
         batch.idle.clear()
-        self.hub.spawn("upload", self.node, lambda: self._send(claim, made, batch))
+        self.kernel.spawn("upload", self.node, lambda: self._send(claim, made, batch))
 
     def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]) -> None:
         """Take a checkpoint; `answer` hears when ingest knows of all its files."""
         batch = self._batches.setdefault(claim.attempt_id, _Batch())
         batch.waiting += 1
         batch.idle.clear()
-        self.hub.spawn("checkpoint", self.node, lambda: self._keep(claim, checkpoint, answer, batch))
+        self.kernel.spawn("checkpoint", self.node, lambda: self._keep(claim, checkpoint, answer, batch))
 
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
         """Wait until the deadline; return why a file is not kept, None when every file is."""
@@ -98,23 +98,23 @@ class SimulatedUploads:
     ) -> None:
         last = 0
         for made in checkpoint.files:
-            self.hub.wait(None, 1.0 * self.hub.chance.random())
+            self.kernel.wait(None, 1.0 * self.kernel.chance.random())
             self.clock.wait(self._may_send, NEVER_S)
             if batch.is_dropped:
                 return
             last = self._register(claim, _registered(claim, made))
         while not batch.is_dropped and not self.outbox.has_left(claim.attempt_id, last):
-            self.hub.wait(None, LEAVING_TURN_S)
+            self.kernel.wait(None, LEAVING_TURN_S)
         answer(Kept(checkpoint.number, "the attempt is over" if batch.is_dropped else None))
         self._done(batch)
 
     def _send(self, claim: Claim, made: Made, batch: _Batch) -> None:
-        self.hub.wait(None, 1.5 * self.hub.chance.random())
+        self.kernel.wait(None, 1.5 * self.kernel.chance.random())
         self.clock.wait(self._may_send, NEVER_S)
         if batch.is_dropped:
             return
-        self.hub.note(f"upload {made.name}")
-        if self.hub.chance.random() < FAILS:
+        self.kernel.note(f"upload {made.name}")
+        if self.kernel.chance.random() < FAILS:
             self.ledger.faults["upload: failed"] += 1
             self.ledger.failed.add(claim.attempt_id)
             batch.problems.append(f"{made.name}: storage refuses it")
@@ -135,7 +135,7 @@ class SimulatedUploads:
             except Conflict:
                 return 0  # the attempt ended without waiting for this file
             except Transient:
-                self.hub.wait(None, RETRY_S)
+                self.kernel.wait(None, RETRY_S)
 
 
 def _registered(claim: Claim, made: Made) -> ArtifactRegistered:
@@ -147,13 +147,13 @@ def _registered(claim: Claim, made: Made) -> ArtifactRegistered:
 class SimulatedCheckpoints:
     """What earlier attempts left: it takes a while to learn that the simulated child needs none of it."""
 
-    hub: ChangeFeed
+    kernel: Kernel
     balancer: Balancer
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
         """Ask, as the real one does before a second attempt begins."""
-        self.hub.note(f"checkpoints of {claim.run_id}")
-        self.hub.wait(None, 0.5 * self.hub.chance.random())
+        self.kernel.note(f"checkpoints of {claim.run_id}")
+        self.kernel.wait(None, 0.5 * self.kernel.chance.random())
         if self.balancer.is_away:
             raise Transient("control_plane_unreachable", "nobody answers")
         return Fetched()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from podfleet.embedded.process import LEASH
+from podfleet.embedded.process import DIE_WITH_PARENT
 
 way = os.environ.get("FAKE_WORKER")
 if way == "broken":
@@ -25,7 +25,7 @@ else:
 sleep = shutil.which("sleep")
 assert sleep is not None
 child = subprocess.Popen(
-    [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), sleep, "600"], start_new_session=True
+    [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid()), sleep, "600"], start_new_session=True
 )
 data = Path(sys.argv[sys.argv.index("--data") + 1])
 data.mkdir(parents=True, exist_ok=True)

@@ -95,13 +95,13 @@ def lies(confinement: Confinement, environ: dict[str, str], home: Path, command:
 def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
     """Return what a run said, None where its process did not come to be."""
     heard: list[object] = []
-    with ForkServer(options, SystemClock(), options.command) as nursery:
+    with ForkServer(options, SystemClock(), options.command) as fork_server:
         never = threading.Event()
         if how == "forked":
-            nursery.warm_up()
-            while not nursery.is_warm():
+            fork_server.warm_up()
+            while not fork_server.is_warm():
                 never.wait(0.01)
-        with nursery.spawn() as child:
+        with fork_server.spawn() as child:
             if not isinstance(child.wait_ready(LIMIT_S), Ready):
                 return None
             assert child.work is not None

@@ -22,9 +22,9 @@ def main(lease_ttl_s: float, beat_s: float, data: Path) -> None:
     world = World(
         stop=stop_on_signals(), lease_ttl_s=lease_ttl_s, renew_every_s=beat_s, report_every_s=beat_s
     )
-    with ForkServer(ChildOptions(environ=settings.environ), world.clock) as nursery:
-        nursery.hatch()
-        serve(settings, world, nursery)
+    with ForkServer(ChildOptions(environ=settings.environ), world.clock) as fork_server:
+        fork_server.prestart()
+        serve(settings, world, fork_server)
 
 
 if __name__ == "__main__":

@@ -14,21 +14,21 @@ from events.testing import ManualClock
 
 
 def test_a_sender_has_a_few_places_all_have_a_bound_and_each_is_given_back() -> None:
-    intake = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
+    admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:
         for _ in range(OPEN_OF_ONE_MAX):
-            stack.enter_context(intake.place("greedy"))
-        with pytest.raises(Transient) as caught, intake.place("greedy"):
+            stack.enter_context(admission.place("greedy"))
+        with pytest.raises(Transient) as caught, admission.place("greedy"):
             pass
         assert (caught.value.code, caught.value.retry_after_s) == ("too_many_open", 1.0)
         for number in range(OPEN_MAX - OPEN_OF_ONE_MAX):
-            stack.enter_context(intake.place(f"pod-{number}"))
+            stack.enter_context(admission.place(f"pod-{number}"))
         for sender in ("late", None):
-            with pytest.raises(Transient), intake.place(sender):
+            with pytest.raises(Transient), admission.place(sender):
                 pass
-    with intake.place("late"), intake.place("greedy"):
-        assert intake._open == {"late": 1, "greedy": 1}
-    assert not intake._open
+    with admission.place("late"), admission.place("greedy"):
+        assert admission._open == {"late": 1, "greedy": 1}
+    assert not admission._open
 
 
 def test_a_bucket_empties_fills_again_and_is_kept_for_as_many_names_as_fit() -> None:
@@ -48,29 +48,32 @@ def test_a_bucket_empties_fills_again_and_is_kept_for_as_many_names_as_fit() -> 
 
 
 def test_whoever_needs_no_key_is_not_counted_by_name() -> None:
-    intake = Admission(RateLimit(ManualClock(), 1, 60.0))
+    admission = Admission(RateLimit(ManualClock(), 1, 60.0))
     with ExitStack() as stack:
         for _ in range(OPEN_MAX):
-            stack.enter_context(intake.place(None))
+            stack.enter_context(admission.place(None))
 
 
 def test_too_many_requests_are_told_how_long_to_wait() -> None:
-    intake = Admission(RateLimit(ManualClock(), 1, 4.0))
-    with intake.place("a"):
+    admission = Admission(RateLimit(ManualClock(), 1, 4.0))
+    with admission.place("a"):
         pass
-    with pytest.raises(RateLimited) as caught, intake.place("a"):
+    with pytest.raises(RateLimited) as caught, admission.place("a"):
         pass
     assert caught.value.retry_after_s == 4.0
 
 
 async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_when_they_leave() -> None:
-    intake = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
+    admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:
-        first = stack.enter_context(intake.place("pod-0"))
-        for place in (first, *(stack.enter_context(intake.place(f"pod-{n}")) for n in range(1, LARGE_MAX))):
+        first = stack.enter_context(admission.place("pod-0"))
+        for place in (
+            first,
+            *(stack.enter_context(admission.place(f"pod-{n}")) for n in range(1, LARGE_MAX)),
+        ):
             await place.large()
-        late = stack.enter_context(intake.place("late"))
-        again = stack.enter_context(intake.place("pod-0"))
+        late = stack.enter_context(admission.place("late"))
+        again = stack.enter_context(admission.place("pod-0"))
         waiting = [asyncio.ensure_future(each.large()) for each in (again, late)]
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
@@ -80,5 +83,5 @@ async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_w
         again.leave()
         late.leave()
         await asyncio.wait_for(asyncio.gather(*waiting), 5)
-    assert not intake._large_of
-    assert intake._large._value == LARGE_MAX
+    assert not admission._large_of
+    assert admission._large._value == LARGE_MAX

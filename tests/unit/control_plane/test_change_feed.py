@@ -58,25 +58,25 @@ def test_a_change_belongs_to_its_list_and_to_itself(change: Change, expected: tu
 
 
 def test_a_reader_hears_at_once_where_it_is_and_then_only_of_its_topics() -> None:
-    async def story(hub: ChangeFeed) -> None:
-        hub.publish(step(1))
-        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+    async def story(feed: ChangeFeed) -> None:
+        feed.publish(step(1))
+        reader = feed.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         first = await next_news(reader)
         assert (ids(first), first.token, first.is_reset) == ([], token(1), False)
         for number in (2, 3, 4):
-            hub.publish(step(number, "pods" if number == 3 else "runs"))
+            feed.publish(step(number, "pods" if number == 3 else "runs"))
         assert ids(await next_news(reader)) == ["R2", "R4"]
 
     played(story)
 
 
 def test_a_reader_that_comes_back_hears_what_it_missed_once() -> None:
-    async def story(hub: ChangeFeed) -> None:
+    async def story(feed: ChangeFeed) -> None:
         for number in range(1, 8):
-            hub.publish(step(number))
-        reader = hub.follow(ALL, token(4), pause_s=PAUSE_S, idle_s=IDLE_S)
+            feed.publish(step(number))
+        reader = feed.follow(ALL, token(4), pause_s=PAUSE_S, idle_s=IDLE_S)
         assert ids(await next_news(reader)) == ["R5", "R6", "R7"]
-        hub.publish(step(8))
+        feed.publish(step(8))
         assert ids(await next_news(reader)) == ["R8"]
 
     played(story)
@@ -87,28 +87,28 @@ def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
 ) -> None:
     monkeypatch.setattr(change_feed, "KEPT_MAX", 10)
 
-    async def story(hub: ChangeFeed) -> None:
-        slow = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
-        hub.publish(step(1))
+    async def story(feed: ChangeFeed) -> None:
+        slow = feed.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        feed.publish(step(1))
         assert not (await next_news(slow)).is_reset
         for number in range(2, 40):
-            hub.publish(step(number))
+            feed.publish(step(number))
         assert (await next_news(slow)).is_reset, "the ring went past it"
-        late = hub.follow(ALL, token(5), pause_s=PAUSE_S, idle_s=IDLE_S)
+        late = feed.follow(ALL, token(5), pause_s=PAUSE_S, idle_s=IDLE_S)
         assert (await next_news(late)).is_reset
         for foreign in ("", "zzzz", "82FFFFFFFF00000001", token(39 + change_feed.AHEAD_MAX_S + 1)):
-            lost = hub.follow(ALL, foreign, pause_s=PAUSE_S, idle_s=IDLE_S)
+            lost = feed.follow(ALL, foreign, pause_s=PAUSE_S, idle_s=IDLE_S)
             assert (await next_news(lost)).is_reset, foreign
-        ahead = hub.follow(ALL, token(41), pause_s=PAUSE_S, idle_s=IDLE_S)
+        ahead = feed.follow(ALL, token(41), pause_s=PAUSE_S, idle_s=IDLE_S)
         first = await next_news(ahead)
         assert (first.is_reset, first.token) == (False, token(41)), "another replica has read further"
-        known = hub.follow(ALL, token(37), pause_s=PAUSE_S, idle_s=IDLE_S)
+        known = feed.follow(ALL, token(37), pause_s=PAUSE_S, idle_s=IDLE_S)
         assert ids(await next_news(known)) == ["R38", "R39"]
         for number in (40, 41, 42):
-            hub.publish(step(number))
+            feed.publish(step(number))
         assert ids(await next_news(ahead)) == ["R42"], "nothing twice"
-        hub.forget()
-        hub.publish(step(90))
+        feed.forget()
+        feed.publish(step(90))
         again = await next_news(known)
         assert again.is_reset
         assert again.token == token(90)
@@ -137,18 +137,18 @@ def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_c
 
 
 def test_a_burst_wakes_readers_once_and_the_end_of_the_server_ends_them() -> None:
-    async def story(hub: ChangeFeed) -> None:
-        hub.publish(step(1))
-        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+    async def story(feed: ChangeFeed) -> None:
+        feed.publish(step(1))
+        reader = feed.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         await next_news(reader)
         heard = asyncio.ensure_future(next_news(reader))
         await asyncio.sleep(0)
         for number in range(2, 102):
-            hub.publish(step(number))
+            feed.publish(step(number))
         assert len((await heard).changes) == 100
         ending = asyncio.ensure_future(next_news(reader))
         await asyncio.sleep(0)
-        hub.close()
+        feed.close()
         with pytest.raises(StopAsyncIteration):
             await ending
 
@@ -156,11 +156,11 @@ def test_a_burst_wakes_readers_once_and_the_end_of_the_server_ends_them() -> Non
 
 
 def test_a_change_that_comes_alone_is_told_without_waiting_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(hub: ChangeFeed) -> None:
-        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+    async def story(feed: ChangeFeed) -> None:
+        reader = feed.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         first = asyncio.ensure_future(next_news(reader))
         await asyncio.sleep(0)
-        hub.publish(step(1))
+        feed.publish(step(1))
         assert (await first).token == token(1)
 
     monkeypatch.setattr(change_feed, "GATHER_S", 60.0)
@@ -180,16 +180,16 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
         shown.append(report.data.id)
         return report.text
 
-    async def story(hub: ChangeFeed) -> None:
-        deps: Any = SimpleNamespace(hub_of=lambda _: hub, reporter=Reporter(cast("RunReads", Log())))
+    async def story(feed: ChangeFeed) -> None:
+        deps: Any = SimpleNamespace(feed_of=lambda _: feed, reporter=Reporter(cast("RunReads", Log())))
         pages = [
             told(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
         ]
         for number in range(2, 5):
-            hub.publish(step(number))
+            feed.publish(step(number))
         texts = await asyncio.gather(*map(anext, pages))
         assert (len(set(texts)), texts[0].count(b"event: run")) == (1, 3)
-        hub.publish(step(5))
+        feed.publish(step(5))
         assert len(set(await asyncio.gather(*map(anext, pages)))) == 1
         assert asked == [["R2", "R3", "R4"], ["R5"]]
         assert shown == ["R2", "R3", "R4", "R5"]
@@ -202,9 +202,9 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
 
 
 def test_one_reader_too_many_is_refused_for_now() -> None:
-    hub = ChangeFeed(readers=READERS_MAX)
+    feed = ChangeFeed(readers=READERS_MAX)
     with pytest.raises(Transient) as refused:
-        hub.require_room()
+        feed.require_room()
     assert refused.value.code == "too_many_readers"
 
 
@@ -223,16 +223,16 @@ class Log:
 
 
 def test_every_event_is_followed_only_while_somebody_reads_a_log() -> None:
-    async def story(hub: ChangeFeed) -> None:
+    async def story(feed: ChangeFeed) -> None:
         log = Log()
-        watching = asyncio.create_task(LogWatcher(cast("Changes", log), hub, linger_s=0.0).run_once())
+        watching = asyncio.create_task(LogWatcher(cast("Changes", log), feed, linger_s=0.0).run_once())
         await asyncio.sleep(0.01)
-        assert (log.opened, hub.token) == (0, None)
-        reader = hub.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
+        assert (log.opened, feed.token) == (0, None)
+        reader = feed.follow(ALL, None, pause_s=PAUSE_S, idle_s=IDLE_S)
         await anext(reader)
         assert log.opened == 1
         await reader.aclose()
         await asyncio.wait_for(watching, 5)
-        assert hub.token is None
+        assert feed.token is None
 
     played(story)

@@ -27,6 +27,6 @@ def test_a_thread_that_ends_while_its_children_are_looked_for_is_passed_over(
 
     monkeypatch.setattr(Path, "glob", with_one_that_ended)
     os.waitid(os.P_PID, forgotten, os.WEXITED | os.WNOWAIT)
-    reap_orphans(nursery=0)
+    reap_orphans(fork_server=0)
     with pytest.raises(ChildProcessError):
         os.waitid(os.P_PID, forgotten, os.WEXITED | os.WNOHANG)

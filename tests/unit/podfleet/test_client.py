@@ -24,11 +24,11 @@ from podfleet import (
     NotFound,
     Refused,
     Unreachable,
-    asking,
+    connection,
 )
-from podfleet.asking import status_of
 from podfleet.client import asynchronous, synchronous, transport
 from podfleet.client.calls import PAGE
+from podfleet.connection import status_of
 from podfleet.nouns import Nouns
 
 URL = "http://127.0.0.1:8700"
@@ -266,5 +266,5 @@ def test_a_command_ends_with_what_the_client_met_and_what_to_do(monkeypatch: pyt
     assert (told.exit_code, told.stderr) == (
         1, "404: there is no run 'x'\n`podfleet runs list` shows the runs that there are\n",
     )  # fmt: skip
-    assert CliRunner().invoke(app, ["two"]).exit_code == asking.EXIT_UNREACHABLE
+    assert CliRunner().invoke(app, ["two"]).exit_code == connection.EXIT_UNREACHABLE
     assert transport.ANSWER_S == 30

@@ -94,7 +94,7 @@ class SchedulePages:
             page=page,
             meaning_of=meaning_of,
             form=form,
-            preview=await previewed(deps.agenda, form.cron, form.time_zone.strip()) if has_text else None,
+            preview=await previewed(deps.schedules, form.cron, form.time_zone.strip()) if has_text else None,
             is_typed=is_typed,
             problems=problems,
             choices=CHOICES,
@@ -108,13 +108,13 @@ class SchedulePages:
         problems: Sequence[str] = (),
         code: int = 200,
     ) -> HTMLResponse:
-        agenda = self.site.deps.agenda
+        service = self.site.deps.schedules
         form = form or ScheduleForm.of(await self.site.deps.reading.schedule(schedule_id))
         return await self.site.show(
             "schedule_edit.html",
             code,
             form=form,
-            preview=await previewed(agenda, form.cron, form.time_zone.strip()),
+            preview=await previewed(service, form.cron, form.time_zone.strip()),
             problems=problems,
             choices=CHOICES,
             action=_path(schedule_id),
@@ -126,7 +126,7 @@ class SchedulePages:
         meaning = meaning_of(schedule)
         slots: list[Slot] = []
         if meaning is not None:
-            slots = shown_slots(await deps.agenda.upcoming(schedule_id, PREVIEW_SLOTS))
+            slots = shown_slots(await deps.schedules.upcoming(schedule_id, PREVIEW_SLOTS))
         fired = RunFilters(label=f"{LABEL}={schedule_id}")
         results = (await deps.reading.runs(fired, RESULTS_SHOWN)).items
         return await self.site.show(
@@ -158,7 +158,7 @@ def meaning_of(schedule: Schedule) -> str | None:
 def router(site: Site) -> APIRouter:
     """Return the routes of the pages of schedules."""
     routes = APIRouter(include_in_schema=False)
-    pages, agenda = SchedulePages(site), site.deps.agenda
+    pages, service = SchedulePages(site), site.deps.schedules
 
     @routes.get("/schedules")
     async def listed(_: MayRead, wanted: Annotated[Page, Query()]) -> HTMLResponse:
@@ -170,7 +170,7 @@ def router(site: Site) -> APIRouter:
             return await pages.listed(form=form)
         try:
             wanted = form.wanted(principal.name)
-            await agenda.create(wanted)
+            await service.create(wanted)
         except Unfit as unfit:
             return await pages.listed(form=form, problems=unfit.problems, code=422)
         except (Rejected, Conflict) as error:
@@ -194,7 +194,7 @@ def router(site: Site) -> APIRouter:
         if form.do == "preview":
             return await pages.edited(schedule_id, form)
         try:
-            await agenda.replace(form.changed(schedule, principal.name))
+            await service.replace(form.changed(schedule, principal.name))
         except Unfit as unfit:
             return await pages.edited(schedule_id, form, unfit.problems, 422)
         except (Rejected, Conflict) as error:
@@ -206,7 +206,7 @@ def router(site: Site) -> APIRouter:
 
 
 def _add_orders(routes: APIRouter, site: Site) -> None:
-    agenda = site.deps.agenda
+    service = site.deps.schedules
 
     @routes.post("/schedules/{schedule_id}/pause")
     async def pause(schedule_id: str, principal: MaySubmit, note: Note = "") -> Response:
@@ -214,25 +214,25 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
             said = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=_path(schedule_id))
-        order = agenda.pause(schedule_id, paused=True, by=principal.name, note=said)
+        order = service.pause(schedule_id, paused=True, by=principal.name, note=said)
         return await carried_out(site, order, _path(schedule_id))
 
     @routes.post("/schedules/{schedule_id}/resume")
     async def resume(schedule_id: str, principal: MaySubmit) -> Response:
-        order = agenda.pause(schedule_id, paused=False, by=principal.name)
+        order = service.pause(schedule_id, paused=False, by=principal.name)
         return await carried_out(site, order, _path(schedule_id))
 
     @routes.post("/schedules/{schedule_id}/run")
     async def run(schedule_id: str, principal: MaySubmit, key: Key = "") -> Response:
         try:
-            made = await agenda.run_now(schedule_id, by=principal.name, key=key or None)
+            made = await service.run_now(schedule_id, by=principal.name, key=key or None)
         except (Rejected, Conflict) as error:
             return await refused(site, error, _path(schedule_id))
         return see(f"/runs/{quote(made.run_id, safe='')}")
 
     @routes.post("/schedules/{schedule_id}/remove")
     async def remove(schedule_id: str, _: MaySubmit) -> Response:
-        await agenda.remove(schedule_id)
+        await service.remove(schedule_id)
         return see("/schedules")
 
 

@@ -143,7 +143,7 @@ def pages_of(store: Store) -> list[str]:
     """Return every page and answer of the run."""
     deps: Any = SimpleNamespace(
         reading=reading_of(store),
-        hub=SimpleNamespace(token=""),
+        feed=SimpleNamespace(token=""),
         ids=SeededIds(),
         authenticator=SimpleNamespace(is_open=nothing),
     )

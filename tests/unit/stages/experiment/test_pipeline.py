@@ -25,7 +25,7 @@ from stages.context import Stage
 from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed, prepare
 from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.exam import write_exam
+from stages.experiment.judging.evaluation_set import write_evaluation_set
 from stages.experiment.judging.replication import PURPOSE
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.guards import WORSE
@@ -385,7 +385,7 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
     }
     run: Any = SimpleNamespace(claim=claim)
     run._verdicts = partial(pipeline.Experiment._verdicts, run)
-    court: Any = SimpleNamespace(exam=write_exam(tmp_path, hidden, secret))
+    court: Any = SimpleNamespace(evaluation_set=write_evaluation_set(tmp_path, hidden, secret))
     arms: Any = (None, None)
     measured = pipeline.Round(court, arms, seeds, purpose, fresh)
     found = pipeline.Experiment._judged(run, Stage("validation", context), measured)

@@ -15,7 +15,7 @@ from events.kinds import read_spec
 from events.kinds.experiment import STAGES
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
-from stages.experiment.judging.exam import Judges
+from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.replication import Replication, second_secret
 from stages.experiment.statistics.guards import Arms
 from stages.experiment.statistics.jackknife import row_groups

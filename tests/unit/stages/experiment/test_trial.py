@@ -11,7 +11,7 @@ import pytest
 from events.files.removing import remove_tree
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.exam import Judges, write_exam
+from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
 from stages.experiment.seeds import fresh_seeds, seed_for
 from stages.experiment.trials.template import program_for
@@ -50,7 +50,7 @@ class Workplace:
             secret=Secret("of seeds"),
             places=home / "programs",
         )
-        self.judges: Judges = write_exam(home / "data", hidden, secret).validation
+        self.judges: Judges = write_evaluation_set(home / "data", hidden, secret).validation
 
     def run(self, code: str, *seeds: int) -> Trials:
         self.count += 1

@@ -16,7 +16,7 @@ from events.kinds.ideation import IdeationFailed, IdeationGenerated
 from events.pipe import LINE_MAX_BYTES
 from pod_worker.child.main import frame_of
 from stages.ideation.form import bounded, cut, json_bytes, missing, printable, public
-from stages.ideation.harvest import WHY_BYTES_MAX, Unfinished
+from stages.ideation.found_ideas import WHY_BYTES_MAX, Unfinished
 
 FIELDS = {
     "Name", "Title", "Short Hypothesis", "Related Work", "Abstract", "Experiments",

@@ -12,9 +12,9 @@ import pypdf
 import pytest
 
 from events.kinds.fact import Fact
-from stages.experiment.paper.press import Paper, write_paper
 from stages.experiment.paper.recorder import Recorder
 from stages.experiment.paper.renderer import Latexmk, PandocTypst, Renderer
+from stages.experiment.paper.typesetter import Paper, write_paper
 from stages.experiment.paper.words import write_words
 from stages.experiment.plots.picture import Picture
 from stages.experiment.record.numbers import Numbers, numbers_of

@@ -55,7 +55,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Harvest:
+class FoundIdeas:
     """The ideas of one request; `spent` is what the model has cost in all attempts."""
 
     context: Context
@@ -66,26 +66,26 @@ class Harvest:
     spent: Spent = NOTHING
 
     @classmethod
-    def of(cls, context: Context, wanted: int) -> Harvest:
+    def of(cls, context: Context, wanted: int) -> FoundIdeas:
         """Return what an earlier attempt has finalised; what it left unfinished is begun again."""
 
         def warn(message: str) -> None:
             context.log(message, "warning")
 
-        harvest = cls(context, wanted, LookUps(context.tools.literature, warn))
+        found_ideas = cls(context, wanted, LookUps(context.tools.literature, warn))
         restored = context.restored(CHECKPOINT)
         if restored is None:
-            return harvest
+            return found_ideas
         try:
-            harvest._restore(read_state(restored.state, Kept))
+            found_ideas._restore(read_state(restored.state, Kept))
         except Unreadable as error:
             warn(
                 f"the checkpoint of attempt {restored.attempt} cannot be read, ideation begins anew: {error}"
             )
         else:
-            count = len(harvest.ideas)
+            count = len(found_ideas.ideas)
             context.log(f"{count} of {wanted} ideas are there from attempt {restored.attempt}")
-        return harvest
+        return found_ideas
 
     @property
     def begun(self) -> int:

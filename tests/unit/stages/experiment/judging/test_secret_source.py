@@ -11,8 +11,8 @@ from events.kinds import read_spec
 from stages.checkpoints import Restored
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.keeping import secret_of
 from stages.experiment.judging.secret import Secret
+from stages.experiment.judging.secret_source import secret_of
 from stages.space.data_sets import SHIPPED
 from stages.testing import MemoryCheckpoints, make_context, make_tools
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from podfleet.asking import client
+from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import (
     AsJson,

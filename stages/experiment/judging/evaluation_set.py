@@ -18,7 +18,7 @@ from scipy.stats import binom, chi2
 
 from stages.experiment.data.loading import Data, Part
 from stages.experiment.judging.disguise import Disguised, Law
-from stages.experiment.judging.leftovers import Known
+from stages.experiment.judging.program_output import Known
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.scores import Floats
 
@@ -78,7 +78,7 @@ class Judges:
 
 
 @dataclass(frozen=True, slots=True)
-class Exam:
+class EvaluationSet:
     """The file of the rows that judge, and what is known of it in this process alone."""
 
     disguised: Disguised
@@ -104,7 +104,7 @@ class Exam:
         return Judges(self.features, len(self.order), rows, part.targets, canaries, law)
 
 
-def write_exam(folder: Path, disguised: Disguised, secret: Secret) -> Exam:
+def write_evaluation_set(folder: Path, disguised: Disguised, secret: Secret) -> EvaluationSet:
     """Write the features of all rows that judge; the targets stay in this process."""
     folder.mkdir(parents=True, exist_ok=True)
     data = disguised.data
@@ -117,7 +117,7 @@ def write_exam(folder: Path, disguised: Disguised, secret: Secret) -> Exam:
     shuffled[places] = rows
     file = folder / "judge.npy"
     np.save(file, shuffled, allow_pickle=False)
-    return Exam(disguised, file, places, sides, secret.mark)
+    return EvaluationSet(disguised, file, places, sides, secret.mark)
 
 
 def _canaries(data: Data, chance: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[Any]]:

@@ -9,9 +9,9 @@ import typer
 from events.answers.kinds.hypotheses import Hypothesis
 from events.answers.runs import CheckedRun, Run
 from podfleet import parameters, watching
-from podfleet.asking import client
 from podfleet.client.synchronous import Client
-from podfleet.commands.describing import KindHelp, check
+from podfleet.commands.kind_help import KindHelp, check
+from podfleet.connection import client
 from podfleet.nouns import noun
 from podfleet.output import AsJson, print_fields, print_json, say, tell
 from podfleet.parameters import Parameters, SpecFile

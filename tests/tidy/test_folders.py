@@ -1,4 +1,4 @@
-"""How the packages are divided: few names on a floor, every arrow one way, and pure where it says so."""
+"""How the packages are divided: few names in a folder, no circles, and pure where it says so."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ IMPURE: Final = {
 }
 
 
-def _floors(files: Mapping[str, set[str]]) -> Iterator[tuple[str, dict[str, set[str]]]]:
+def _folders(files: Mapping[str, set[str]]) -> Iterator[tuple[str, dict[str, set[str]]]]:
     """Yield every folder with what each name in it imports of the others."""
-    floors: dict[str, dict[str, set[str]]] = defaultdict(dict)
+    folders: dict[str, dict[str, set[str]]] = defaultdict(dict)
     for file, imported in files.items():
         for folder, name in _names(file):
-            beside = floors[folder].setdefault(name, set())
+            beside = folders[folder].setdefault(name, set())
             beside.update(other for each in imported for on, other in _names(each) if on == folder)
             beside.discard(name)
-    yield from floors.items()
+    yield from folders.items()
 
 
 def _names(file: str) -> Iterator[tuple[str, str]]:
@@ -56,13 +56,13 @@ def _modules() -> dict[str, set[str]]:
     return imports(ROOT, PACKAGES)
 
 
-def test_no_floor_has_more_names_than_a_reader_keeps_in_mind() -> None:
-    crowded = {folder: len(names) for folder, names in _floors(_modules()) if len(names) > NAMES_MAX}
+def test_no_folder_has_more_names_than_a_reader_keeps_in_mind() -> None:
+    crowded = {folder: len(names) for folder, names in _folders(_modules()) if len(names) > NAMES_MAX}
     assert crowded == {}, "divide it into folders"
 
 
-def test_no_floor_has_a_circle() -> None:
-    for folder, names in _floors(_modules()):
+def test_no_folder_has_a_circle() -> None:
+    for folder, names in _folders(_modules()):
         try:
             TopologicalSorter(names).prepare()
         except CycleError as error:
@@ -70,14 +70,14 @@ def test_no_floor_has_a_circle() -> None:
 
 
 def test_a_script_is_one_file() -> None:
-    folders = [folder for folder, _ in _floors(_modules()) if folder.startswith("scripts/")]
+    folders = [folder for folder, _ in _folders(_modules()) if folder.startswith("scripts/")]
     assert folders == [], "a command of several modules goes to testing/"
 
 
 def test_a_circle_between_folders_is_seen() -> None:
     files = {"a/b/one.py": {"a/c/two.py"}, "a/c/two.py": set(), "a/c/three.py": {"a/b/one.py"}}
     with pytest.raises(CycleError):
-        TopologicalSorter(dict(_floors(files))["a"]).prepare()
+        TopologicalSorter(dict(_folders(files))["a"]).prepare()
 
 
 def test_a_module_that_says_pure_does_no_input_or_output() -> None:

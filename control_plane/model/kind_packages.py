@@ -1,6 +1,6 @@
-"""What the control plane adds for a kind: modules of the package that the kind names as its room.
+"""What the control plane adds for a kind: modules of the package that the kind names.
 
-A room may have `parts`, `sections`, `routes`, and a folder `templates`; each may be missing.
+The package may have `parts`, `sections`, `routes`, and a folder `templates`; each may be missing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from events.runtime.errors import ConfigError
 
 
 def modules(name: str) -> Mapping[str, ModuleType]:
-    """Return the module `name` of each kind's room that has one, by the name of the kind.
+    """Return the module `name` of each kind's package that has one, by the name of the kind.
 
-    Raises `ConfigError` that names the kind whose room cannot be imported.
+    Raises `ConfigError` that names the kind whose package cannot be imported.
     """
-    rooms = {kind.name: kind.room for kind in KINDS.values() if kind.room}
-    found = {kind: _imported(kind, f"{room}.{name}") for kind, room in rooms.items()}
+    packages = {kind.name: kind.package for kind in KINDS.values() if kind.package}
+    found = {kind: _imported(kind, f"{package}.{name}") for kind, package in packages.items()}
     return {kind: module for kind, module in found.items() if module is not None}
 
 
@@ -36,6 +36,6 @@ def _imported(kind: str, module: str) -> ModuleType | None:
 
 def templates() -> Mapping[str, Path]:
     """Return the folder of each kind's templates, by the name of the kind."""
-    rooms = {kind.name: import_module(kind.room) for kind in KINDS.values() if kind.room}
-    folders = {kind: Path(room.__file__ or "").parent / "templates" for kind, room in rooms.items()}
+    packages = {kind.name: import_module(kind.package) for kind in KINDS.values() if kind.package}
+    folders = {kind: Path(package.__file__ or "").parent / "templates" for kind, package in packages.items()}
     return {kind: folder for kind, folder in folders.items() if folder.is_dir()}

@@ -12,7 +12,7 @@ from events.kinds import KINDS, RUN_KINDS, read_spec
 from events.kinds.description import described
 from events.kinds.fields import Field, arranged, fields_of, flat
 from events.runtime.errors import Rejected
-from podfleet.asking import EXIT_WRONG_USE, client, fail
+from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.output import clean
 
 OPTION: Final = "--kind"

@@ -1,8 +1,8 @@
 """Runs a command that cannot outlive the thread that started it.
 
-`python leash.py PARENT_PID COMMAND ARG...` requests SIGKILL from the kernel for the death of the parent,
-and becomes the command. It is a program of its own, because the request has to be made in the new process,
-and running Python between fork and exec is not safe in a program with threads. On systems without the
+`python die_with_parent.py PARENT_PID COMMAND ARG...` asks the kernel for SIGKILL at the death of the parent.
+Then it becomes the command. It is a program, because the request has to be made in the new process, and
+running Python between fork and exec is not safe in a program with threads. On systems without the
 request (all but Linux) the command runs all the same. There a supervisor that is killed with SIGKILL leaves
 its parts behind.
 """

@@ -15,7 +15,7 @@ from events.kinds import KINDS, RUN_KINDS, read_spec
 from events.kinds.description import described
 from events.kinds.fields import fields_of, flat, schema_of
 from events.runtime.errors import Rejected
-from podfleet.commands import describing
+from podfleet.commands import kind_help
 from podfleet.main import app
 from tests.unit.events.all_fields import ALL
 
@@ -36,7 +36,7 @@ class ControlPlane:
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> ControlPlane:
     """A control plane that knows a kind which is not installed here."""
     found = ControlPlane(described(ALL))
-    monkeypatch.setattr(describing, "client", lambda: found)
+    monkeypatch.setattr(kind_help, "client", lambda: found)
     return found
 
 
@@ -96,16 +96,16 @@ def test_what_could_never_run_is_refused_here_in_the_words_of_the_server(
     with pytest.raises(Rejected) as rejected:
         read_spec(kind, spec)
     with pytest.raises(typer.Exit) as ended:
-        describing.check(kind, spec)
+        kind_help.check(kind, spec)
     assert (ended.value.exit_code, capsys.readouterr().err) == (2, f"{rejected.value.message}\n")
 
 
 def test_what_can_run_and_what_is_not_known_here_is_sent() -> None:
     for kind in RUN_KINDS:
-        describing.check(kind, KINDS[kind].example)
-    describing.check("all_fields", {})
+        kind_help.check(kind, KINDS[kind].example)
+    kind_help.check("all_fields", {})
     for kind in KINDS.keys() - RUN_KINDS:
-        describing.check(kind, {})
+        kind_help.check(kind, {})
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_what_can_run_and_what_is_not_known_here_is_sent() -> None:
     ],
 )
 def test_the_kind_that_arguments_name(words: list[str], kind: str | None) -> None:
-    assert describing.named(words) == kind
+    assert kind_help.named(words) == kind

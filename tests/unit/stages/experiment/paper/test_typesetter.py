@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stages.experiment.paper import press as press_module
+from stages.experiment.paper import typesetter
 from stages.experiment.paper.blocks import Listing
 from stages.experiment.paper.document import LEVELS, composed
-from stages.experiment.paper.press import Paper
 from stages.experiment.paper.renderer import PandocTypst, Rendered, Renderer, RenderingFailed
+from stages.experiment.paper.typesetter import Paper
 from stages.experiment.paper.words import AUTHOR, write_words
 from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.record import Record
@@ -114,7 +114,7 @@ def test_a_huge_run_is_told_on_few_pages_by_showing_less(
     press: Press, read: Read, sizes: tuple[int, ...], seeds: int
 ) -> None:
     paper = press(make_record(sizes=sizes, seeds=seeds, works=8, finalists=3))
-    assert paper.pages <= press_module.PAGES_MAX
+    assert paper.pages <= typesetter.PAGES_MAX
     assert sum(sizes) > 62 or paper.level == "everything"
     text = read(paper.pdf)
     assert f"over {sum(sizes)} programs" in text

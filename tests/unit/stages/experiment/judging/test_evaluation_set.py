@@ -10,8 +10,8 @@ import pytest
 
 from stages.experiment.data.loading import Data, prepare
 from stages.experiment.judging.disguise import Disguised, Law, disguised
-from stages.experiment.judging.exam import CANARIES, Canaries, Judges, write_exam
-from stages.experiment.judging.leftovers import Mistake
+from stages.experiment.judging.evaluation_set import CANARIES, Canaries, Judges, write_evaluation_set
+from stages.experiment.judging.program_output import Mistake
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
 from stages.space.data_sets import SHIPPED
@@ -52,8 +52,11 @@ def test_no_row_of_a_public_data_set_is_shown_as_it_is_known(name: str) -> None:
 def test_a_canary_cannot_be_told_by_the_rows_that_it_was_made_of(tmp_path: Path, name: str) -> None:
     """On the line between two known rows it would be the one row of the file that lies on such a line."""
     data = hidden(name)
-    exam = write_exam(tmp_path, data, ONE)
-    rows, known = np.load(exam.features).astype(float), data.data.visible.train.features.astype(float)
+    evaluation_set = write_evaluation_set(tmp_path, data, ONE)
+    rows, known = (
+        np.load(evaluation_set.features).astype(float),
+        data.data.visible.train.features.astype(float),
+    )
     nearest = np.full(len(rows), np.inf)
     for one in known:
         ways = known[(known != one).any(axis=1)] - one
@@ -62,7 +65,7 @@ def test_a_canary_cannot_be_told_by_the_rows_that_it_was_made_of(tmp_path: Path,
         gaps = ((off[:, None] - shares[:, :, None] * ways) ** 2).sum(axis=2)
         nearest = np.minimum(nearest, gaps.min(axis=1))
     canaries = np.zeros(len(rows), bool)
-    canaries[exam.order[-len(exam.sides) :]] = True
+    canaries[evaluation_set.order[-len(evaluation_set.sides) :]] = True
     assert np.median(nearest[canaries]) > 0.25 * np.median(nearest[~canaries])
 
 
@@ -111,9 +114,9 @@ def test_images_stay_images() -> None:
 
 def test_one_file_holds_all_rows_that_judge_in_an_order_that_says_nothing(tmp_path: Path) -> None:
     after = hidden("wine")
-    exam = write_exam(tmp_path, after, ONE)
-    shown = np.load(exam.features)
-    validation, test = exam.validation, exam.test()
+    evaluation_set = write_evaluation_set(tmp_path, after, ONE)
+    shown = np.load(evaluation_set.features)
+    validation, test = evaluation_set.validation, evaluation_set.test()
     assert len(shown) == validation.total == test.total
     assert len(shown) == len(after.data.visible.validation) + len(after.data.sealed.open()) + CANARIES
     numbers = np.concatenate([validation.rows, test.rows, test.canaries.rows])

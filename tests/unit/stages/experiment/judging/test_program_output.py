@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stages.experiment.data.npy import HEADING_BYTES_MAX, NotAnArray, read_numbers
-from stages.experiment.judging.leftovers import REPORT_BYTES_MAX, Mistake, read_answers, read_report
+from stages.experiment.judging.program_output import REPORT_BYTES_MAX, Mistake, read_answers, read_report
 
 ROWS, CLASSES = 4, 3
 MEMORY_MAX = 16 << 20  # of everything that one lie may make the reader take

@@ -1,7 +1,7 @@
-"""Children of a worker that was forked itself: its nursery is forked from it, which has every import already.
+"""Children of a worker that was forked itself: its fork server is forked from it, with every import.
 
-Replaces, in the processes of `fork_server` alone, how a worker comes to its nursery; what the nursery is and
-does stays the product's own, and so does a nursery that is started once the worker has threads.
+Replaces, in the processes of `fork_server` alone, how a worker starts its fork server. What it does is the
+product's own code. A worker that has threads already starts its fork server as the product does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pod_worker.child.process import ChildOptions, allowed
 
 @dataclass(slots=True)
 class Forked:
-    """A process that this one forked, as far as a nursery asks for it."""
+    """A process that this one forked, as far as a fork server asks for it."""
 
     pid: int
     returncode: int | None = None
@@ -49,7 +49,7 @@ class Forked:
 
 
 class ForkedWarm(Warm):
-    """A nursery that was forked instead of started."""
+    """A fork server that was forked instead of started."""
 
     @classmethod
     def start(cls, options: ChildOptions, command: tuple[str, ...]) -> Self:
@@ -70,10 +70,10 @@ class ForkedWarm(Warm):
             os.environ.update(environ)  # noqa: TID251
             leave(fork_server_main.main([f"--socket={there.detach()}", f"--worker={worker}", *options.words]))
         there.close()
-        return cls(Forked(pid), here)  # type: ignore[arg-type]  # it has what a nursery asks of a Popen
+        return cls(Forked(pid), here)  # type: ignore[arg-type]  # has what a fork server needs of a Popen
 
 
-def hatch(self: ForkServer) -> None:
+def prestart(self: ForkServer) -> None:
     """Fork the first child, too."""
     self.warm_up()
     assert self._warm is not None
@@ -82,6 +82,6 @@ def hatch(self: ForkServer) -> None:
 
 
 def install() -> None:
-    """Let workers of this process and of its forks have such nurseries."""
+    """Let workers of this process and of its forks have such fork servers."""
     fork_server.Warm = ForkedWarm  # type: ignore[misc]
-    ForkServer.hatch = hatch  # type: ignore[method-assign]
+    ForkServer.prestart = prestart  # type: ignore[method-assign]
