@@ -47,7 +47,7 @@ LARGE_PAGE_BYTES: Final = 2 << 20
 # What programs of the product import, the heavy parts of the pipelines included.
 PRELOADED: Final = (
     *(
-        "control_plane.server.app",
+        "tests.wired_control_plane",
         "control_plane.server.http.connection",
         "podfleet.main",
         "podfleet.commands.verify",
