@@ -181,7 +181,7 @@ def start_program(
     """
     request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}).encode()
     assert len(request) < REQUEST_BYTES
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # words stay apart
     with theirs, open(os.devnull) as nothing:
         streams = (stdin or nothing, stdout or 1, stderr or 2)
         fds = [each if isinstance(each, int) else each.fileno() for each in streams]
