@@ -6,7 +6,7 @@ the import of the product (a control plane takes 1 s, a pipeline with PyTorch 4 
 side by side share these imports as well: each has a server that was forked from a common one.
 
 Law: a server has one thread, opens nothing and runs no program itself, so that what it forks is as good
-as new. Each program has a parent of its own, which reports how it ended.
+as new. It is the parent of its programs, and reports how each ended.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ WORD_BYTES: Final = 64
 STANDARD: Final = 3  # input, output, error
 START_S: Final = 60.0
 PR_SET_PDEATHSIG: Final = 1
+MADV_COLLAPSE: Final = 25
+LARGE_PAGE_BYTES: Final = 2 << 20
 # What programs of the product import, the heavy parts of the pipelines included.
 PRELOADED: Final = (
     *(
-        "control_plane.server.app",
+        "tests.wired_control_plane",
         "control_plane.server.http.connection",
         "podfleet.main",
         "podfleet.commands.verify",
@@ -179,7 +181,7 @@ def start_program(
     """
     request = json.dumps({"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}).encode()
     assert len(request) < REQUEST_BYTES
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # words stay apart
     with theirs, open(os.devnull) as nothing:
         streams = (stdin or nothing, stdout or 1, stderr or 2)
         fds = [each if isinstance(each, int) else each.fileno() for each in streams]
@@ -227,17 +229,44 @@ def admitted(door: socket.socket) -> socket.socket:
 
 def serve(way: socket.socket) -> list[str]:
     """Fork for each request until the client is gone; a program's own process returns its arguments."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    ready = select.poll()
+    ready.register(way, select.POLLIN)
+    programs: dict[int, tuple[int, socket.socket]] = {}  # by the file descriptors that tell of their ends
     while True:
-        request, fds, *_ = socket.recv_fds(way, REQUEST_BYTES, STANDARD + 1)
-        if not request:
-            sys.exit(0)
-        if not os.fork():
-            _die_with_parent()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            way.close()
-            return _become(json.loads(request), fds)
-        for fd in fds:
-            os.close(fd)
+        for fd, _ in ready.poll():
+            if fd in programs:
+                ready.unregister(fd)
+                _report(fd, *programs.pop(fd))
+                continue
+            request, fds, *_ = socket.recv_fds(way, REQUEST_BYTES, STANDARD + 1)
+            if not request:
+                sys.exit(0)
+            *streams, report = fds
+            pid = os.fork()
+            if not pid:
+                way.close()
+                for each, (_, client) in programs.items():
+                    os.close(each)
+                    client.close()
+                os.close(report)
+                return _become(json.loads(request), streams)
+            for each in streams:
+                os.close(each)
+            client = socket.socket(fileno=report)
+            with contextlib.suppress(BrokenPipeError):  # the client has ended
+                client.send(b"%d" % pid)
+            end = os.pidfd_open(pid)
+            programs[end] = pid, client
+            ready.register(end, select.POLLIN)
+
+
+def _report(end: int, pid: int, client: socket.socket) -> None:
+    """Tell the client of a program how that ended."""
+    os.close(end)
+    status = os.waitpid(pid, 0)[1]
+    with client, contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
+        client.send(b"%d" % status)
 
 
 def _die_with_parent() -> None:
@@ -245,23 +274,9 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _become(request: Mapping[str, Any], fds: Sequence[int]) -> list[str]:
-    """Fork the program, and be its parent; returns in the program alone."""
-    *streams, report = fds
-    heard, told = os.pipe()
-    pid = os.fork()
-    if pid:
-        with socket.socket(fileno=report) as client:
-            for fd in (*streams, heard, told):
-                os.close(fd)
-            client.send(b"%d" % pid)
-            status = os.waitpid(pid, 0)[1]
-            with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
-                client.send(b"%d" % status)
-        os._exit(0)
+def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
+    """Take the streams, the environment and the folder of a program; return its arguments."""
     _die_with_parent()
-    for fd in (report, heard, told):
-        os.close(fd)
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
@@ -295,16 +310,33 @@ def main() -> None:
     for name in modules:
         importlib.import_module(name)
     forked_children.install()
+    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        each.atexit = False  # torch takes itself apart for 40 ms
     gc.enable()
     gc.collect()
     gc.freeze()  # pages that nobody writes to are shared with every program
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how servers and the parents of programs ended
+    _use_large_pages()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how the servers of test processes ended
     way = socket.socket(fileno=int(way_number))
     if way.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         way = admitted(way)
     with way:
         arguments = serve(way)
     leave(ended(arguments))
+
+
+def _use_large_pages() -> None:
+    """Put what was imported into large pages, where the kernel can: a fork copies a table of all pages."""
+    advise = ctypes.CDLL(None).madvise
+    for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
+        addresses, rights, _, _, _, *name = line.split()
+        first, end = (int(each, 16) for each in addresses.split("-"))
+        first, end = (
+            -(-first // LARGE_PAGE_BYTES) * LARGE_PAGE_BYTES,
+            end // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES,
+        )
+        if rights == "rw-p" and name in ([], ["[heap]"]) and first < end:
+            advise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), MADV_COLLAPSE)
 
 
 def ended(arguments: list[str]) -> int:

@@ -24,7 +24,7 @@ from tests.integration.test_fleet import child_of
 from tests.integration.test_steering import is_stopped, must_agree_with_its_log
 
 pytestmark = [
-    pytest.mark.long("the shipped programs train with PyTorch; test_research_with_model.py has small ones"),
+    pytest.mark.long("the shipped programs train with PyTorch; test_canaries.py has small ones"),
     pytest.mark.timeout(3600),
     pytest.mark.xdist_group("research"),
 ]

@@ -31,7 +31,7 @@ from tests.integration.test_steering import must_agree_with_its_log
 
 pytestmark = [
     pytest.mark.long(
-        "a death in every stage of whole experiments; test_research_with_model.py has one of them"
+        "a death in every stage of whole experiments; test_research_with_model.py has one in a search"
     ),
     pytest.mark.timeout(3600),
 ]

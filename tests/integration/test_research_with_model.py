@@ -152,18 +152,44 @@ def must_have_billed(fleet: Any, run_id: str, server: ModelServer, unknown: int 
 # --- pods that are lost ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow("a whole experiment on three pods: the one that `make test` disturbs")
-def test_a_run_whose_pods_are_lost_goes_on_behind_what_they_left_and_pays_nothing_twice(
-    fleet: Fleet, s3: S3Server, serve: Serve, until: Until
-) -> None:
-    server = serve()
-    run = Experiment(fleet, submit(fleet, nodes=FEW_NODES))
+def lose_a_pod(fleet: Fleet, server: ModelServer, run: Experiment, until: Until) -> None:
+    """Kill the pod of a run, and its child with it, in the second stage; the run waits again."""
     killed = start_pod(fleet, server, "--lease", "8", name="killed")
     until(lambda: "Stage_2/1" in run.of("ai.node.completed", "node"), 200)
     child = child_of(killed)
     killed.kill()
     until(lambda: not child.is_running())
     asyncio.run(rescue(fleet.database_url, str(run)))
+
+
+@pytest.mark.slow("two stages of an experiment on two pods")
+def test_a_run_whose_pod_is_killed_goes_on_behind_what_it_left_and_pays_nothing_twice(
+    fleet: Fleet, s3: S3Server, serve: Serve, until: Until
+) -> None:
+    server = serve()
+    run = Experiment(fleet, submit(fleet, nodes=FEW_NODES))
+    lose_a_pod(fleet, server, run, until)
+    start_pod(fleet, server, name="last")
+    until(lambda: "Stage_3" in run.of("ai.run.stage_started", "stage"), 200)
+    assert fleet.client.post(f"/api/runs/{run}/cancel").is_success
+    found = run.wait_for("CANCELED")
+
+    assert found["failures"] == {"app": 0, "infra": 1, "preempted": 0}
+    assert [each["pod"].partition("/")[0] for each in found["attempts"]] == ["killed", "last"]
+    must_have_done_nothing_twice(run)
+    asked = Counter(steps(server))
+    assert (asked["choose"], asked["draft"]) == (1, 1)
+    assert asked["tune"] <= 2 + 1, "an answer that a lost pod waited for is asked for once more"
+    must_agree_with_its_log(fleet, **s3.environment)
+
+
+@pytest.mark.long("lost in two stages and to its end; the test above ends behind the first loss")
+def test_a_run_whose_pods_are_lost_goes_on_behind_what_they_left_and_pays_nothing_twice(
+    fleet: Fleet, s3: S3Server, serve: Serve, until: Until
+) -> None:
+    server = serve()
+    run = Experiment(fleet, submit(fleet, nodes=FEW_NODES))
+    lose_a_pod(fleet, server, run, until)
     taken_away = start_pod(fleet, server, name="taken-away")
     until(lambda: "validation" in run.of("ai.run.stage_started", "stage"), 200)
     taken_away.terminate()

@@ -14,10 +14,10 @@ from testing.simulation.bugs import BUGS
 from testing.simulation.history import play
 
 ROOT: Final = Path(__file__).parents[2]
-SEEDS: Final = 50
+SEEDS: Final = 25
 SEEDS_LONG: Final = 500
 CHUNK: Final = 25
-LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 50, `make chaos` 10,000")
+LONG: Final = pytest.mark.long("500 histories; `make test` plays the first 25, `make chaos` 10,000")
 CHUNKS: Final = (
     *range(0, SEEDS, CHUNK),
     *(pytest.param(first, marks=LONG) for first in range(SEEDS, SEEDS_LONG, CHUNK)),

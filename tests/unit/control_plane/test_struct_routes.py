@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import msgspec
+import pytest
 from fastapi import APIRouter, FastAPI, Response
 
 from control_plane.server.api.contract.openapi import described
-from control_plane.server.api.contract.struct_routes import StructRoute, answers_of
+from control_plane.server.api.contract.struct_routes import REFERENCE, StructRoute, answers_of, reference
 from events.answers.answer import Answer, Listing
 
 TEXT = "application/json"
@@ -85,3 +87,13 @@ def test_the_document_has_each_struct_once_and_every_status_of_a_route() -> None
     both = {"anyOf": [{"$ref": "#/components/schemas/Thing"}, {"$ref": "#/components/schemas/Other"}]}
     assert schema("post", "/made", "201") == schema("post", "/made", "200") == both
     assert "$ref" not in schema("get", "/plain", "200")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [(Thing,), (Thing, Other), (Listing[Thing],), (Listing[Listing[Thing]],), (Listing[str],)],
+    ids=str,
+)  # fmt: skip
+def test_an_answer_is_where_the_document_has_it(answers: tuple[Any, ...]) -> None:
+    schemas, _ = msgspec.json.schema_components(answers, ref_template=REFERENCE)
+    assert reference(*answers) == (schemas[0] if len(schemas) == 1 else {"anyOf": [*schemas]})
