@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -147,3 +149,24 @@ def test_a_connection_that_was_just_accepted_is_closed_with_the_network(rounds: 
         caller.settimeout(5.0)
         with suppress(ConnectionResetError):
             assert caller.recv(1) == b""
+
+
+def test_a_connection_that_is_accepted_while_the_network_ends_is_closed_with_it() -> None:
+    address = choose(SystemIds())
+    is_busy, is_connected = threading.Event(), threading.Event()
+
+    async def serve(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    def block() -> None:
+        is_busy.set()
+        is_connected.wait(5.0)
+
+    with socket.socket() as caller:
+        with Network() as network:
+            network.listen(address, serve)
+            network.loop.call_soon_threadsafe(block)
+            assert is_busy.wait(5.0)
+            caller.connect((LOOPBACK, address))
+            threading.Timer(0.1, is_connected.set).start()  # behind the call that ends the network
+        gc.collect()  # what is open fails the test here

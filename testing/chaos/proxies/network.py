@@ -55,10 +55,13 @@ class Network:
 
     async def end(self) -> None:
         """Close every connection, those of tasks that are canceled before their first step too."""
-        for server in self._servers:
-            server.close()
+        for server in self._servers:  # not closed yet: that breaks off what was accepted, and leaves it open
+            for listener in server.sockets:
+                self.loop.remove_reader(listener.fileno())
         for _ in range(ACCEPTED_ROUNDS):
             await asyncio.sleep(0)
+        for server in self._servers:
+            server.close()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
