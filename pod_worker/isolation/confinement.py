@@ -147,7 +147,7 @@ class Confinement:
         return None if gap is None else gap[:GAP_CHARS_MAX]
 
     def make_space(self) -> ProcessSpace:
-        """Create the folders of one process, and assign an unused user if that is the way. Raises `OSError`."""
+        """Create the folders of one process, and choose an unused user if it needs one. Raises `OSError`."""
         space = self.space_of(choose_user() if self.way == "user" else self._choose_number())
         for folder in (space.home, space.temporary):
             remove_tree(folder)

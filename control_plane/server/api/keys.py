@@ -27,9 +27,9 @@ Name = Annotated[
 
 
 class KeyBody(Body):
-    """A key to make; without `scopes` it may do all that its kind may, without `life_s` it never ends.
+    """A key to create; without `scopes` it has all scopes of its kind, without `life_s` it never expires.
 
-    One of kind pod with `pod` serves the pod of this name alone.
+    A key of kind pod with `pod` is valid only for the pod of this name.
     """
 
     kind: Kind
@@ -40,7 +40,7 @@ class KeyBody(Body):
 
 
 class Rotation(Body):
-    """How long the old key opens beside the new one, in seconds."""
+    """For how many seconds the old key stays valid besides the new one."""
 
     overlap_s: Annotated[int, Field(ge=0, le=LIFE_MAX_S), WHOLE] = OVERLAP_S
 
@@ -77,7 +77,7 @@ def router(deps: Deps) -> APIRouter:
 
 
 def wanted_key(body: KeyBody) -> WantedKey:
-    """Return the key that a body asks for."""
+    """Return the key that a body describes."""
     return WantedKey(
         kind=body.kind,
         name=body.name,
@@ -88,7 +88,7 @@ def wanted_key(body: KeyBody) -> WantedKey:
 
 
 def told_once(new: NewKey) -> MadeKey:
-    """Return a key that was just made with its text, which is stored nowhere."""
+    """Return a new key with its text, which is stored nowhere."""
     return filled(MadeKey, new.document, key=new.text)
 
 
