@@ -1,4 +1,4 @@
-"""The forms that steer a run: a redirect after success, the same page with the reason after a refusal."""
+"""The forms that control a run: a redirect after success, the same page with the reason after a refusal."""
 
 from __future__ import annotations
 
