@@ -54,7 +54,7 @@ def written(value: Any) -> str:
 
 
 def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
-    """Return the groups of runs, given by (kind, specification), that differ only in the seed, of two or more."""
+    """Return the groups of two or more (kind, specification) that differ only in the seed."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, (kind, spec) in enumerate(runs):
         rest = sorted((name, written(value)) for name, value in flat(spec) if name != SEED)
