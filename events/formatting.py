@@ -165,7 +165,7 @@ def words(name: str) -> str:
 
 
 def counted(value: float, most: float) -> str:
-    """Return a count as text, if counting stopped at `most`."""
+    """Return a count as text, with `+` if counting stopped at `most`."""
     return f"{count(value)}+" if value >= most else count(value)
 
 

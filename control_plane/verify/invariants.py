@@ -243,7 +243,7 @@ def field_without_writer(case: Case) -> Iterator[str]:
     groups = {
         evidence.collection: [evidence.run], "attempts": evidence.attempts, "stages": evidence.stages,
         "artifacts": evidence.artifacts, "validations": evidence.validations, **evidence.of_kinds,
-        "events": evidence.log, "dead_letters": evidence.letters,
+        "events": evidence.log, "dead_letters": evidence.dead_letters,
     }  # fmt: skip
     for collection, documents in groups.items():
         for document in documents:
@@ -261,7 +261,7 @@ def artifact_foreign(case: Case) -> Iterator[str]:
 
 def wrong_refusal(case: Case) -> Iterator[str]:
     """The reason of each refused line is correct."""
-    for letter in case.evidence.letters:
+    for letter in case.evidence.dead_letters:
         if (problem := wrongly_refused(case.evidence, letter)) is not None:
             yield f"dead letter {letter['_id']} ({letter['code']}): {problem}"
 

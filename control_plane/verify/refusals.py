@@ -9,8 +9,8 @@ from control_plane.log.unclaimed import LETTER_PREFIX
 from control_plane.model.projection import artifact_prefix, artifact_problem
 from control_plane.model.ranges import Ranges
 from control_plane.store.log.events import Arrival, storable
+from control_plane.store.verify.dead_letters import read, text_of
 from control_plane.store.verify.evidence import Document, Evidence
-from control_plane.store.verify.letters import read, text_of
 from events.catalog import ENDS
 from events.codec import RefusalCode
 from events.envelope import Event, content_hash, storage_id

@@ -64,7 +64,7 @@ _manifests: Final = msgspec.json.Decoder(Manifest, dec_hook=from_text)
 
 
 def decode_contents(content: bytes) -> Contents:
-    """Read what a manifest lists; no objects are made of its state, which may be large.
+    """Decode the contents of a manifest, but not its state, which may be large.
 
     Raises `BrokenManifest`.
     """

@@ -52,7 +52,7 @@ class Evidence:
     stages: Sequence[Document]
     artifacts: Sequence[Document]
     validations: Sequence[Document]
-    letters: Sequence[Document]
+    dead_letters: Sequence[Document]
     now: datetime
     of_kinds: Mapping[str, Sequence[Document]] = field(default_factory=dict)
     quiet: Sequence[Quiet] = ()

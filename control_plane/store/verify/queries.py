@@ -15,8 +15,8 @@ from bson.raw_bson import RawBSONDocument
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.verify.collecting import Collected, Unjudged
+from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
-from control_plane.store.verify.letters import asked_for
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from events.kinds import DOCUMENTS
@@ -155,7 +155,7 @@ class VerifyReads:
             stages=held.beside.get("stages", ()),
             artifacts=held.beside.get("artifacts", ()),
             validations=held.beside.get("validations", ()),
-            letters=held.beside.get("dead_letters", ()),
+            dead_letters=held.beside.get("dead_letters", ()),
             of_kinds={name: held.beside.get(name, ()) for name in OF_KINDS},
             now=now,
             quiet=held.quiet,
