@@ -56,12 +56,12 @@ def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
             if not message.startswith(FORK):
                 return 0
             number = int(message.removeprefix(FORK) or 0)
-            _bear(worker, fds, pipelines, arguments.worker, Inside.of(confinement, number))
+            _fork_child(worker, fds, pipelines, arguments.worker, Inside.of(confinement, number))
             for fd in fds:
                 os.close(fd)
 
 
-def _bear(
+def _fork_child(
     worker: socket.socket,
     fds: Sequence[int],
     pipelines: Mapping[str, Pipeline],

@@ -34,7 +34,7 @@ class KindHelp(TyperCommand):
                 formatter.write_dl([(name, KINDS[name].says) for name in sorted(RUN_KINDS)])
             return
         with formatter.section(f"Fields of {clean(kind)}, as -p FIELD=VALUE"):
-            rows = [(clean(each.name), clean(told(each))) for each in fields(description(kind))]
+            rows = [(clean(each.name), clean(summary(each))) for each in fields(description(kind))]
             formatter.write_dl(rows or [("none", "")])
 
 
@@ -60,7 +60,7 @@ def fields(kind: Mapping[str, Any]) -> Iterator[Field]:
     yield from flat(arranged(fields_of(kind.get("specSchema", {}))))
 
 
-def told(field: Field) -> str:
+def summary(field: Field) -> str:
     """Return the type of a field, its purpose, and its default."""
     end = (
         "[required]"

@@ -48,7 +48,7 @@ def router(deps: Deps) -> APIRouter:
         A `reset` says that changes were lost: the reader has to read again. `at` is where to resume.
         """
         wanted = LISTS if not run else frozenset(f"{kind}/{each}" for each in run for kind in ("run", "log"))
-        return streamed(told(deps, request, wanted, last_event_id, _whole))
+        return streamed(messages(deps, request, wanted, last_event_id, _whole))
 
     return routes
 
@@ -58,7 +58,7 @@ def streamed(said: AsyncIterator[bytes]) -> EventSourceResponse:
     return EventSourceResponse(said, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 
 
-async def told(
+async def messages(
     deps: Deps,
     request: Request,
     wanted: frozenset[str],

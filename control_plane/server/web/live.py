@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse
 
 from control_plane.live.reporter import Report
 from control_plane.server.api.runs import MayRead
-from control_plane.server.api.stream import Since, streamed, told
+from control_plane.server.api.stream import Since, messages, streamed
 from control_plane.server.web.site import Site
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow
@@ -84,6 +84,6 @@ def router(site: Site) -> APIRouter:
     async def live(
         request: Request, _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
     ) -> EventSourceResponse:
-        return streamed(told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
+        return streamed(messages(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
 
     return routes

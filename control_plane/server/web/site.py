@@ -281,7 +281,7 @@ class Site:
         """Return a page with the problem, and a link back."""
         return await self.show("problem.html", code, status=code, detail=detail, back=back)
 
-    async def said(self, run_id: str) -> HumanVerdict | None:
+    async def human_verdict(self, run_id: str) -> HumanVerdict | None:
         """Return a person's verdict on a run; None if there is none."""
         return (await self.deps.reading.run(run_id)).human_verdict or None
 
