@@ -17,12 +17,12 @@ REFUSED: Final = type_of(EventRefused)
 
 
 def chained(root: str, digest: str) -> str:
-    """Return the root of a record that goes on with a line of this digest, both in hexadecimal."""
+    """Return the root of a record after a line of this digest is added, both in hexadecimal."""
     return hashlib.sha256(f"{root}{digest}".encode()).hexdigest()
 
 
 def said_digest(event_type: str, data: Mapping[str, Any], digest: str) -> str:
-    """Return the digest that a line of the log counts with in the root that its worker knows."""
+    """Return the digest of a line of the log that its worker's root includes."""
     replaced = data.get("digest") if event_type == REFUSED else None
     return replaced if isinstance(replaced, str) else digest
 
@@ -34,7 +34,7 @@ class Roots(NamedTuple):
     said: str = NOTHING
 
     def then(self, event_type: str, data: Mapping[str, Any], digest: str) -> Roots:
-        """Return the roots with one line more, of this type and digest."""
+        """Return the roots after one more line, of this type and digest."""
         said = chained(self.said, said_digest(event_type, data, digest))
         return Roots(chained(self.stored, digest), said)
 

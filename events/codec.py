@@ -1,6 +1,6 @@
 """Decodes events from bytes: structured mode, binary mode, the standard batch, and NDJSON, pure.
 
-CloudEvents 1.0 by the letter, then this project's attributes (`subject`, `sequence`, `attempt`). Law: the
+CloudEvents 1.0 exactly, then this project's attributes (`subject`, `sequence`, `attempt`). Law: the
 answer depends on the bytes alone, and one event never decides about its neighbours. Whatever the bytes are,
 only `Rejected` is raised, and that only for a request whose events cannot be separated.
 """
@@ -77,7 +77,7 @@ class Refusal:
 
 
 class Decoded(NamedTuple):
-    """One event of a request: its line as a person counts, its bytes, and what came of them."""
+    """One event of a request: its line number from 1, its bytes, and the result of decoding."""
 
     line: int
     raw: bytes

@@ -165,7 +165,7 @@ def words(name: str) -> str:
 
 
 def counted(value: float, most: float) -> str:
-    """Return how many there are of what is counted up to `most`."""
+    """Return a count as text, with `+` if counting stopped at `most`."""
     return f"{count(value)}+" if value >= most else count(value)
 
 
@@ -196,7 +196,7 @@ def laid_out(value: Any, most: int = TEXT_SHOWN_CHARS) -> str:
 
 
 def idea_name(idea: Mapping[str, Any]) -> str:
-    """Return what people call an idea, whatever of it there is."""
+    """Return the name of an idea for people, from the fields that it has."""
     for name in ("Title", "Name", "Short Hypothesis", "title", "name", "short_hypothesis"):
         said = idea.get(name)
         if isinstance(said, str) and said.strip():
@@ -205,7 +205,7 @@ def idea_name(idea: Mapping[str, Any]) -> str:
 
 
 def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what there is of an idea that was begun and not finalised: its name, why not, and its fields."""
+    """Return the parts of an unfinished idea: its name, why it was not finalised, and its fields."""
     idea = each.get("idea")
     number, why = each.get("number"), each.get("why")
     if not isinstance(idea, Mapping):

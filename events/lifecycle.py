@@ -1,4 +1,4 @@
-"""The lifecycle of a run, on one page: which cause leads from which status to which, pure.
+"""The lifecycle of a run: which cause leads from which status to which, pure.
 
 Every change of a status is one row of `TRANSITIONS`. The functions below choose among the targets of a row;
 a pair without a row is answered with `Illegal`. Pause, resume and note have rows that keep the status:

@@ -1,7 +1,7 @@
-"""One worker, wired from its settings, and run until it is stopped.
+"""Builds one worker from its settings, and runs it until it is stopped.
 
-Law: whatever the network does, the program exits `LEAVE_S` after the first signal. Unsent events stay in
-its outbox, and runs that it did not release are rescued.
+Law: the program exits at most `LEAVE_S` after the first signal, even if the network fails. Unsent events
+stay in its outbox, and runs that it did not release are rescued.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEAVE_S: Final = 4.7  # one provider kills a pod five seconds after its signal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What a worker takes from outside; a drill puts something between the worker and a part of it."""
+    """The parts of a worker that a fault test can replace."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     clock: Clock = field(default_factory=SystemClock)
@@ -139,7 +139,7 @@ def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
 
 
 def _store(settings: Settings, control_plane: ControlPlane, world: World) -> MongoQueue | HttpQueue:
-    """Return where runs wait: MongoDB for a pod that has a user there, else behind the control plane."""
+    """Return the queue: MongoDB for a pod that has a user there, else the control plane's HTTP interface."""
     if settings.mongodb_url is None:
         return HttpQueue(control_plane)
     return MongoQueue(connect(settings.mongodb_url), ttl_s=world.lease_ttl_s)
@@ -148,7 +148,7 @@ def _store(settings: Settings, control_plane: ControlPlane, world: World) -> Mon
 def _pauses(
     store: MongoQueue | HttpQueue, control_plane: ControlPlane, quiet: threading.Event, world: World
 ) -> Pauses:
-    """Let the control plane wake a worker that asks MongoDB; it answers the others when a run comes."""
+    """Return the wake-up by the control plane for a worker that claims from MongoDB; others long-poll."""
     if isinstance(store, HttpQueue):
         return Polls(world.clock)
     wakeups = Wakeups(control_plane, world.clock)
@@ -157,7 +157,7 @@ def _pauses(
 
 
 def _is_sound(store: MongoQueue | HttpQueue, mode: Mode, world: World) -> bool:
-    """Check the store before anything is claimed there; False when told to stop before it answered."""
+    """Check the store before the first claim; return False if stopped before it answered."""
     while not world.stop.is_set():
         try:
             store.check(mode)
@@ -177,7 +177,7 @@ def _say_goodbye(roster: Roster) -> None:
 
 
 def _leave_in_time(world: World) -> None:
-    """End the process when an orderly stop takes too long: any call may hang in a dead network."""
+    """End the process if an orderly stop takes too long: any call may hang when the network fails."""
     never = threading.Event()
     while not world.clock.wait(world.stop, LEAVE_S):
         pass

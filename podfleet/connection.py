@@ -20,19 +20,19 @@ EXIT_INTERRUPTED: Final = 130
 
 
 def fail(message: str, status: int) -> NoReturn:
-    """Say what is wrong and end the command with `status`."""
+    """Print the problem and end the command with `status`."""
     print(clean_lines(message), file=sys.stderr)
     raise typer.Exit(status)
 
 
 def tell_of(error: ClientError) -> None:
-    """Say what a client met, and what to do next."""
+    """Print the error of a client, and what to do next."""
     advice = error.advice if isinstance(error, Refused) else None
     print(clean_lines(f"{error}\n{advice}" if advice else str(error)), file=sys.stderr)
 
 
 def status_of(error: ClientError) -> int:
-    """Return the exit status for what a client met: a wrong order, a wrong time, or nobody."""
+    """Return the exit status for the error of a client: invalid, not allowed now, or unreachable."""
     if isinstance(error, Unreachable):
         return EXIT_UNREACHABLE
     return EXIT_WRONG_USE if isinstance(error, Invalid | BadAddress) else EXIT_FAILED

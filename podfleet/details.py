@@ -103,7 +103,7 @@ def _show_parts(run: Run) -> None:
 
 
 def _show_part(part: Part, rows: Sequence[Any]) -> None:
-    """Print the rows that belong to the run's kind alone, in the columns that the kind names."""
+    """Print the rows that only the run's kind has, in the columns that the kind names."""
     if rows:
         print_heading(part.title.lower())
         columns = tuple(Column(name.upper(), field(name), _cell) for name in part.columns)

@@ -28,7 +28,7 @@ Item = RunRow | HypothesisRow
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """What is looked for: its name, its plural, and its list; where that can search by id, of these ids."""
+    """A type of object to search: its name, its plural, and its list, which may search by id."""
 
     name: str
     plural: str
@@ -45,7 +45,7 @@ HYPOTHESIS: Final = Noun("hypothesis", "hypotheses", lambda asked, _, limit: ask
 
 
 class Unknown(Exception):
-    """Nothing, or more than one thing, is meant; the text lists the candidates."""
+    """The name has no match, or several; the text lists the candidates."""
 
 
 def find(control_plane: Client, noun: Noun, said: str) -> str:

@@ -50,7 +50,7 @@ def noun(name: str, *, has_verbs: bool = True) -> typer.Typer:
 
 
 def _before_any_verb() -> None:
-    """Do nothing; but with a callback even a noun of one verb keeps it."""
+    """Do nothing: a callback makes typer keep the verb of a noun with only one."""
 
 
 class Nouns(TyperGroup):
@@ -62,7 +62,7 @@ class Nouns(TyperGroup):
         self.commands = {**nouns, **self.commands}
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; what a client meets ends it in words."""
+        """Run the command; an error of a client ends it with a message."""
         from podfleet.client.problems import ClientError
 
         try:

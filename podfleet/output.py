@@ -1,4 +1,4 @@
-"""How answers are printed: a table on a terminal, tab-separated lines into a pipe, JSON on request.
+"""Prints answers: as a table on a terminal, as tab-separated lines into a pipe, as JSON on request.
 
 Law: text of the server is untrusted. None of it reaches a terminal before `clean`, none of it is parsed as
 markup, and no cell of a pipe is a formula to a spreadsheet. JSON has every value as it is.
@@ -138,7 +138,7 @@ def print_items(
 
 
 def print_fields(fields: Sequence[tuple[str, str | None]]) -> None:
-    """Print what one thing is, a line a field; fields without a value are left out."""
+    """Print the fields of one object, one per line; fields without a value are left out."""
     known = [(name, value) for name, value in fields if value is not None]
     if not is_terminal():
         for name, value in known:
@@ -156,7 +156,7 @@ def print_fields(fields: Sequence[tuple[str, str | None]]) -> None:
 
 
 def print_heading(text: str) -> None:
-    """Print the title of what follows: an empty line and a word."""
+    """Print a heading after an empty line."""
     if not is_terminal():
         print(f"\n# {clean(text)}")
         return
@@ -171,7 +171,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Print a line beside the answer, on the channel of errors."""
+    """Print a line to standard error."""
     print(clean(text), file=sys.stderr, flush=True)
 
 
@@ -205,7 +205,7 @@ STYLES: Final[Mapping[str, str]] = {
 
 
 def with_sign(status: str) -> str:
-    """Return a status behind its sign, so that nothing depends on colour alone."""
+    """Return a status with its sign in front, so that nothing depends on colour alone."""
     from events.formatting import SIGNS
 
     return f"{SIGNS.get(status, '·')} {status}"
@@ -264,7 +264,7 @@ def _least(column: Column, cells: Sequence[str]) -> int:
 
 
 def _words(value: Any) -> str:
-    """Return a value without the marks of a programming language."""
+    """Return a value as text without the syntax of a programming language."""
     match value:
         case list():
             return "; ".join(map(_words, value))

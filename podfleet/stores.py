@@ -1,4 +1,4 @@
-"""The database that a command reads or writes itself, without a control plane."""
+"""The database that a command uses directly, without a control plane."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ STEP: Final = 0.1  # of progress, between two lines in a pipe
 
 
 class Screen(Protocol):
-    """Shows a run as it stands."""
+    """Shows the state of a run."""
 
     def show(self, run: RunRow) -> None: ...
 
@@ -87,7 +87,7 @@ def _screen(follower: Follower, run_id: str, *, as_json: bool) -> Iterator[Scree
 
 @dataclass(slots=True)
 class Silence:
-    """Says once that nobody answers, and once that somebody does again."""
+    """Reports once that the control plane does not answer, and once that it answers again."""
 
     is_silent: bool = False
 
@@ -105,7 +105,7 @@ class Plain:
     _last: tuple[Any, ...] = ()
 
     def show(self, run: RunRow) -> None:
-        """Print the run if it looks otherwise than before; its end when all is known that led there."""
+        """Print the run if its line has changed; its end when the reasons are known."""
         if not is_live(run) and run.log_open:
             return
         stage = run.current_stage
@@ -132,7 +132,7 @@ SHOWN: Final = (
 
 
 def words(run: RunRow) -> list[str]:
-    """Return how a run stands in the words of one line."""
+    """Return the state of a run in one line."""
     stage = run.current_stage
     said = [run.id, run.status]
     if run.paused:
@@ -158,7 +158,7 @@ def percent(progress: float | None) -> str:
 
 
 def lasted(run: RunRow, now: datetime | None = None) -> str:
-    """Return how long a run has been at it, since its start or else since it was queued."""
+    """Return how long a run has taken, since its start or else since it was queued."""
     from events.formatting import seconds
 
     begun = run.started_at or run.created_at
@@ -172,7 +172,7 @@ def lasted(run: RunRow, now: datetime | None = None) -> str:
 
 @dataclass(slots=True)
 class Board:
-    """The live view: how the run stands, its stages as bars, the end of its log."""
+    """The live view: the state of the run, its stages as bars, the end of its log."""
 
     _run: Run | None = None
     _log: list[LoggedEvent] = field(default_factory=list)
@@ -216,7 +216,7 @@ class Board:
 
 
 def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: bool) -> Any:
-    """Return a run as a picture of lines."""
+    """Return a run as lines of text."""
     from rich.console import Group
     from rich.text import Text
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import socket
 import threading
 from dataclasses import dataclass
 from typing import Self
 
+from events.runtime.sockets import is_readable
 from pod_worker.child import fork_server, fork_server_main
-from pod_worker.child.fork_server import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, ForkServer, Warm
+from pod_worker.child.fork_server import COMMAND, FORK_S, PR_SET_CHILD_SUBREAPER, ForkServer, ServerProcess
 from pod_worker.child.main import leave
 from pod_worker.child.process import ChildOptions, allowed
 
@@ -48,7 +48,7 @@ class Forked:
         return self.returncode
 
 
-class ForkedWarm(Warm):
+class ForkedServerProcess(ServerProcess):
     """A fork server that was forked instead of started."""
 
     @classmethod
@@ -75,13 +75,13 @@ class ForkedWarm(Warm):
 
 def prestart(self: ForkServer) -> None:
     """Fork the first child, too."""
-    self.warm_up()
-    assert self._warm is not None
-    select.select([self._warm.way], [], [], FORK_S)
-    self._first = self._fork() if self.is_warm() else self.spawn()
+    self.start()
+    assert self._process is not None
+    is_readable(self._process.channel, FORK_S)
+    self._first = self._fork() if self.is_loaded() else self.spawn()
 
 
 def install() -> None:
     """Let workers of this process and of its forks have such fork servers."""
-    fork_server.Warm = ForkedWarm  # type: ignore[misc]
+    fork_server.ServerProcess = ForkedServerProcess  # type: ignore[misc]
     ForkServer.prestart = prestart  # type: ignore[method-assign]

@@ -1,1 +1,1 @@
-"""How each kind shows: parts of a run, sections of its page, pages and routes of its own."""
+"""What each kind adds to the control plane: parts of a run, sections of its page, own pages and routes."""

@@ -64,9 +64,9 @@ class ChangeFeed:
     _first: int = 0  # the number of the ring's first change
     _from: str | None = None  # everything behind this token is in the ring
     _token: str | None = None
-    _bell: asyncio.Event = field(default_factory=asyncio.Event)
-    _ringing: asyncio.TimerHandle | None = None
-    _rang_s: float = -math.inf
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake_timer: asyncio.TimerHandle | None = None
+    _woke_s: float = -math.inf
     _shared: dict[object, News] = field(default_factory=dict)
     _closed: bool = False
     _came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -105,9 +105,9 @@ class ChangeFeed:
             self._from = self._kept[surplus - 1][0]
             self._first += surplus
             del self._kept[:surplus]
-        if (step.change is not None or is_first) and self._ringing is None:
+        if (step.change is not None or is_first) and self._wake_timer is None:
             loop = asyncio.get_running_loop()
-            self._ringing = loop.call_at(max(loop.time(), self._rang_s + GATHER_S), self._ring)
+            self._wake_timer = loop.call_at(max(loop.time(), self._woke_s + GATHER_S), self._wake)
 
     def forget(self) -> None:
         """Drop all changes; every reader gets a reset, because changes were lost."""
@@ -119,7 +119,7 @@ class ChangeFeed:
     def close(self) -> None:
         """End every reader at once."""
         self._closed = True
-        self._ring()
+        self._wake()
 
     async def follow(
         self, wanted: frozenset[str], since: str | None, *, pause_s: float, idle_s: float
@@ -151,7 +151,7 @@ class ChangeFeed:
                     yield news
                     await _beat(pause_s)
                 else:
-                    await _rings(self._bell, idle_s)
+                    await _wait_at_most(self._changed, idle_s)
         finally:
             self.readers -= 1
             if not self.readers:
@@ -175,7 +175,7 @@ class ChangeFeed:
 
     async def _begun(self) -> None:
         while self._token is None and not self._closed:
-            await self._bell.wait()
+            await self._changed.wait()
 
     @property
     def _end(self) -> int:
@@ -191,10 +191,10 @@ class ChangeFeed:
             return None
         return self._first + bisect_right(self._kept, since, key=lambda kept: kept[0])
 
-    def _ring(self) -> None:
-        self._ringing, self._rang_s = None, _now_s()
-        self._bell.set()
-        self._bell = asyncio.Event()
+    def _wake(self) -> None:
+        self._wake_timer, self._woke_s = None, _now_s()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 async def _beat(pause_s: float) -> None:
@@ -202,10 +202,10 @@ async def _beat(pause_s: float) -> None:
     await asyncio.sleep(pause_s - _now_s() % pause_s if pause_s else 0.0)
 
 
-async def _rings(bell: asyncio.Event, seconds: float) -> None:
+async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await bell.wait()
+            await event.wait()
 
 
 def _now_s() -> float:

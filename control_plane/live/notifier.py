@@ -28,28 +28,28 @@ class Sought(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Bell:
+class Waiter:
     """The wake-up of one waiting pod; `wait` returns when it is notified."""
 
     sought: Sought
-    _rung: asyncio.Event = field(default_factory=asyncio.Event)
-    _for: Change | None = None
+    _notified: asyncio.Event = field(default_factory=asyncio.Event)
+    _change: Change | None = None
 
     @property
-    def is_rung(self) -> bool:
-        return self._rung.is_set()
+    def is_notified(self) -> bool:
+        return self._notified.is_set()
 
-    def ring(self, change: Change) -> None:
-        self._for = change
-        self._rung.set()
+    def notify(self, change: Change) -> None:
+        self._change = change
+        self._notified.set()
 
     async def wait(self, seconds: float) -> Change | None:
         """Wait for a notification, at most `seconds`; return its class and reset the wake-up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._rung.wait()
-        self._rung.clear()
-        change, self._for = self._for, None
+                await self._notified.wait()
+        self._notified.clear()
+        change, self._change = self._change, None
         return change
 
 
@@ -57,26 +57,26 @@ class Bell:
 class Notifier:
     """The waiting pods of one process, in the order in which they began to wait."""
 
-    _bells: dict[Bell, None] = field(default_factory=dict)
+    _waiters: dict[Waiter, None] = field(default_factory=dict)
     _of: Counter[str | None] = field(default_factory=Counter)
 
     @contextmanager
-    def waiting(self, sought: Sought, key_id: str | None = None) -> Iterator[Bell | None]:
+    def waiting(self, sought: Sought, key_id: str | None = None) -> Iterator[Waiter | None]:
         """Register a waiting pod; yield None if too many wait already, in all or with this key.
 
         Whoever needs no key, on this machine, is bounded with all only.
         """
         is_greedy = key_id is not None and self._of[key_id] >= WAITING_OF_ONE_MAX
-        if is_greedy or len(self._bells) >= WAITING_MAX:
+        if is_greedy or len(self._waiters) >= WAITING_MAX:
             yield None
             return
-        bell = Bell(sought)
-        self._bells[bell] = None
+        waiter = Waiter(sought)
+        self._waiters[waiter] = None
         self._of[key_id] += 1
         try:
-            yield bell
+            yield waiter
         finally:
-            del self._bells[bell]
+            del self._waiters[waiter]
             self._of[key_id] -= 1
             if not self._of[key_id]:
                 del self._of[key_id]
@@ -85,8 +85,8 @@ class Notifier:
         """Notify the first waiting pod that can claim the changed run; all such if its class is unknown."""
         if not change.is_queued:
             return
-        for bell in self._bells:
-            if not bell.is_rung and bell.sought.serves(change.collection, change.class_key):
-                bell.ring(change)
+        for waiter in self._waiters:
+            if not waiter.is_notified and waiter.sought.serves(change.collection, change.class_key):
+                waiter.notify(change)
                 if change.class_key is not None:
                     return

@@ -44,7 +44,7 @@ class Numbers:
     """The numbers of today, and the lag of log and documents."""
 
     today: Day
-    letters: Mapping[str, int]
+    dead_letters: Mapping[str, int]
     lags: Lags
 
 
@@ -58,8 +58,8 @@ class Accounts:
 
     async def now(self) -> Numbers:
         """Return the numbers of this moment."""
-        letters = self.reads.letters(midnight(self.clock.now()))
-        today, refused, looks = await asyncio.gather(self.today(), letters, self.reads.open_logs())
+        dead_letters = self.reads.dead_letters(midnight(self.clock.now()))
+        today, refused, looks = await asyncio.gather(self.today(), dead_letters, self.reads.open_logs())
         return Numbers(today, refused, lags(looks))
 
     async def today(self) -> Day:

@@ -186,7 +186,7 @@ class Reading:
 
     async def compared(self, run_ids: Sequence[str]) -> list[Json]:
         """Return these runs in their order, each with spec, usage and metrics; unknown ones are left out."""
-        found = {run["_id"]: _told(run) for run in await self.run_reads.of_ids(run_ids)}
+        found = {run["_id"]: _in_json(run) for run in await self.run_reads.of_ids(run_ids)}
         return [await self._compared(found[each]) for each in run_ids if each in found]
 
     async def comparison(self, run_ids: Sequence[str]) -> Comparison:
@@ -302,7 +302,7 @@ class Reading:
         for run in page.items:
             own = [each for each in found.documents if each["runId"] == run.id]
             made = [each for each in attempts if each["runId"] == run.id]
-            reviews.append(Review(run, [_told(each) for each in believed(own, made)], visible[run.id]))
+            reviews.append(Review(run, [_in_json(each) for each in believed(own, made)], visible[run.id]))
         return reviews, page.next
 
     async def waiting_for_people(self) -> int:
@@ -500,7 +500,7 @@ def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindP
     return _Own(**own, of_kind=rows, usages=usages, cut=cut)
 
 
-def _told(document: Mapping[str, Any]) -> Json:
+def _in_json(document: Mapping[str, Any]) -> Json:
     """Return a stored document as an answer, each field cut to its limit."""
     return shown(brief_fields(document))
 

@@ -18,7 +18,7 @@ from events.runtime.clock import Clock, Ids
 
 Json = dict[str, Any]
 
-LOOK_AGAIN_S: Final = 2.0  # at most, and jittered: a ring may be lost
+LOOK_AGAIN_S: Final = 2.0  # at most, and jittered: a notification may be lost
 WAIT_MAX_S: Final = 30.0
 # Of one sender, a key at an address: a pod asks once in some seconds.
 BURST: Final = 2_000
@@ -53,10 +53,10 @@ class Claimer:
         """
         await self._require_own(seeker.pod, key_id)
         until_s = self.clock.monotonic_s() + wait_s
-        rung: Change | None = None
-        with self.notifier.waiting(seeker, key_id) as bell:
+        change: Change | None = None
+        with self.notifier.waiting(seeker, key_id) as waiter:
             while True:
-                known = [] if rung is None else rung.waiting
+                known = [] if change is None else change.waiting
                 waiting = known or await self.claims.waiting(collections(seeker.mode))
                 for wanted in candidates(waiting, seeker):
                     if await is_gone():
@@ -65,14 +65,14 @@ class Claimer:
                     if claim is not None:
                         return claim
                 if known:
-                    rung = None  # another pod was faster: there may be more
+                    change = None  # another pod was faster: there may be more
                     continue
                 left_s = until_s - self.clock.monotonic_s()
-                if bell is None or left_s <= 0:
+                if waiter is None or left_s <= 0:
                     return None
-                rung = await bell.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
+                change = await waiter.wait(min(left_s, LOOK_AGAIN_S * (0.5 + self.ids.fraction() / 2)))
                 if await is_gone():
-                    self._hand_on(rung)
+                    self._pass_on(change)
                     return None
 
     async def hear(
@@ -85,21 +85,21 @@ class Claimer:
     ) -> list[WaitingClass] | None:
         """Return which of these classes a run waits in, as soon as one may, None after `wait_s` without.
 
-        Where one may, but it is not known in which class, that is none. A ring for a pod that `is_gone`
-        goes to the next one.
+        The list is empty where a run may wait and its class is not known. A notification that reaches a pod
+        that `is_gone` is passed on to the next one.
         """
         sought = Named(frozenset(classes))
-        with self.notifier.waiting(sought, key_id) as bell:
+        with self.notifier.waiting(sought, key_id) as waiter:
             waiting = await self.claims.waiting(QUEUES)
             if found := [each for each in waiting if each.class_key in sought.classes]:
                 return found
-            rung = None if bell is None else await bell.wait(wait_s)
-        if rung is None:
+            change = None if waiter is None else await waiter.wait(wait_s)
+        if change is None:
             return None
         if await is_gone():
-            self._hand_on(rung)
+            self._pass_on(change)
             return None
-        return rung.waiting
+        return change.waiting
 
     async def report(self, line: Json, *, key_id: str | None) -> Json:
         """Write a pod's entry in the roster; return the orders for the pod.
@@ -117,10 +117,10 @@ class Claimer:
         orders: Json = document["orders"]
         return orders
 
-    def _hand_on(self, rung: Change | None) -> None:
+    def _pass_on(self, change: Change | None) -> None:
         """Notify the next pod, if this one disconnected."""
-        if rung is not None:
-            self.notifier.hear(rung)
+        if change is not None:
+            self.notifier.hear(change)
 
     async def _require_own(self, pod_id: str, key_id: str | None) -> None:
         found = await self.claims.reporter_of(pod_id)

@@ -241,7 +241,7 @@ def review_decision(
         raise Conflict("record_incomplete", f"{'; '.join(unfit)}. {_CLOSES}")
     sets = {
         "finishedAt": ServerTime(),
-        "humanVerdict": _said(review),
+        "humanVerdict": _verdict_fields(review),
         "sealed": {
             "attempt": run.attempt,
             "last": run.last_event_seq,
@@ -270,14 +270,14 @@ def revise_decision(run: Run, review: Review) -> Decision | Illegal:
         raise Conflict(
             "same_verdict", f"the verdict is {review.verdict} already: only the other one revises it"
         )
-    return Decision(Cause.REVISE, other, _by(review), sets={"humanVerdict": _said(review)})
+    return Decision(Cause.REVISE, other, _by(review), sets={"humanVerdict": _verdict_fields(review)})
 
 
 def _by(review: Review) -> str:
     return f"reviewer:{review.reviewer}"
 
 
-def _said(review: Review) -> dict[str, str]:
+def _verdict_fields(review: Review) -> dict[str, str]:
     # In the decision itself, so that no crash can keep the verdict and lose its reasons.
     return {"verdict": review.verdict, "notes": review.notes, "reviewer": review.reviewer}
 

@@ -75,7 +75,7 @@ def _tell(numbers: Numbers) -> None:
             _INGEST.labels(stat).set(seconds)
     _BEHIND.set(lags.events_behind)
     _RUNS_BEHIND.set(lags.runs_behind)
-    for code, count in numbers.letters.items():
+    for code, count in numbers.dead_letters.items():
         _LETTERS.labels(code).set(count)
     _SPENT.set(today.cost_usd)
     _GPU.set(today.gpu_hours)

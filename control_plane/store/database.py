@@ -85,14 +85,14 @@ async def require_guarantees(client: AsyncMongoClient[Document]) -> None:
             raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
         raise Transient("mongodb_unreachable", f"MongoDB cannot be reached: {error}") from error
     async with answers():
-        defaults = await _told(client, "getDefaultRWConcern")
-        config = await _told(client, "replSetGetConfig")
+        defaults = await _answer_to(client, "getDefaultRWConcern")
+        config = await _answer_to(client, "replSetGetConfig")
     problems = weaknesses(deployment_of(hello, defaults, config and config["config"]))
     if problems:
         raise ConfigError(problems)
 
 
-async def _told(client: AsyncMongoClient[Document], command: str) -> Document | None:
+async def _answer_to(client: AsyncMongoClient[Document], command: str) -> Document | None:
     """Return the answer to a command, None if the user may not run it or the server lacks it."""
     try:
         answer: Document = await client.admin.command(command)

@@ -70,7 +70,7 @@ class NumberReads:
         return {group["_id"]: group["count"] for group in await cursor.to_list()}
 
     @answers()
-    async def letters(self, since: datetime) -> Mapping[str, int]:
+    async def dead_letters(self, since: datetime) -> Mapping[str, int]:
         """Return how many lines were refused or set aside since then, by code, at most `LETTERS_MAX`."""
         pipeline: list[Document] = [
             {"$match": {"at": {"$gte": since}}},

@@ -1,1 +1,1 @@
-"""The database held against its own log and its invariants, and its documents made anew from the log."""
+"""Compares the database with its own log and its invariants, and rebuilds its documents from the log."""

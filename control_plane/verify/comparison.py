@@ -1,7 +1,7 @@
-"""The stored documents of a run against a replay of its log, field by field, pure.
+"""Compares the stored documents of a run with a replay of its log, field by field, pure.
 
-Every field that a projection owns is compared; no document and no field may exist of which a replay
-does not tell.
+Every field that a projection owns is compared; no document and no field may exist that a replay does not
+produce.
 """
 
 from __future__ import annotations

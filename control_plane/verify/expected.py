@@ -1,4 +1,4 @@
-"""The documents that a log makes, as they must be stored, pure."""
+"""The documents that must be stored according to a log, pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMES: Final = frozenset({"_id", "runId", "attempt"})
 
 
 def attempts(evidence: Evidence, told: Replayed) -> dict[str, Fields]:
-    """Return the attempts of the logged decisions and of the events, by id."""
+    """Return the attempts according to decisions and events of the log, by id."""
     found: dict[str, Fields] = {}
     for entry in evidence.logged:
         attempt, fields = attempt_fields(evidence.run_id, entry)
@@ -51,12 +51,12 @@ def beside(evidence: Evidence, told: Replayed) -> dict[str, dict[str, Fields]]:
 
 
 def unlogged(evidence: Evidence) -> set[str]:
-    """Return the ids of verdicts that stand beside the run before the log has them."""
+    """Return the ids of verdicts that are stored beside the run and not yet in the log."""
     return {write.id for entry in evidence.waiting for write in human_validations(evidence.run_id, entry)}
 
 
 def surplus(collection: str, expected: Mapping[str, Any], stored: Document) -> list[str]:
-    """Return the fields of a stored document that hold what neither event nor decision tells."""
+    """Return the fields of a stored document whose values no event and no decision explains."""
     owned = OF_EVENTS if collection == "attempts" else set(stored)
     untold = sorted((set(stored) & owned) - set(expected) - _NAMES)
     return [name for name in untold if stored[name] is not None]

@@ -1,7 +1,7 @@
-"""What must hold of every run, whatever happened: one function for each, pure.
+"""The invariants of every run: one function for each, pure.
 
-Each looks at the evidence and returns what is wrong, in words with the numbers. States that
-a healthy fleet passes through for a moment are no finding.
+Each reads the evidence and returns descriptions of violations, with the values. States that a healthy fleet
+has for a moment are no violation.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _illegal(entry: Entry) -> str | None:
 
 
 def final_status_changed(case: Case) -> Iterator[str]:
-    """A run that has ended stays as it ended, unless a person revised his verdict."""
+    """A final status does not change, unless a person revised the verdict."""
     final: Entry | None = None
     for entry in case.evidence.decisions:
         is_revised = final is not None and entry.cause == Cause.REVISE
@@ -71,14 +71,14 @@ def final_status_changed(case: Case) -> Iterator[str]:
 
 
 def status_unexplained(case: Case) -> Iterator[str]:
-    """The stored status is where the log leads."""
+    """The stored status is the one that follows from the log."""
     told, stored = case.told.fields.get("status"), case.evidence.run["status"]
     if told != stored:
         yield f"stored is {stored}, the log leads to {told}"
 
 
 def two_owners(case: Case) -> Iterator[str]:
-    """An attempt is claimed only after the one before has ended or was rescued."""
+    """An attempt is claimed only after the previous one has ended or was rescued."""
     owner: int | None = None
     claims: set[int] = set()
     for entry in case.evidence.decisions:
@@ -116,7 +116,7 @@ def revision_gap(case: Case) -> Iterator[str]:
 
 
 def sequence_gap(case: Case) -> Iterator[str]:
-    """What was applied is in the log, without a gap; what waits behind a gap waits only for a while."""
+    """The log has all applied events without a gap; events after a gap wait only for a limited time."""
     evidence = case.evidence
     yield from case.told.unreached
     cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
@@ -157,7 +157,7 @@ def not_applied(case: Case) -> Iterator[str]:
 
 
 def event_after_end(case: Case) -> Iterator[str]:
-    """No event follows the last position that its attempt's settle named."""
+    """No event follows the last position that the settle of its attempt named."""
     for entry in case.evidence.decisions:
         settled = entry.sets.get("settled")
         if settled:
@@ -176,7 +176,7 @@ def event_tampered(case: Case) -> Iterator[str]:
 
 
 def seal_broken(case: Case) -> Iterator[str]:
-    """The lines that a person's verdict rests on are those that it was given on."""
+    """The lines that a person's verdict covers have not changed since the verdict."""
     sealed = case.evidence.run.get("sealed") or {}
     root = sealed.get("root")
     if root is not None and root != case.evidence.sealed_root:
@@ -188,7 +188,7 @@ def seal_broken(case: Case) -> Iterator[str]:
 
 
 def settle_broken(case: Case) -> Iterator[str]:
-    """A whole record holds the lines that its attempt settled with."""
+    """A complete record contains the lines that its attempt settled with."""
     run = case.evidence.run
     settled = run["settled"] or {}
     root, last = settled.get("root"), settled.get("last", 0)
@@ -201,14 +201,14 @@ def settle_broken(case: Case) -> Iterator[str]:
 
 
 def journal_stuck(case: Case) -> Iterator[str]:
-    """A decision is in the log a minute later."""
+    """A decision is in the log after a minute."""
     for entry in case.evidence.waiting:
         if case.evidence.now - entry.at > JOURNAL_GRACE:
             yield f"decision {entry.n} ({entry.cause}) of {entry.at:%H:%M:%S} is not in the log"
 
 
 def lease_leaked(case: Case) -> Iterator[str]:
-    """A held run has a lease that somebody renews or takes back; any other run has none that runs."""
+    """The lease of a held run is renewed or revoked; any other run has no active lease."""
     run = case.evidence.run
     until = (run["lease"] or {}).get("until")
     if run["status"] not in HELD:
@@ -243,7 +243,7 @@ def field_without_writer(case: Case) -> Iterator[str]:
     groups = {
         evidence.collection: [evidence.run], "attempts": evidence.attempts, "stages": evidence.stages,
         "artifacts": evidence.artifacts, "validations": evidence.validations, **evidence.of_kinds,
-        "events": evidence.log, "dead_letters": evidence.letters,
+        "events": evidence.log, "dead_letters": evidence.dead_letters,
     }  # fmt: skip
     for collection, documents in groups.items():
         for document in documents:
@@ -260,8 +260,8 @@ def artifact_foreign(case: Case) -> Iterator[str]:
 
 
 def wrong_refusal(case: Case) -> Iterator[str]:
-    """A line was refused for a reason that holds."""
-    for letter in case.evidence.letters:
+    """The reason of each refused line is correct."""
+    for letter in case.evidence.dead_letters:
         if (problem := wrongly_refused(case.evidence, letter)) is not None:
             yield f"dead letter {letter['_id']} ({letter['code']}): {problem}"
 

@@ -1,30 +1,29 @@
-"""Makes the documents of runs anew from the event log, beside control planes that apply events to them.
+"""Rebuilds the documents of runs from the event log, while control planes apply events to them.
 
-Law: every write is a compare-and-set on what was read, and made only if the run stood still while it was
-read. After its writes a run is read again, until nothing is left to write. In each order with those who
-write too:
+Law: every write is a compare-and-set on what was read, and made only if the run did not change while it was
+read. After the writes a run is read again, until nothing is left to write. This is safe in any order with
+other writers:
 
 - An application (`log/projector.py`) folds a stretch, and writes each document that has a lower `seq`, then
   the attempt, then the run's cursor by (revision, lastEventSeq). If it writes a document before the rebuild
-  does, the rebuild's write fails, and the run is read again. If it writes it afterwards, the document stands
-  at the last event that was read: a stretch up to there leaves it, and a longer one adds what it tells.
-- A missing document is inserted by one of the two. The other one collides with it: the application leaves it
-  or adds to it, the rebuild reads again.
-- A document is removed if no event tells of it. Events are stored before documents, and documents are read
-  before the log, so what tells of a document has been read, or the run did not stand still.
-- Decisions follow from events as application moves the cursor over them. A cursor that can stand where it is
-  (`resumption.py`) is moved by application alone, which the rebuild asks for where nobody else does it. Any
-  other is set to where it can stand, and an application that has read it before fails.
-- A verdict that seals the record between the look and the writes leaves documents beyond the seal. The next
-  look sets them back: the seal stays where it is.
+  does, the rebuild's write fails, and the run is read again. If it writes it afterwards, the document is at
+  the last event that was read: a stretch up to there does not change it, and a longer one adds its events.
+- A missing document is inserted by one of the two. The insert of the other one fails: the application then
+  leaves the document or adds to it, the rebuild reads again.
+- A document is removed if no event makes it. Events are stored before documents, and documents are read
+  before the log. So the events of a document have been read, or the run changed meanwhile.
+- Decisions follow from events as application moves the cursor over them. A valid cursor (`resumption.py`) is
+  moved only by application, which the rebuild requests if nobody else does it. An invalid cursor is set to a
+  valid position, and an application that has read it before fails.
+- A verdict that seals the record between the read and the writes leaves documents beyond the seal. The next
+  read sets them back: the seal does not move.
 - Claims, decisions and journal flushes write fields that the rebuild does not write. Each changes the run,
   or the document of the attempt, so that the rebuild's write to it fails.
 - An application that has read a wrong view of a run or of an attempt may write it once more after the
-  rebuild. Where a log is open the rebuild waits a moment and looks again. What comes later still is found by
-  the next one.
-- Of two rebuilds the second one to write a document fails, and finds it as the log tells.
-- A rebuild that is killed has written some documents. Each is as the log tells, and the next rebuild goes
-  on.
+  rebuild. If a log is open, the rebuild waits a moment and reads again. A later write is found by the next
+  rebuild.
+- If two rebuilds write a document, the second write fails, and the document is already correct.
+- A rebuild that is killed has written some documents. Each is correct, and the next rebuild continues.
 """
 
 from __future__ import annotations
@@ -60,28 +59,28 @@ class Application(Protocol):
     """Applies events to a run, with the decisions that follow from them."""
 
     async def apply(self, attempt_id: AttemptId) -> int:
-        """Apply every stored event of the attempt that has no gap before it; return its cursor."""
+        """Apply every stored event of the attempt up to the first gap; return its cursor."""
         ...
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What was written of a run, in words, and what is not as its log tells all the same."""
+    """Descriptions of what was written for a run, and of the differences from its log that remain."""
 
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
     def clipped(self) -> Rebuilt:
-        """Return it with messages of a bounded length."""
+        """Return it with shortened messages."""
         return Rebuilt([*map(clipped, self.done)], [*map(clipped, self.left)])
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Rebuilds runs one by one; a dry one says what it would write.
+    """Rebuilds runs one by one; a dry run only reports what it would write.
 
-    What happened a moment ago may still be on its way into the documents: of a young run only what stays
-    wrong until `patience_s` is over is written.
+    Recent events may not be applied yet: for a young run, only differences that remain after `patience_s`
+    are written.
     """
 
     reads: VerifyReads
@@ -166,6 +165,6 @@ class Rebuilder:
 
 
 def _wanted(evidence: Evidence, misses: Counter[str]) -> Plan:
-    """Return what is to be written, without what the store does not let be written."""
+    """Return the writes of a plan, without those that the store does not allow."""
     told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
     return plan(evidence, told).without({each for each, count in misses.items() if count >= MISSES_MAX})

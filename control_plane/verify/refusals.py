@@ -1,4 +1,4 @@
-"""Was a line refused rightly? Each dead letter is judged again, pure."""
+"""Checks the refusal of each dead letter again, pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from control_plane.log.unclaimed import LETTER_PREFIX
 from control_plane.model.projection import artifact_prefix, artifact_problem
 from control_plane.model.ranges import Ranges
 from control_plane.store.log.events import Arrival, storable
+from control_plane.store.verify.dead_letters import read, text_of
 from control_plane.store.verify.evidence import Document, Evidence
-from control_plane.store.verify.letters import read, text_of
 from events.catalog import ENDS
 from events.codec import RefusalCode
 from events.envelope import Event, content_hash, storage_id
@@ -23,7 +23,7 @@ UNSTORABLE: Final = "unstorable"
 
 
 def wrongly_refused(evidence: Evidence | None, letter: Document) -> str | None:
-    """Return why the refusal does not hold; None where it does. Without evidence the run is unknown."""
+    """Return why the refusal is wrong; None if it is right. Without evidence the run is unknown."""
     if str(letter["_id"]).startswith(ASIDE):
         return _set_aside(evidence, letter)
     text = text_of(letter)
@@ -65,7 +65,7 @@ def _reason(evidence: Evidence | None, letter: Document, event: Event) -> str | 
 
 
 def _was_closed(run: Document, event: Event) -> bool:
-    """Say whether the line may have come behind the end; the next claim makes a settle forgotten."""
+    """Say whether the line may have arrived after the end; the next claim overwrites the settle."""
     if run.get("sealed") is not None or event.attempt != run["attempt"]:
         return True
     settled = run.get("settled")
@@ -73,12 +73,12 @@ def _was_closed(run: Document, event: Event) -> bool:
 
 
 def _is_own(letter: Document, event: Event) -> bool:
-    """Say whether the holder of the attempt sent it, who may say all but what decides."""
+    """Say whether the holder of the attempt sent it, who may send all types except decisions."""
     return event.sequence is not None and letter["principal"] == f"{event.run_id}/a{event.attempt}"
 
 
 def _contradicts(evidence: Evidence, event: Event) -> bool:
-    """Say whether the log holds another event under this id, or at this position."""
+    """Say whether the log has another event with this id, or at this position."""
     identity = storage_id(event.run_id, event.source, event.id)
     if identity in evidence.hashes:
         return evidence.hashes[identity] != content_hash(event)

@@ -1,7 +1,7 @@
-"""What a rebuild writes: the stored documents of a run made equal to those of its log, pure.
+"""Plans the writes of a rebuild, which make the stored documents of a run equal to its log, pure.
 
-Law: only fields that the application of events owns are written, and verdicts of people beside the run. A
-log that is not whole makes no documents: what it has lost may be in the stored ones alone.
+Law: only fields that the application of events owns are written, and verdicts of people beside the run. An
+incomplete log makes no documents: the stored documents may be the only copy of the lost part.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The document that was read as `was`, of which no event tells."""
+    """The document that was read as `was`, which no event makes."""
 
     collection: str
     was: Document
@@ -68,7 +68,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Stored events of the current attempt that were not applied; application alone moves a cursor on."""
+    """Stored events of the current attempt that were not applied; only application moves a cursor forward."""
 
     attempt: int
     first: int
@@ -83,9 +83,9 @@ Repair = Insert | Change | Remove
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What makes a run's documents equal to its log, and in words what stays unlike it all the same.
+    """The writes that make a run's documents equal to its log, and the differences that remain, as text.
 
-    The repairs of documents beside the run come first, that of the run last.
+    The repairs of documents beside the run are first, that of the run is last.
     """
 
     repairs: tuple[Repair, ...] = ()
@@ -99,16 +99,16 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Say whether nothing is to be written, and nothing to be told."""
+        """Say whether nothing is to be written or reported."""
         return not (self.is_to_be_written or self.left)
 
     @property
     def words(self) -> list[str]:
-        """What is to be written, in words."""
+        """The writes, as text."""
         return [str(each) for each in (*self.repairs, *([self.late] if self.late else []))]
 
     def without(self, unwritable: Collection[str]) -> Plan:
-        """Return the plan with repairs that cannot be made told as such."""
+        """Return the plan with its impossible repairs reported instead."""
         given_up = [str(each) for each in self.repairs if str(each) in unwritable]
         if not given_up:
             return self
@@ -119,7 +119,7 @@ class Plan:
 
 
 def plan(evidence: Evidence, told: Replayed) -> Plan:
-    """Return what to write so that the stored documents are those that the log tells."""
+    """Return the writes that make the stored documents equal to those of the log."""
     repairs: list[Repair] = [*_beside(evidence, told), *_attempts(evidence, told)]
     late = None
     if (cursor := _cursor(evidence, told)) is not None:
@@ -135,7 +135,7 @@ def plan(evidence: Evidence, told: Replayed) -> Plan:
 
 
 def unfit(case: Case) -> Iterator[str]:
-    """Yield why no documents are made of a log."""
+    """Yield the reasons why a log cannot be used for a rebuild."""
     evidence, told = case.evidence, case.told
     if not evidence.is_log_read or len(evidence.events) < len(evidence.numbered):
         yield "lines of its log cannot be read"
@@ -153,9 +153,9 @@ def unfit(case: Case) -> Iterator[str]:
 
 
 def _lost(evidence: Evidence, told: Replayed, attempt: int) -> Iterator[str]:
-    """Yield that an attempt's log has lost its end, where more than one place names an event beyond it.
+    """Report that an attempt's log has lost its end, if more than one document names an event beyond it.
 
-    A log with its end has lost none, and one place alone is wrong.
+    A log with an end event has lost nothing, and a single document is wrong by itself.
     """
     held = evidence.positions.get(attempt, Ranges())
     reach = held.reach(0)
@@ -172,7 +172,7 @@ def _lost(evidence: Evidence, told: Replayed, attempt: int) -> Iterator[str]:
 
 
 def _named(evidence: Evidence, attempt: int) -> Iterator[int]:
-    """Yield the last position of an attempt that the run, its record, and the documents beside it name."""
+    """Yield the last position of an attempt as named by the run, its record, and the documents beside it."""
     if attempt == evidence.run["attempt"]:
         yield evidence.run["lastEventSeq"]
     yield max(_positions("lastEventSeq", evidence.attempts, attempt), default=0)
@@ -196,7 +196,7 @@ def _beside(evidence: Evidence, told: Replayed) -> Iterator[Repair]:
 
 
 def _attempts(evidence: Evidence, told: Replayed) -> Iterator[Repair]:
-    """Yield the repairs of attempts: decisions write the other fields of a document that is there."""
+    """Yield the repairs of attempts; decisions write the other fields of an existing document."""
     expected = attempts(evidence, told)
     stored = [*evidence.attempts, *evidence.misshapen.get("attempts", ())]
     found, rest = _matched(stored, expected)
@@ -211,7 +211,7 @@ def _attempts(evidence: Evidence, told: Replayed) -> Iterator[Repair]:
 def _matched(
     stored: Sequence[Document], expected: Mapping[str, Any]
 ) -> tuple[dict[str, Document], list[Document]]:
-    """Return the stored documents that are expected, by id, and the others, whose ids may be anything."""
+    """Return the expected stored documents by id, and the others, whose ids may be of any type."""
     found: dict[str, Document] = {}
     rest: list[Document] = []
     for each in stored:
@@ -224,7 +224,7 @@ def _matched(
 
 
 def _equal(collection: str, document: Document, was: Document | None) -> Iterator[Repair]:
-    """Yield what makes a stored document equal to `document`."""
+    """Yield the repair that makes a stored document equal to `document`."""
     if was is None:
         yield Insert(collection, document)
         return
@@ -235,13 +235,13 @@ def _equal(collection: str, document: Document, was: Document | None) -> Iterato
 
 
 def _cursor(evidence: Evidence, told: Replayed) -> int | None:
-    """Return where the run's cursor is to stand; None where attempt or status are not as the log tells."""
+    """Return the correct cursor of the run; None if its attempt or status differs from the log."""
     is_current = told.fields.get("attempt") == evidence.run["attempt"]
     return resumption(evidence, told) if is_current else None
 
 
 def _view(evidence: Evidence, cursor: int) -> Iterator[Change]:
-    """Yield the repair of the run: its cursor, and what it shows of its current attempt there."""
+    """Yield the repair of the run: its cursor, and its view of the current attempt at that cursor."""
     view = view_at(evidence, cursor)
     fields: dict[str, Any] = {
         "lastEventSeq": cursor,
@@ -255,7 +255,7 @@ def _view(evidence: Evidence, cursor: int) -> Iterator[Change]:
 
 
 def repaired(evidence: Evidence, repairs: Sequence[Repair]) -> Evidence:
-    """Return the evidence as it is after the repairs."""
+    """Return the evidence after the repairs."""
     touched = {id(each.was): each for each in repairs if not isinstance(each, Insert)}
     inserted = [each for each in repairs if isinstance(each, Insert)]
     groups: dict[str, list[Document]] = {}

@@ -1,8 +1,7 @@
-"""The log into fresh documents, pure: what the stored ones must be equal to.
+"""Replays the log into new documents, which the stored ones must equal, pure.
 
-Order: decisions by number, and before each the worker events of its attempt up to its
-`seq`; then the rest of the current attempt. A decision is never made again: its entry says
-what it set.
+Order: decisions by number, and before each the worker events of its attempt up to its `seq`; then the rest of
+the current attempt. A decision is not made again: its entry has the fields that it set.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ STATUSES: Final = frozenset(status.value for status in Status)
 
 @dataclass(slots=True)
 class Replayed:
-    """A run as its log tells it, the documents beside it, and every contradiction on the way.
+    """A run according to its log, the documents beside it, and every contradiction that was found.
 
     `unreached` names decisions that saw an event which the log does not have.
     """
@@ -38,7 +37,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class AttemptLog:
-    """The events of an attempt that may have an effect, by position, and which positions are held at all."""
+    """The events of an attempt that may have an effect, by position, and all positions that the log has."""
 
     events: Sequence[Event]
     held: Ranges
@@ -53,7 +52,7 @@ class AttemptLog:
 def replay(
     run_id: str, entries: Sequence[Entry], events: Iterable[Event], quiet: Iterable[Quiet] = ()
 ) -> Replayed:
-    """Replay a log as far as its decisions have no gap; a contradiction is noted, never an exception.
+    """Replay a log up to the first gap of its decisions; a contradiction is recorded, not raised.
 
     `quiet` are the stretches of events that change nothing but the position.
     """
@@ -129,13 +128,13 @@ def _fold_up_to(
 
 
 def _up_to_seal(result: Replayed, attempt: int, last: int) -> int:
-    """Return `last`, or the position at which a person's verdict sealed the attempt's record before it."""
+    """Return `last`, or an earlier position at which a person's verdict sealed the attempt's record."""
     sealed = result.fields.get("sealed")
     return min(last, sealed["last"]) if sealed and sealed["attempt"] == attempt else last
 
 
 def _complete(result: Replayed, run_id: str, logs: Mapping[int, AttemptLog]) -> None:
-    """Fold each attempt whole: late events complete its own record, whatever the run did meanwhile."""
+    """Fold all events of each attempt: late events complete its record, whatever the run did meanwhile."""
     for attempt, log in logs.items():
         if attempt > result.fields.get("attempt", 0):
             continue  # not claimed yet: stored, and waiting

@@ -1,8 +1,8 @@
-"""Where application goes on in the log of a run's current attempt, pure.
+"""Finds where application can continue in the log of a run's current attempt, pure.
 
-Law: a decision records the cursor and the status that it met. A cursor can stand where the last decision met
-it, or further, as long as the log leads there to the status that the run has. From any other place the next
-decision would contradict the log, or one would never be made.
+Law: a decision records the cursor and the status that it found. A cursor is valid at the position that the
+last decision recorded, or at a later one where the log leads to the status of the run. From any other
+position the next decision would contradict the log, or would never be made.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from events.lifecycle import HELD, Status, advance
 
 
 def view_at(evidence: Evidence, position: int) -> AttemptView:
-    """Return what the current attempt has shown up to a position."""
+    """Return the view of the current attempt up to a position."""
     attempt = evidence.run["attempt"]
     events = [each for each in evidence.events if each.attempt == attempt and _at(each.sequence) <= position]
     return fold_to(AttemptView(evidence.run_id, attempt), events, position).view
 
 
 def resumption(evidence: Evidence, told: Replayed) -> int | None:
-    """Return where the cursor is to stand: where it is, if it can.
+    """Return the position for the cursor: the present one if it is valid.
 
-    None where the log does not lead to the status of the run. A record that a person's verdict has closed
-    is applied up to there.
+    None if the log does not lead to the status of the run. A record that a person's verdict has sealed is
+    applied up to the seal.
     """
     run, reach = evidence.run, int(told.fields.get("lastEventSeq", 0))
     if told.fields.get("sealed") is not None:
@@ -41,9 +41,9 @@ def resumption(evidence: Evidence, told: Replayed) -> int | None:
 
 
 def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int, str | None]]:
-    """Yield positions behind the last decision, and the status to which the log leads from there on.
+    """Yield positions after the last decision, each with the status to which the log leads.
 
-    None from an end on that nobody has decided yet.
+    The status is None from an end on that has no decision yet.
     """
     if not evidence.decisions:
         return
@@ -69,7 +69,7 @@ def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int
 
 
 def _marked(evidence: Evidence, reach: int) -> int:
-    """Return the last position at which the marks of the log still have to be moved, `reach` without any."""
+    """Return the last position at which the marks of the log still have to be moved; `reach` if none."""
     run = evidence.run
     settled, mark = run["settled"], run["logIncomplete"]
     if run["logOpen"] and settled is not None and settled["last"] <= reach:

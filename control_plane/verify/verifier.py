@@ -1,7 +1,7 @@
-"""Holds a live database against its own log and its invariants; reads only.
+"""Compares a live database with its own log and its invariants; it only reads.
 
-Law: a healthy fleet gives no finding, also while it works. A run that moves between two reads
-is read again; what spans several runs is looked at twice.
+Law: a healthy fleet gives no finding, even while it works. A run that changes between two reads is read
+again; a check across several runs is made twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HAND_MADE: Final = (KeyError, TypeError, ValueError, AttributeError, ArithmeticE
 
 
 def clipped(message: str) -> str:
-    """Return a message of a bounded length: it may quote any stored value."""
+    """Return a shortened message: it may quote any stored value."""
     return message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}…"
 
 
@@ -54,7 +54,7 @@ class Finding:
         return self.invariant == NOTE
 
     def clipped(self) -> Finding:
-        """Return it with a message of a bounded length."""
+        """Return it with a shortened message."""
         return replace(self, message=clipped(self.message))
 
 
@@ -62,7 +62,7 @@ class Objects(Protocol):
     """Object storage, as an audit reads it."""
 
     async def digest(self, key: str) -> tuple[int, str] | None:
-        """Return size and SHA-256 of an object, None where there is none."""
+        """Return size and SHA-256 of an object; None if there is none."""
         ...
 
 
@@ -72,10 +72,10 @@ def _unheard(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Audits runs one by one, and what spans them; without `objects` no artifact's bytes are read.
+    """Audits each run, then the fleet; without `objects` no artifact's bytes are read.
 
-    What happened a moment ago may still be on its way into the documents: for a young run the
-    audit looks again until `patience_s` is over, and reports only what stays.
+    Recent events may not be applied yet: a young run is read again until `patience_s` is over, and only
+    findings that remain are reported.
     """
 
     reads: VerifyReads
@@ -96,13 +96,13 @@ class Verifier:
                 yield finding
 
     async def rebuild(self) -> AsyncIterator[Finding]:
-        """Yield every finding of every run, a full comparison with the replay among them."""
+        """Yield every finding of every run, with a full comparison with the replay."""
         async for collection, run_id in self.reads.run_ids():
             for finding in await self.examine(collection, run_id):
                 yield finding
 
     async def examine(self, collection: str, run_id: str, *, rebuilds: bool = True) -> list[Finding]:
-        """Return the findings of one run, read while it stood still."""
+        """Return the findings of one run, read while it did not change."""
         findings: list[Finding] = []
         waited_s = 0.0
         for _ in range(TRIES_MAX):
@@ -182,7 +182,7 @@ class Verifier:
         return [(runs[0], f"has the claim token of {', '.join(runs[1:])} too") for _, runs in groups]
 
     async def _twice_pods(self) -> Sequence[tuple[str, str]]:
-        """A worker has one run; what it left a moment ago may still look held to a first look."""
+        """A worker has one run; a run that it has just left may still look held at the first read."""
         first = dict(await self.reads.shared("claimedBy", self.reads.HELD))
         if not first:
             return []
@@ -196,14 +196,14 @@ class Verifier:
 
 
 def is_young(evidence: Evidence) -> bool:
-    """Say whether something happened to the run a moment ago."""
+    """Say whether the run changed a moment ago."""
     moments = [each["receivedAt"] for each in evidence.log] + [each.at for each in evidence.waiting]
     moments += [each.newest for each in evidence.quiet]
     return any(evidence.now - moment < YOUNG for moment in moments)
 
 
 def judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
-    """Return everything that is wrong with a run; one that a hand left unreadable is named as that."""
+    """Return all findings of a run; one that manual changes made unreadable gets a finding for that."""
     broken = [Finding(evidence.run_id, message, UNREADABLE) for message in evidence.broken]
     try:
         findings = _judge(evidence, rebuilds=rebuilds)
@@ -218,7 +218,7 @@ def odd(run_id: str, error: Exception) -> Finding:
 
 
 def _of_nobody(letter: Document) -> Finding | None:
-    """Return what is wrong with a refused line of no run."""
+    """Return the finding for a refused line that belongs to no run, if there is one."""
     run_id = letter.get("runId") or "-"
     if (wrong := problem("dead_letters", letter)) is not None:
         return Finding(run_id, f"dead_letters {name(letter)}: {wrong}", UNREADABLE)

@@ -1,1 +1,1 @@
-"""What the HTTP interface answers, as structs: the control plane fills them, its clients read them."""
+"""The answers of the HTTP interface as structs: the control plane fills them, its clients read them."""

@@ -15,11 +15,11 @@ Amount = int | float  # in JSON one type; a whole number stays one
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Root of the answers. A field that may be UNSET is not there in JSON where it was never stored."""
+    """Base class of the answers. JSON omits a field that is UNSET because it was never stored."""
 
 
 class Reference(Answer, frozen=True, kw_only=True):
-    """A thing of which only the id is told."""
+    """A reference to an object by its id."""
 
     id: str
 

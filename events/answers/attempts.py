@@ -10,7 +10,7 @@ from events.answers.answer import Amount, Answer, Count, Moment
 
 
 class CurrentStage(Answer, frozen=True, kw_only=True):
-    """What a run does at the moment; `progress` from 0 to 1."""
+    """The current stage of a run; `progress` from 0 to 1."""
 
     name: str
     progress: Amount | None

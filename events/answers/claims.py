@@ -1,4 +1,4 @@
-"""What the queue answers to pods: claims, and what people want of the owner of a run."""
+"""The answers of the queue to pods: claims, and the orders of people for the owner of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from events.answers.answer import Answer
 
 
 class PodNote(Answer, frozen=True, kw_only=True):
-    """What a person wants the pipeline to know."""
+    """A person's note to the pipeline."""
 
     number: int
     text: str
@@ -16,7 +16,7 @@ class PodNote(Answer, frozen=True, kw_only=True):
 
 
 class RunOrders(Answer, frozen=True, kw_only=True):
-    """What people want of the owner of a run; `notes` are all of them, the oldest first."""
+    """The orders of people for the owner of a run; `notes` are all of them, the oldest first."""
 
     cancel: bool
     paused: bool
@@ -44,7 +44,7 @@ class ClaimedRun(Answer, frozen=True, kw_only=True):
 
 
 class ClaimAnswer(Answer, frozen=True, kw_only=True):
-    """What a pod that seeks a run got; null where there is none for it."""
+    """The claim of a pod that seeks a run; null if there is none for it."""
 
     claim: ClaimedRun | None
 
@@ -64,7 +64,7 @@ class WaitingIn(Answer, frozen=True, kw_only=True):
 
 
 class Wakeup(Answer, frozen=True, kw_only=True):
-    """Whether a run may wait in one of the classes asked for; in which is not always known."""
+    """Whether a run may wait in one of the requested classes; the class is not always known."""
 
     waiting: bool
     classes: list[WaitingIn]

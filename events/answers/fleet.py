@@ -1,4 +1,4 @@
-"""The fleet as the HTTP interface shows it: what waits, and what a control plane stands on."""
+"""The fleet as the HTTP interface shows it: its queues, and the state of a control plane's dependencies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Queue(Answer, frozen=True, kw_only=True):
 
 
 class Health(Answer, frozen=True, kw_only=True):
-    """That the process lives: `alive`."""
+    """The process is alive: `alive`."""
 
     status: str
 
 
 class Readiness(Answer, frozen=True, kw_only=True):
-    """How each thing stands that a control plane needs: `ok`, or the code of what is wrong."""
+    """The state of each dependency of a control plane: `ok`, or the code of its problem."""
 
     mongodb: str
     indexes: str

@@ -1,4 +1,4 @@
-"""Keys as the HTTP interface shows them: never their text, but once, where one is made."""
+"""Keys as the HTTP interface shows them: without their text, except once, at their creation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from events.answers.answer import Answer, Moment
 
 
 class Key(Answer, frozen=True, kw_only=True):
-    """A key: its kind, and the scopes that it opens; `successor` is the id of the key that it was rotated to.
+    """A key: its kind and its scopes; `successor` is the id of the key that it was rotated to.
 
-    One with `pod` serves the pod of this name alone. Without `ends_at` it never ends.
+    A key with `pod` is valid only for the pod of this name. Without `ends_at` it never expires.
     """
 
     id: str
@@ -28,6 +28,6 @@ class Key(Answer, frozen=True, kw_only=True):
 
 
 class MadeKey(Key, frozen=True, kw_only=True):
-    """A key that was just made, with its text in `key`: it is told this once, and kept nowhere."""
+    """A new key, with its text in `key`: it is shown this once, and stored nowhere."""
 
     key: str

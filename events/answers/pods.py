@@ -1,4 +1,4 @@
-"""Pods as the HTTP interface shows them: what one has, does, and has in use."""
+"""Pods as the HTTP interface shows them: their equipment, work and usage."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Gpu(Answer, frozen=True, kw_only=True):
 
 
 class Capabilities(Answer, frozen=True, kw_only=True):
-    """What a pod has; `device` is what its pipelines compute on, memory in MiB.
+    """The equipment of a pod; `device` is the device that its pipelines compute on, memory in MiB.
 
-    `isolation` is how strictly it holds the programs of a model, `pipeline_user` as whom its pipelines run.
+    `isolation` is its isolation of a model's programs, `pipeline_user` the user of its pipelines.
     """
 
     cpus: int
@@ -29,7 +29,7 @@ class Capabilities(Answer, frozen=True, kw_only=True):
 
 
 class Telemetry(Answer, frozen=True, kw_only=True):
-    """What is in use on a pod: utilisation as fractions of one, memory in MiB, temperature in °C."""
+    """The usage of a pod's resources: utilisation as fractions of one, memory in MiB, temperature in °C."""
 
     cpu_util: Amount | UnsetType | None = UNSET
     memory_mib: Amount | UnsetType | None = UNSET
@@ -39,13 +39,13 @@ class Telemetry(Answer, frozen=True, kw_only=True):
 
 
 class Sample(Telemetry, frozen=True, kw_only=True):
-    """What was in use on a pod at a moment; what could not be measured is left out."""
+    """The usage of a pod's resources at a moment, without the values that could not be measured."""
 
     at: Moment
 
 
 class PodOrders(Answer, frozen=True, kw_only=True):
-    """What the fleet wants of a pod: with `drain`, that it takes no other run."""
+    """The orders of the fleet for a pod: with `drain` it takes no other run."""
 
     drain: bool
 

@@ -1,4 +1,4 @@
-"""Runs as the HTTP interface shows them: a row of a list, and a run with everything that belongs to it."""
+"""Runs as the HTTP interface shows them: as a row of a list, and complete with all their parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from events.answers.attempts import Attempt, CurrentStage, Failure, Stage
 class Lease(Answer, frozen=True, kw_only=True):
     """Until when its pod owns a run, null once it has settled; `ttl_s` is the whole length in seconds.
 
-    `heard` is the revision of the run of which the pod has heard.
+    `heard` is the revision of the run that the pod has read.
     """
 
     until: Moment | None
@@ -25,7 +25,7 @@ class Lease(Answer, frozen=True, kw_only=True):
 
 
 class Settled(Answer, frozen=True, kw_only=True):
-    """What the pod said at the end of its attempt: how it ended, and the position of its last event.
+    """The report of the pod at the end of its attempt: how it ended, and the position of its last event.
 
     `message` of a run that completed is the summary that its pipeline gave; `root` is that of the record.
     """
@@ -46,7 +46,7 @@ class CancelRequest(Answer, frozen=True, kw_only=True):
 
 
 class HumanVerdict(Answer, frozen=True, kw_only=True):
-    """What a person has said of a run; `verdict` is pass or fail."""
+    """A person's verdict on a run; `verdict` is pass or fail."""
 
     verdict: str
     notes: str | None
@@ -141,7 +141,7 @@ class JournalEntry(Answer, frozen=True, kw_only=True):
 
 
 class Note(Answer, frozen=True, kw_only=True):
-    """What a person wants the pipeline of a run to know."""
+    """A person's note to the pipeline of a run."""
 
     number: int
     at: Moment | UnsetType | None = UNSET
@@ -150,7 +150,7 @@ class Note(Answer, frozen=True, kw_only=True):
 
 
 class ModelUsage(Answer, frozen=True, kw_only=True):
-    """What was spent on one model; cost in US dollars, of the calls whose price is known."""
+    """The usage of one model; cost in US dollars, of the calls whose price is known."""
 
     model: str | None
     prompt_tokens: Amount
@@ -162,7 +162,7 @@ class ModelUsage(Answer, frozen=True, kw_only=True):
 
 
 class Usage(Answer, frozen=True, kw_only=True):
-    """What was spent in all, and by model; `is_partial` where there was more than was read."""
+    """The usage in total, and by model; `is_partial` if not all of it was read."""
 
     prompt_tokens: Amount
     completion_tokens: Amount
@@ -223,7 +223,7 @@ class Comparison(Answer, frozen=True, kw_only=True):
 
 
 class CheckedRun(Answer, frozen=True, kw_only=True):
-    """What a submission would queue, every default filled in; nothing was stored."""
+    """The run that a submission would queue, with all defaults; nothing was stored."""
 
     kind: str
     title: str
@@ -235,7 +235,7 @@ class CheckedRun(Answer, frozen=True, kw_only=True):
 
 
 class Reason(Answer, frozen=True, kw_only=True):
-    """One reason why a run stands where it stands: a code, a sentence, and what it rests on."""
+    """One reason for the state of a run: a code, a sentence, and the values that it is based on."""
 
     code: str
     message: str
@@ -243,7 +243,7 @@ class Reason(Answer, frozen=True, kw_only=True):
 
 
 class Explanation(Answer, frozen=True, kw_only=True):
-    """Why a run stands where it stands, the weightiest reason first."""
+    """The reasons for the state of a run, the most important first."""
 
     status: str
     reasons: list[Reason]
@@ -261,7 +261,7 @@ class Nodes(Answer, frozen=True, kw_only=True):
 
 
 class BulkResult(Answer, frozen=True, kw_only=True):
-    """What became of one run: done, already, refused or unknown; `run_id` of a retry is the new run."""
+    """The result for one run: done, already, refused or unknown; `run_id` of a retry is the new run."""
 
     id: str
     outcome: str
@@ -270,7 +270,7 @@ class BulkResult(Answer, frozen=True, kw_only=True):
 
 
 class BulkResults(Answer, frozen=True, kw_only=True):
-    """What became of many runs; `next` is the `after` with which the rest is asked for, null at the end."""
+    """The results for many runs; `next` is the `after` of the next request, null at the end."""
 
     name: str
     asked_at: str

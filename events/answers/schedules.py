@@ -1,4 +1,4 @@
-"""Schedules as the HTTP interface shows them: when runs begin by themselves, and which."""
+"""Schedules as the HTTP interface shows them: their times, and the runs that they submit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from events.answers.answer import Answer, Moment
 
 
 class ScheduledRun(Answer, frozen=True, kw_only=True):
-    """What each slot submits; `queue_limit_s` bounds each stretch of waiting for a pod, in seconds."""
+    """The run that each slot submits; `queue_limit_s` bounds each wait for a pod, in seconds."""
 
     kind: str
     spec: dict[str, Any]
@@ -84,7 +84,7 @@ class CronProblem(Answer, frozen=True, kw_only=True):
 
 
 class CronPreview(Answer, frozen=True, kw_only=True):
-    """What a cron text means, and its next slots; else `problem` says why it means nothing."""
+    """The meaning of a cron text, and its next slots; else `problem` says why it is invalid."""
 
     cron: str
     time_zone: str

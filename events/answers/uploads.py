@@ -1,4 +1,4 @@
-"""What workers are answered about files: where to put them, and from where checkpoints are fetched."""
+"""The answers to workers about files: the URLs for uploads, and for fetching checkpoints."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Asks the control plane: one request, its answer read within bounds, and what went wrong as an error.
+"""Sends a request to the control plane: the answer is read within bounds, a failure raises an error.
 
-Law: an answer that is cut off, late, too long or of another shape decides nothing. It is `Transient`.
+Law: an answer that is truncated, late, too long or of another shape has no effect. It raises `Transient`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def control_plane_client(url: str, api_key: str | None) -> httpx.Client:
 
 
 def bearer(key: str) -> dict[str, str]:
-    """Return the headers by which a request shows a key."""
+    """Return the headers that authenticate a request with a key."""
     return {"Authorization": f"Bearer {key}"}
 
 
@@ -43,7 +43,7 @@ class _Problem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the control plane answers, read whole."""
+    """A complete answer of the control plane."""
 
     status: int
     body: bytes = b""
@@ -111,7 +111,7 @@ class ControlPlane:
 
 
 def odd(why: str) -> Transient:
-    """Return the error of an answer that cannot be what was asked for."""
+    """Return the error for an answer that does not fit the request."""
     return Transient("control_plane_odd", f"the answer makes no sense: {why}")
 
 

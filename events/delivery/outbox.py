@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that this worker holds or held.
+    """An attempt that this worker holds or has held.
 
     `last` is the highest sequence given, `root` that of the lines 1 to `last` (`chain.py`); None for an
     attempt that an earlier version opened.
@@ -129,7 +129,7 @@ class Outbox:
         self._announce()
 
     def close(self) -> None:
-        """Let go of the files; everything kept stays for the next `Outbox`."""
+        """Close the files; stored events stay for the next `Outbox`."""
         with self._lock:
             self._db.close()
             os.close(self._guard)
@@ -149,7 +149,7 @@ class Outbox:
         collection: str,
         traceparent: str | None = None,
     ) -> Attempt:
-        """Begin to keep the events of an attempt; the same claim found again goes on where it was."""
+        """Start the log of an attempt; a claim that was found again continues its log."""
 
         def step(db: sqlite3.Connection) -> Attempt:
             db.execute(
@@ -165,7 +165,7 @@ class Outbox:
         return self._write(step)
 
     def append(self, attempt_id: AttemptId, facts: Sequence[Fact | Said]) -> int:
-        """Keep all of `facts`, in this order, or none; return the last sequence given.
+        """Store all of `facts`, in this order, or none; return the last assigned sequence.
 
         Raises `Conflict` after the attempt's end, `Transient` with OUTBOX_FULL at the stated limit, with
         DISK_FULL or DISK_FAILED where the disk does not take it.
@@ -181,7 +181,7 @@ class Outbox:
         return last
 
     def append_end(self, attempt_id: AttemptId, fact: Fact | Said, how: End) -> Intention:
-        """Keep the attempt's last event together with the intention to settle; no limit refuses it."""
+        """Store the attempt's last event together with the intention to settle; no limit refuses it."""
         end = bounded(said(fact))
         if end.type not in ENDS:
             raise Rejected("not_an_end", f"{end.type} does not end an attempt")
@@ -217,11 +217,11 @@ class Outbox:
         return [Attempt(*row) for _, _, _, *row in rows]
 
     def mark_settled(self, attempt_id: AttemptId) -> None:
-        """Note that nothing is left to tell the store; what was said is still delivered."""
+        """Record that the attempt is settled in the store; its stored events are still delivered."""
         self._end(attempt_id, "ended")
 
     def abandon(self, attempt_id: AttemptId) -> None:
-        """Close an attempt without an end, as after a lost lease; what was said is still delivered."""
+        """Close an attempt without an end, as after a lost lease; its stored events are still delivered."""
         self._end(attempt_id, "open")
 
     def batch(self, events_max: int, bytes_max: int, without: Collection[AttemptId] = ()) -> list[Row]:
@@ -254,7 +254,7 @@ class Outbox:
         return rows
 
     def confirm(self, rows: Sequence[Row]) -> None:
-        """Let go of events that are safe, or refused for good; repeating it changes nothing."""
+        """Delete events that are stored by ingest or permanently refused; repeating it changes nothing."""
         done = [(row.position, row.id) for row in rows if row.position is not None]
         if not done:
             return
@@ -291,7 +291,7 @@ class Outbox:
         return int(count)
 
     def has_left(self, attempt_id: AttemptId, sequence: int) -> bool:
-        """Tell whether every event of the attempt up to `sequence` has left."""
+        """Say whether every event of the attempt up to `sequence` has left."""
         waiting = self._read(
             "SELECT 1 FROM events WHERE sequence <= ? AND attempt_key ="
             " (SELECT key FROM attempts WHERE run_id = ? AND attempt = ?) LIMIT 1",
@@ -305,7 +305,7 @@ class Outbox:
             return (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
 
     def check_room(self) -> None:
-        """Raise `Transient` (OUTBOX_FULL, DISK_FULL) where a new attempt would soon stand still."""
+        """Raise `Transient` (OUTBOX_FULL, DISK_FULL) if a new attempt would soon have to stop."""
         with self._lock:
             if self.is_full():
                 raise self._limit_reached()

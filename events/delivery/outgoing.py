@@ -90,7 +90,7 @@ def said(fact: Fact | Said) -> Said:
 
 
 def with_line(row: Row, data: dict[str, Any], time: str) -> Row:
-    """Return `row` with its line; what no line can carry is refused here, and the run goes on."""
+    """Return `row` with its line; an event that no line can contain is refused here."""
     try:
         full = _written(row, data, time)
     except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
@@ -126,6 +126,6 @@ def bounded(end: Said) -> Said:
 
 
 def cut(text: str, characters_max: int) -> str:
-    """Return the beginning of `text` as something that JSON can hold."""
+    """Return the beginning of `text`, in a form that JSON can represent."""
     # A path or an exception's message may hold lone surrogates, which no JSON text can.
     return text[:characters_max].encode("utf-8", "replace").decode()

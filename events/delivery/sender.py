@@ -1,4 +1,4 @@
-"""The one sender of a worker: drains the outbox to the control plane, in order, without loss.
+"""The only sender of a worker: sends the outbox to the control plane, in order, without loss.
 
 Law: a line leaves the outbox only by its own verdict: stored, duplicate, or refused for good. An answer
 that is cut, garbled or inconsistent is no verdict, and the lines are sent again.
@@ -67,10 +67,10 @@ class Declined:
 
 
 class Ingest(Protocol):
-    """Where events go."""
+    """The receiver of events."""
 
     def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
-        """Hand events of one attempt over, in order, with its run token.
+        """Send events of one attempt, in order, with its run token.
 
         Raises `Transient` when no verdict came, `Barred` where the token opens nothing.
         """
@@ -99,14 +99,14 @@ class Telemetry:
         self._waiting: deque[tuple[float, Row]] = deque(maxlen=TELEMETRY_MAX)
 
     def put(self, attempt_id: AttemptId, source: str, fact: Fact, *, token: str) -> None:
-        """Offer a fact whose loss does no harm, such as a heartbeat; the oldest gives way."""
+        """Add a fact whose loss does no harm, such as a heartbeat; a full buffer drops the oldest."""
         saying = said(fact)
         row = Row(None, self._ids.ulid(), saying.type, *attempt_id, None, source, token=token)
         line = with_line(row, saying.data, timestamp(self._clock.now()))
         self._waiting.append((self._clock.monotonic_s(), line))
 
     def take(self) -> list[Row]:
-        """Return what is still worth sending; it is sent at most once."""
+        """Return the facts that have not expired; each is sent at most once."""
         oldest_s = self._clock.monotonic_s() - TELEMETRY_AGE_MAX_S
         rows = [self._waiting.popleft() for _ in range(len(self._waiting))]
         return [row for at_s, row in rows if at_s >= oldest_s]
@@ -114,7 +114,7 @@ class Telemetry:
 
 @dataclass(slots=True)
 class Pace:
-    """How fast the control plane can be asked just now; guarded by `lock`, as is the sending itself."""
+    """The current rate of requests to the control plane; guarded by `lock`, as is the sending itself."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     failures: int = 0
@@ -150,12 +150,12 @@ class Sender:
                 self.clock.wait(self.outbox.due, BATCH_WAIT_S)
 
     def run_once(self) -> Delivery:
-        """Send what waits, unless the control plane asked for patience; a failure is part of the answer."""
+        """Send waiting events, unless the control plane asked to wait; the result includes a failure."""
         with self.pace.lock:
             return self._step(float("inf"))
 
     def flush(self, deadline_s: float) -> bool:
-        """Send until nothing is left, asking at once; return whether that came true by `deadline_s`."""
+        """Send until nothing is left, starting at once; return whether that succeeded by `deadline_s`."""
         if not self.pace.lock.acquire(timeout=max(0.0, deadline_s - self.clock.monotonic_s())):
             return False
         try:

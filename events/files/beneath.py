@@ -1,4 +1,4 @@
-"""Opens files beneath a folder: no path and no link leads out of it.
+"""Opens files beneath a folder; no path and no link can lead out of it.
 
 Law: the kernel resolves the path in one call that cannot leave the folder (`openat2`). Where it has no such
 call, a walk from part to part follows no link. Both refuse the same paths.
@@ -141,7 +141,7 @@ def _opened(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def _way_to(folder: Path, path: RunPath | SafeName) -> Iterator[tuple[int, str]]:
-    """Yield the folder of `path` and its last part, at which nothing lies any more."""
+    """Yield the folder of `path` and its last part, after removing what was there."""
     folder.mkdir(parents=True, exist_ok=True)
     *above, name = path.split("/")
     with _opened(folder) as root:

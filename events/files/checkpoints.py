@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class BrokenManifest(ValueError):
-    """What was read is no manifest, and where it is wrong."""
+    """The content is no manifest; the text says where it is wrong."""
 
 
 class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class CheckpointFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint consists of, without its state."""
+    """The contents of a checkpoint, without its state."""
 
     version: Literal[1]
     name: SafeName
@@ -64,7 +64,7 @@ _manifests: Final = msgspec.json.Decoder(Manifest, dec_hook=from_text)
 
 
 def decode_contents(content: bytes) -> Contents:
-    """Read what a manifest lists; no objects are made of its state, which may be large.
+    """Decode the contents of a manifest, but not its state, which may be large.
 
     Raises `BrokenManifest`.
     """

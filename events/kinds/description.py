@@ -1,4 +1,4 @@
-"""A kind as it is told to people and programs, pure."""
+"""The description of a kind for people and programs, pure."""
 
 from __future__ import annotations
 

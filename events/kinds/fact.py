@@ -1,4 +1,4 @@
-"""The root of what an event can say, and the types of its fields, pure."""
+"""The base class of facts, and the types of their fields, pure."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ Sha256 = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one event says; the root of the catalogue."""
+    """The typed content of an event; base class of the catalogue."""

@@ -90,7 +90,7 @@ def schema_of(form: type[msgspec.Struct]) -> Json:
 
 
 def fields_of(schema: Json) -> tuple[Field, ...]:
-    """Return the fields that a schema tells of, in its order; none of one that is no object's."""
+    """Return the fields of a schema, in its order; none if it is not the schema of an object."""
     definitions = _mapping(_mapping(schema).get("$defs"))
     return tuple(_fields(_resolved(schema, definitions), definitions, ()))
 
@@ -211,7 +211,7 @@ def _one(found: re.Match[str]) -> str:
 
 
 def _says(node: Json) -> str:
-    """Return the first paragraph of what is said of a field, in one line."""
+    """Return the first paragraph of a field's description, in one line."""
     found = node.get("description")
     text = inspect.cleandoc(found).partition("\n\n")[0] if isinstance(found, str) else ""
     return " ".join(text.split())
@@ -223,7 +223,7 @@ def _is_long(node: Json) -> bool:
 
 
 def _resolved(node: Any, definitions: Json) -> Json:
-    """Return a schema with what it refers to; what it says itself wins."""
+    """Return a schema merged with its reference; its own entries take precedence."""
     found = _mapping(node)
     for _ in range(REFERENCES_MAX):
         reference = found.get("$ref")

@@ -1,4 +1,4 @@
-"""A research idea, and what is told of ideas, pure."""
+"""A research idea, pure."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _failed(fact: IdeationFailed, position: Position) -> Iterable[Projected]:
 
 
 def _ideas(found: list[dict[str, Any]], unfinished: list[dict[str, Any]], position: Position) -> Projected:
-    """Keep ideas as they were said: which of them can be run is asked when one is used."""
+    """Keep ideas unchanged: whether one can be run is checked when it is used."""
     return Projected(IDEAS, IDEAS, {"ideas": found, "unfinished": unfinished, "generatedAt": position.at})
 
 

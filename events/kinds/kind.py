@@ -1,7 +1,7 @@
-"""What a kind of run declares about itself, pure.
+"""The declaration of a kind of run, pure.
 
-Law: everything that the fleet has to know of a kind stands in its `Kind`. Queues, events, documents, pages,
-commands and checks are derived from it.
+Law: the `Kind` contains everything that the fleet needs to know about a kind. Queues, events, documents,
+pages, commands and checks are derived from it.
 """
 
 from __future__ import annotations

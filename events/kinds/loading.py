@@ -1,7 +1,7 @@
 """Loads the kinds: those of this package, then those that installed packages bring.
 
-Law: a kind that cannot be loaded, or takes a name that is there already, stops the program with words. No
-program works with half a table.
+Law: a kind that cannot be loaded, or uses a name that exists already, stops the program with a message. No
+program works with an incomplete table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def loaded(rows: Iterable[str], package: str) -> dict[str, Kind]:
-    """Return every kind by its name; end the program with words where one cannot be had.
+    """Return every kind by its name; end the program with a message if one cannot be loaded.
 
     The table is read while modules are imported, where no program catches anything yet.
     """
@@ -60,7 +60,7 @@ def load(rows: Iterable[str], package: str) -> dict[str, Kind]:
 
 
 def conflicts(kind: Kind, known: Mapping[str, Kind]) -> Iterator[str]:
-    """Yield in words what keeps `kind` from standing beside the known ones."""
+    """Yield the conflicts of `kind` with the known ones, as text."""
     if not _NAME.fullmatch(kind.name):
         yield f"the name {kind.name!r} is not made of a-z, 0-9 and _, or is over 40 characters"
     if kind.name in known:
@@ -82,7 +82,7 @@ def conflicts(kind: Kind, known: Mapping[str, Kind]) -> Iterator[str]:
 
 
 def _misnamed(kind: Kind) -> Iterator[str]:
-    """Yield what a kind names that it does not have, or that has another meaning."""
+    """Yield the names in a kind that it does not define, or that have another meaning."""
     if Spec not in kind.spec.__mro__:
         yield f"its specification {kind.spec.__name__} does not extend `Spec`"
         return

@@ -1,4 +1,4 @@
-"""Claims: what a pod seeks, what it gets, and the statements by which a run becomes its own, pure.
+"""Claims: the request of a pod, the result, and the statements by which it takes a run, pure.
 
 Law: every write names `(run, attempt, token)`; no matched document means that the lease is lost. The claim
 is one update that seeks in one index. Pods with a database execute these statements themselves, control
@@ -59,7 +59,7 @@ class Claim:
 
     @property
     def run_token(self) -> str:
-        """What proves to the control plane that this attempt is ours, and opens nothing else."""
+        """The token that proves that this worker holds the attempt; it authorises nothing else."""
         return run_token(self.run_id, self.attempt, self.token)
 
     @property
@@ -70,7 +70,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What people want of the owner of a run; `notes` are all of them, the oldest first."""
+    """The orders of people for the owner of a run; `notes` are all of them, the oldest first."""
 
     cancel: bool = False
     paused: bool = False
@@ -168,7 +168,7 @@ def extension(ttl_s: float) -> list[Document]:
 
 
 def orders_of(run: Mapping[str, Any]) -> Orders:
-    """Return what people want of the owner of a stored run."""
+    """Return the orders of people for the owner of a stored run."""
     return Orders(cancel=run["status"] == Status.CANCELING.value, paused=_is_paused(run), notes=_notes(run))
 
 

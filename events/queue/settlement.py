@@ -130,7 +130,7 @@ def settled(how: End, last: int, root: str | None) -> dict[str, Any]:
 def settle_decision(
     run: Standing, attempt: int, how: End, last: int, *, by: str, jitter: float, root: str | None = None
 ) -> Decision:
-    """Return the worker's word on its attempt: the end itself, or a note that comes after it."""
+    """Return the decision of a worker's settle: the end itself, or a note after the end."""
     note = {"settled": settled(how, last, root)}
     open_log = {"logOpen": Expression({"$lt": ["$lastEventSeq", last]})}
     decision = end_decision(run, attempt, how, by=by, jitter=jitter)

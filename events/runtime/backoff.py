@@ -1,4 +1,4 @@
-"""How long to wait before what failed is tried again, pure."""
+"""Computes how long to wait before a retry, pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DOUBLINGS_MAX: Final = 30  # any limit is reached by then, and no number overflo
 
 
 def back_off_s(failures: int, *, first_s: float, max_s: float, share: float = 1.0) -> float:
-    """Return the wait after so many failures in a row, of which there is at least one.
+    """Return the wait after this many consecutive failures, at least one.
 
     It begins with `first_s`, and doubles up to `max_s`. With chance in [0, 1) as its `share` those who
     failed together do not come back together.

@@ -30,7 +30,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """One moment on both hands of a clock."""
+    """One moment, by the wall clock and by the monotonic clock."""
 
     now: datetime
     monotonic_s: float

@@ -11,7 +11,7 @@ from events.text.attempt_id import AttemptId
 
 
 class PodfleetError(Exception):
-    """Root of the errors that this project raises on purpose."""
+    """Base class of the errors that this project raises on purpose."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Transient(PodfleetError):
 
 
 class Barred(Transient):
-    """The key or token that was shown opens nothing there: what needs it waits, until people change that."""
+    """The key or token has no access there: work that needs it waits until people change that."""
 
 
 class Rejected(PodfleetError):

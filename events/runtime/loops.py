@@ -1,4 +1,4 @@
-"""The one shape of a background loop: run a step, again and again, until it is stopped."""
+"""Runs a background loop: a step is repeated until the loop is stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_every(
     clock: Clock,
     hurry: threading.Event | None = None,
 ) -> None:
-    """Run `step` at once and then every `seconds` until `stop`; a failure waits for the next turn.
+    """Run `step` at once and then every `seconds` until `stop`; after a failure it waits for the next turn.
 
     `hurry` brings the next turn forward; code that sets `stop` sets it too.
     """

@@ -1,4 +1,4 @@
-"""Which attempt of which run: one value, and its text, pure."""
+"""The identity of an attempt: its run and its number, as a value and as text, pure."""
 
 from __future__ import annotations
 

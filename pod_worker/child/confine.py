@@ -12,20 +12,20 @@ from typing import Final
 from pod_worker.isolation.confinement import SYSTEM, Confinement
 from pod_worker.isolation.mounts import seclude, show
 from pod_worker.isolation.privileges import become, drop_capabilities
-from pod_worker.isolation.room import Room
+from pod_worker.isolation.process_space import ProcessSpace
 from stages.adapters.sandbox import kernel
 from stages.adapters.sandbox.known_data import around
 
 SHARED: Final = ("shm", "mqueue")  # in /dev: folders of everybody
 
 
-def enter(confinement: Confinement, room: Room) -> None:
-    """Confine this process for good to folders and user of `room`, and needed files. Raises `OSError`."""
-    if room.work is None:
+def enter(confinement: Confinement, space: ProcessSpace) -> None:
+    """Confine this process for good to folders and user of `space`, and needed files. Raises `OSError`."""
+    if space.work is None:
         show(confinement.places)
-        become(room.number)
+        become(space.number)
         return
-    own = [str(each) for each in (room.work, room.home, room.temporary)]
+    own = [str(each) for each in (space.work, space.home, space.temporary)]
     if confinement.way == "namespace":
         seclude(confinement.hidden, confinement.places, own, confinement.scratch)
         _give_up()

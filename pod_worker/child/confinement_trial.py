@@ -29,14 +29,14 @@ def main(argv: Sequence[str]) -> int:
     """Print what is wrong; return 0 if nothing is."""
     arguments = _parse(argv)
     confinement: Confinement = arguments.confinement
-    room = confinement.room_of(arguments.room)
+    space = confinement.space_of(arguments.space)
     has_sandbox = _works_in_bubblewrap()
     devices = [Path(each) for each in gpu_devices() if _works(_use, Path(each))]
     try:
-        enter(confinement, room)
+        enter(confinement, space)
     except OSError as error:
         return _failed(f"it may not be confined: {error}")
-    own = [each for each in (room.work, room.home, room.temporary) if each is not None]
+    own = [each for each in (space.work, space.home, space.temporary) if each is not None]
     problem = (
         next((f"it can {what}" for what in _wins(arguments.decoys, arguments.worker)), None)
         or next((f"it cannot read {each}" for each in arguments.needed if not _works(_need, each)), None)
@@ -132,7 +132,7 @@ def _failed(problem: str) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pod_worker.child.confinement_trial", description=__doc__)
     parser.add_argument("--confinement", type=Confinement.read, required=True, help="what is tried")
-    parser.add_argument("--room", type=int, required=True, help="the number of what it is confined to")
+    parser.add_argument("--space", type=int, required=True, help="the number of what it is confined to")
     parser.add_argument("--worker", type=int, required=True, help="its process id")
     parser.add_argument("--decoys", type=Path, nargs="*", default=[], help="files to get at")
     parser.add_argument("--needed", type=Path, nargs="*", default=[], help="what has to be readable")

@@ -1,8 +1,8 @@
-"""Starts children: the first like any program, later ones forked from a warm process.
+"""Starts children: the first as a new process, later ones forked from a loaded process.
 
-The imports of the pipelines take seconds, and a shorter run should not wait for them. So from the second
-child on there is a fork server beside the worker: a process that has imported everything and only forks.
-While it loads, or after it died, children are started as the first was.
+The imports of the pipelines take seconds, which is too long for a short run. From the second child on, the
+worker therefore has a fork server: a process that has imported everything and only forks. While it loads,
+or after it died, children are started as new processes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -22,15 +21,16 @@ from typing import Final, Self
 
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
+from events.runtime.sockets import is_readable
 from pod_worker.child.process import Child, ChildOptions, Guard, Pipes, allowed, secrets_of
-from pod_worker.isolation.room import Room
+from pod_worker.isolation.process_space import ProcessSpace
 
 log = logging.getLogger(__name__)
 
 LOADED: Final = b"loaded"
 FORK: Final = b"fork"
 NOBODY: Final = b"0"
-WORD_MAX: Final = 64
+MESSAGE_BYTES_MAX: Final = 64
 COMMAND: Final = (sys.executable, "-m", "pod_worker.child.fork_server_main")
 PR_SET_CHILD_SUBREAPER: Final = 36
 FORK_S: Final = 10.0
@@ -56,7 +56,7 @@ class ForkServer:
         self._command = command
         self._first: Child | None = None
         self._is_first = True
-        self._warm: Warm | None = None
+        self._process: ServerProcess | None = None
 
     def prestart(self) -> None:
         """Start the first child ahead of time. Raises `Transient` if no process can be started."""
@@ -67,52 +67,52 @@ class ForkServer:
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        if self.is_warm():
+        if self.is_loaded():
             return self._fork()
         if not self._is_first:
-            self.warm_up()
+            self.start()
         self._is_first = False
         return Child.spawn(self._options, self._clock)
 
-    def warm_up(self) -> None:
+    def start(self) -> None:
         """Start the fork server, if there is none. Raises `Transient` if no process can be started."""
-        if self._warm is None:
-            self._warm = Warm.start(self._options, self._command)
+        if self._process is None:
+            self._process = ServerProcess.start(self._options, self._command)
 
-    def is_warm(self) -> bool:
+    def is_loaded(self) -> bool:
         """Say whether the fork server is loaded; one that died is closed."""
-        if self._warm is not None and self._warm.is_over():
-            log.warning("fork_server.lost", extra={"status": self._warm.process.returncode})
+        if self._process is not None and self._process.is_over():
+            log.warning("fork_server.lost", extra={"status": self._process.process.returncode})
             self.close()
-        return self._warm is not None and self._warm.is_loaded()
+        return self._process is not None and self._process.is_loaded()
 
     def close(self) -> None:
         """End the fork server and an unused first child; both can be started again."""
         if self._first is not None:
             with self._first:
                 self._first = None
-        if self._warm is not None:
-            self._warm.close()
-            self._warm = None
+        if self._process is not None:
+            self._process.close()
+            self._process = None
 
     def _fork(self) -> Child:
-        assert self._warm is not None, "nothing else is forked from"
-        reap_orphans(self._warm.process.pid)
+        assert self._process is not None, "nothing else is forked from"
+        reap_orphans(self._process.process.pid)
         pipes = Pipes.open()
-        room: Room | None = None
+        space: ProcessSpace | None = None
         try:
-            room = self._options.room()
-            pid = self._warm.fork(pipes, room)
+            space = self._options.make_space()
+            pid = self._process.fork(pipes, space)
             guard = Guard.over(pid)
         except OSError as error:
             pipes.close()
             self.close()
-            if room is not None:
-                room.clear()
-                room.close()
+            if space is not None:
+                space.clear()
+                space.close()
             raise Transient("child_not_spawned", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
-        return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ), room)
+        return Child(Adopted(pid), guard, pipes, self._clock, secrets_of(self._options.environ), space)
 
     def __enter__(self) -> Self:
         return self
@@ -124,12 +124,12 @@ class ForkServer:
 
 
 @dataclass(slots=True)
-class Warm:
-    """The process of the fork server, and the socket to it."""
+class ServerProcess:
+    """The process of the fork server, and the socket that connects the worker to it."""
 
     process: subprocess.Popen[bytes]
-    way: socket.socket
-    _has_said: bool = False
+    channel: socket.socket
+    _is_loaded: bool = False
 
     @classmethod
     def start(cls, options: ChildOptions, command: tuple[str, ...]) -> Self:
@@ -160,28 +160,28 @@ class Warm:
 
     def is_loaded(self) -> bool:
         """Say whether it can fork."""
-        if not self._has_said and select.select([self.way], [], [], 0)[0]:
-            self._has_said = self.way.recv(WORD_MAX) == LOADED
-        return self._has_said
+        if not self._is_loaded and is_readable(self.channel):
+            self._is_loaded = self.channel.recv(MESSAGE_BYTES_MAX) == LOADED
+        return self._is_loaded
 
-    def fork(self, pipes: Pipes, room: Room | None) -> int:
+    def fork(self, pipes: Pipes, space: ProcessSpace | None) -> int:
         """Fork a child that leads a process group and has its ends of the pipes; return its pid."""
         ends = [pipes.events_of_child, pipes.orders_of_child, pipes.stdout_of_child, pipes.stderr_of_child]
-        socket.send_fds(self.way, [FORK, b"" if room is None else b"%d" % room.number], ends)
-        answer = self.way.recv(WORD_MAX)
+        socket.send_fds(self.channel, [FORK, b"" if space is None else b"%d" % space.number], ends)
+        answer = self.channel.recv(MESSAGE_BYTES_MAX)
         if answer in (b"", NOBODY):
             raise OSError("the fork server has no room for another process")
         return int(answer)
 
     def close(self) -> None:
         """Kill the process and reap it."""
-        self.way.close()
+        self.channel.close()
         self.process.kill()
         self.process.wait()
 
 
 def reap_orphans(fork_server: int) -> None:
-    """Reap processes that a pipeline left behind: beside a fork server this process adopts them."""
+    """Reap processes that a pipeline left behind: a worker with a fork server adopts them."""
     for listed in Path("/proc/self/task").glob("*/children"):
         try:
             children = listed.read_text().split()

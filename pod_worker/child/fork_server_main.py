@@ -21,12 +21,12 @@ from typing import Final, Self
 
 from events.runtime.clock import SystemClock
 from pod_worker.child.confine import enter
-from pod_worker.child.fork_server import FORK, LOADED, NOBODY, WORD_MAX
+from pod_worker.child.fork_server import FORK, LOADED, MESSAGE_BYTES_MAX, NOBODY
 from pod_worker.child.main import Loader, attend, die_with, leave, load_what_works, prepare
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.mounts import show
 from pod_worker.isolation.privileges import BECOMES, KEPT, drop_capabilities
-from pod_worker.isolation.room import Room
+from pod_worker.isolation.process_space import ProcessSpace
 from stages.pipeline import Pipeline
 from stages.registry import imported, installed
 
@@ -52,16 +52,16 @@ def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
     with socket.socket(fileno=arguments.socket) as worker:
         worker.send(LOADED)
         while True:
-            word, fds, *_ = socket.recv_fds(worker, WORD_MAX, FDS)
-            if not word.startswith(FORK):
+            message, fds, *_ = socket.recv_fds(worker, MESSAGE_BYTES_MAX, FDS)
+            if not message.startswith(FORK):
                 return 0
-            number = int(word.removeprefix(FORK) or 0)
-            _bear(worker, fds, pipelines, arguments.worker, Inside.of(confinement, number))
+            number = int(message.removeprefix(FORK) or 0)
+            _fork_child(worker, fds, pipelines, arguments.worker, Inside.of(confinement, number))
             for fd in fds:
                 os.close(fd)
 
 
-def _bear(
+def _fork_child(
     worker: socket.socket,
     fds: Sequence[int],
     pipelines: Mapping[str, Pipeline],
@@ -76,7 +76,7 @@ def _bear(
             _fork_again(worker, (told, *fds), pipelines, worker_pid, inside)
         os.close(told)
         os.waitpid(between, 0)  # from here on the child is the worker's
-        pid = os.read(heard, WORD_MAX)
+        pid = os.read(heard, MESSAGE_BYTES_MAX)
     except OSError:  # no room for another process
         pid = b""
     finally:
@@ -126,17 +126,17 @@ class Inside:
     """The confinement of a forked child."""
 
     confinement: Confinement
-    room: Room
+    space: ProcessSpace
 
     @classmethod
     def of(cls, confinement: Confinement | None, number: int) -> Self | None:
         """Return the confinement with the number that the worker sent; None if children are not confined."""
-        return None if confinement is None else cls(confinement, confinement.room_of(number))
+        return None if confinement is None else cls(confinement, confinement.space_of(number))
 
     def enter(self) -> None:
         """Confine this process for good, and set the environment to its folders."""
-        enter(self.confinement, self.room)
-        os.environ.update(self.room.variables)  # noqa: TID251 - a process gets its environment here
+        enter(self.confinement, self.space)
+        os.environ.update(self.space.variables)  # noqa: TID251 - a process gets its environment here
         tempfile.tempdir = None  # what an import has asked for was the worker's
 
 

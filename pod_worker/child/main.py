@@ -72,7 +72,7 @@ def main(argv: Sequence[str], loader: Loader | None = None) -> int:
     if arguments.confinement is None:
         drop_capabilities()
     else:
-        enter(arguments.confinement, arguments.confinement.room_of(arguments.room))
+        enter(arguments.confinement, arguments.confinement.space_of(arguments.space))
     prepare(PROCESS_NAME)
     if arguments.die_with is not None:
         die_with(arguments.die_with)
@@ -445,7 +445,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--orders-fd", type=int, required=True)
     parser.add_argument("--die-with", type=int, help="process id of the parent: end when it ends")
     parser.add_argument("--confinement", type=Confinement.read, help="what keeps it from the worker")
-    parser.add_argument("--room", type=int, help="the number of what it is confined to")
+    parser.add_argument("--space", type=int, help="the number of what it is confined to")
     parser.add_argument("--kinds", nargs="*", help="load these kinds only")
     return parser.parse_args(argv)
 

@@ -31,7 +31,7 @@ from events.text.mask import passwords_of
 from pod_worker.child.ending import Exited, NeverStarted, Signalled
 from pod_worker.child.pipe_reader import PipeReader
 from pod_worker.isolation.confinement import Confinement
-from pod_worker.isolation.room import Room
+from pod_worker.isolation.process_space import ProcessSpace
 
 log = logging.getLogger(__name__)
 
@@ -134,9 +134,9 @@ class ChildOptions:
         words = [] if self.confinement is None else self.confinement.words
         return [*words, "--kinds", *self.kinds] if self.kinds else words
 
-    def room(self) -> Room | None:
+    def make_space(self) -> ProcessSpace | None:
         """Return the folders and user of a new child, None if it is not confined. Raises `OSError`."""
-        return None if self.confinement is None else self.confinement.room()
+        return None if self.confinement is None else self.confinement.make_space()
 
     def __repr__(self) -> str:
         return f"ChildOptions(kinds={self.kinds}, command={self.command})"  # the environment holds secrets
@@ -176,10 +176,10 @@ class Child:
         pipes: Pipes,
         clock: Clock,
         secrets: tuple[str, ...] = (),
-        room: Room | None = None,
+        space: ProcessSpace | None = None,
     ) -> None:
         self.pid: Final = process.pid
-        self._room = room
+        self._space = space
         self._process = process
         self._guard = guard
         self._death_writer = pipes.death_writer
@@ -219,12 +219,12 @@ class Child:
         """
         pipes = Pipes.open()
         process: subprocess.Popen[bytes] | None = None
-        room: Room | None = None
+        space: ProcessSpace | None = None
         try:
-            room = options.room()
-            home = {} if room is None else room.variables
+            space = options.make_space()
+            home = {} if space is None else space.variables
             process = subprocess.Popen(
-                _command(options, pipes, room),
+                _command(options, pipes, space),
                 stdin=subprocess.DEVNULL,
                 stdout=pipes.stdout_of_child,
                 stderr=pipes.stderr_of_child,
@@ -238,17 +238,17 @@ class Child:
                 process.kill()
                 process.wait()
             pipes.close()
-            if room is not None:
-                room.clear()
-                room.close()
+            if space is not None:
+                space.clear()
+                space.close()
             raise Transient("child_not_spawned", f"the pipeline's process cannot start: {error}") from error
         pipes.close_ends_of_child()
-        return cls(process, guard, pipes, clock, secrets_of(options.environ), room)
+        return cls(process, guard, pipes, clock, secrets_of(options.environ), space)
 
     @property
     def work(self) -> Path | None:
         """Return the only folder in which its run's may be, None where any will do."""
-        return None if self._room is None else self._room.work
+        return None if self._space is None else self._space.work
 
     def wait_ready(self, limit_s: float) -> Ready | NeverStarted:
         """Wait until the child can serve; one that is not ready in time is left as it is.
@@ -272,8 +272,8 @@ class Child:
         that raises ends it, and `join` raises the same.
         """
         assert self._listener is None, "a child serves one order"
-        if self._room is not None:
-            self._room.own(Path(order.workspace))
+        if self._space is not None:
+            self._space.own(Path(order.workspace))
         self._listener = listener
         self._oom_before = oom_kills()
         self._words.put(order)
@@ -330,8 +330,8 @@ class Child:
         self._undertaker.join()
         if not self._over.wait(LEAVE_S):
             log.error("child.unheard", extra={"pid": self.pid})
-        if self._room is not None:
-            self._room.close()
+        if self._space is not None:
+            self._space.close()
 
     def _speak(self, orders: BinaryIO) -> None:
         """Write the messages to the child until it ends; `join` returns how it ended."""
@@ -351,8 +351,8 @@ class Child:
         """Wait for the process's end, then end its group."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)  # its id stays taken: the group is still ours
         self.kill()  # grandchildren would hold the pipes open, and the device busy
-        if self._room is not None:
-            self._room.clear()
+        if self._space is not None:
+            self._space.clear()
         with self._living:
             self._guard.dismiss()
             status = self._process.wait()
@@ -445,7 +445,7 @@ class Pipes:
             os.close(fd)
 
 
-def _command(options: ChildOptions, pipes: Pipes, room: Room | None) -> list[str]:
+def _command(options: ChildOptions, pipes: Pipes, space: ProcessSpace | None) -> list[str]:
     command = [
         *options.command,
         f"--events-fd={pipes.events_of_child}",
@@ -455,6 +455,6 @@ def _command(options: ChildOptions, pipes: Pipes, room: Room | None) -> list[str
         # The kernel ends the child with the *thread* that spawned it, and only this one lives as long as
         # the process. Spawned by another thread, the child has the guard alone.
         command.append(f"--die-with={os.getpid()}")
-    if room is not None:
-        command.append(f"--room={room.number}")
+    if space is not None:
+        command.append(f"--space={space.number}")
     return [*command, *options.words]

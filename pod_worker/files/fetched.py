@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Warnings for people, and by the name of a checkpoint the pods of the attempts until it was left."""
+    """The warnings for people, and for each checkpoint name the pods of the attempts until it was written."""
 
     warnings: list[str] = field(default_factory=list)
     pods: dict[str, list[str]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Sends a large file in parts, a few at once: read once, and hashed while it is read.
+"""Uploads a large file in parts, a few at once: it is read once, and hashed during that read.
 
-Law: the bytes that were hashed are the bytes that are sent, and are held until storage has them. So a cut
-costs only the parts that were being sent, and memory holds a few parts, however large the file is.
+Law: the bytes that were hashed are the bytes that are sent; they stay in memory until storage has them. An
+interruption costs only the parts in transfer. Memory holds a few parts, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FROM_BYTES: Final = 4 * PART_BYTES  # a smaller file goes whole
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part that is missing, and where to put it."""
+    """A part that storage lacks, and the URL for it."""
 
     number: int
     url: str
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the control plane says of an upload: the first of the parts that are missing."""
+    """The state of an upload as the control plane reports it: the first missing parts."""
 
     key: str
     upload_id: str
@@ -40,7 +40,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class UploadGone(PodfleetError):
-    """Storage does not know this upload any more: everything has to be sent again."""
+    """Storage has discarded this upload: the whole file has to be sent again."""
 
     def __init__(self) -> None:
         super().__init__("UPLOAD_GONE", "storage has forgotten the parts that it had")
@@ -48,10 +48,10 @@ class UploadGone(PodfleetError):
 
 @dataclass(slots=True)
 class Passage:
-    """One reading of a file into storage.
+    """One transfer of a file to storage.
 
-    `ask` has the upload begun, or goes on with it; `patiently` repeats a step until it is done, or raises;
-    `put` sends a part to a URL.
+    `ask` starts or continues the upload; `patiently` repeats a step until it succeeds, or raises; `put` sends
+    a part to a URL.
     """
 
     file: BufferedReader
@@ -69,9 +69,9 @@ class Passage:
     _asking: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self) -> str:
-        """Send everything; return the SHA-256 of what was sent.
+        """Send the whole file; return the SHA-256 of the sent bytes.
 
-        Raises `UploadGone`, and what the steps raise.
+        Raises `UploadGone`, and the exceptions of the steps.
         """
         self.patiently(self._sign)
         threads = [threading.Thread(target=self._work, name="part", daemon=True) for _ in range(AT_ONCE - 1)]
@@ -85,7 +85,7 @@ class Passage:
         return str(self._digest.hexdigest())
 
     def _work(self) -> None:
-        """Take part after part until the file is read, or one of the threads cannot go on."""
+        """Send parts until the file is read or one of the threads has failed."""
         try:
             buffer = memoryview(bytearray(self._part_bytes))
             while (taken := self._next(buffer)) is not None:
@@ -94,7 +94,7 @@ class Passage:
             self._trouble.append(error)
 
     def _next(self, buffer: memoryview) -> tuple[int, memoryview] | None:
-        """Read and hash the next part; None behind the last one."""
+        """Read and hash the next part; return None after the last one."""
         with self._reading:
             size = 0 if self._trouble else self.file.readinto(buffer)
             self._digest.update(buffer[:size])
@@ -102,7 +102,7 @@ class Passage:
             return (self._number, buffer[:size]) if size else None
 
     def _deliver(self, number: int, content: memoryview) -> None:
-        """Bring a part to storage, unless it has it: as when only the answer was lost."""
+        """Send a part, unless storage has it already because only the answer was lost."""
         if self._trouble:
             raise self._trouble[0]
         url = self._url(number)
@@ -116,14 +116,14 @@ class Passage:
             raise
 
     def _url(self, number: int) -> str | None:
-        """Return a URL that was not used before; None when the part is not missing."""
+        """Return an unused URL for the part; None if storage has the part."""
         with self._asking:
             if number not in self._urls:
                 self._sign()
             return self._urls.pop(number, None)
 
     def _sign(self) -> None:
-        """Learn what is missing. Raises `UploadGone`."""
+        """Fetch the list of missing parts and their URLs. Raises `UploadGone`."""
         signed = self.ask()
         if self._upload_id not in ("", signed.upload_id):
             raise UploadGone()
@@ -132,7 +132,7 @@ class Passage:
 
 
 def pieces(content: memoryview, size: int, check: Callable[[], None]) -> Iterator[memoryview]:
-    """Yield `content` in pieces; `check` may break off between them."""
+    """Yield `content` in pieces; `check` may stop it between two of them by an exception."""
     for begin in range(0, len(content), size):
         check()
         yield content[begin : begin + size]

@@ -1,4 +1,4 @@
-"""The register of an attempt's uploads: the outbox, in whose order ingest receives them."""
+"""Registers the uploads of an attempt in the outbox, so that ingest receives them in its order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from events.queue.claims import Claim
 
 @dataclass(frozen=True, slots=True)
 class OutboxRegistry:
-    """Registers through the outbox of this worker."""
+    """Registers uploads as events in the outbox of this worker."""
 
     outbox: Outbox
 
     def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
-        """Keep facts and return the last sequence. Raises `Transient`, or `Conflict` after the end."""
+        """Store facts; return the last sequence. Raises `Transient`, `Conflict` after the attempt's end."""
         return self.outbox.append(claim.attempt_id, facts)
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
-        """Say whether ingest has everything up to `sequence`; asking makes the sender hurry."""
+        """Say whether ingest has everything up to `sequence`; each call also wakes the sender."""
         if self.outbox.has_left(claim.attempt_id, sequence):
             return True
         self.outbox.due.set()

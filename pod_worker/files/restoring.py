@@ -42,7 +42,7 @@ CALL_S: Final = 10.0  # orders are heard between two calls
 
 
 class _Stored(msgspec.Struct, frozen=True):
-    """An artifact of an earlier attempt, and where it can be read for a while."""
+    """An artifact of an earlier attempt, with a signed URL for its content."""
 
     name: str
     size: Annotated[int, msgspec.Meta(ge=0)]
@@ -51,9 +51,9 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 class _Candidate(msgspec.Struct, frozen=True):
-    """A checkpoint that an earlier attempt left, of this run or of one whose part it repeats.
+    """A checkpoint of an earlier attempt, of this run or of the run whose part it repeats.
 
-    Its name is text: it was made of artifacts' names.
+    The name is unchecked text, made from the names of artifacts.
     """
 
     name: str
@@ -64,7 +64,7 @@ class _Candidate(msgspec.Struct, frozen=True):
     pods: list[str] = []  # of the attempts of this run until it was left, as the control plane knows them
 
     def origin(self, run_id: str) -> str:
-        """Return who left it, as the log of run `run_id` says it."""
+        """Return which attempt wrote it, as text for the log of run `run_id`."""
         other = "" if self.run_id in (None, run_id) else f" of run {self.run_id}"
         return f"attempt {self.attempt}{other}"
 
@@ -74,18 +74,18 @@ class _Candidates(msgspec.Struct, frozen=True):
 
 
 class _BrokenError(Exception):
-    """What storage holds is not what was registered."""
+    """The object in storage differs from its registration."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpCheckpoints:
-    """Asks the control plane where checkpoints lie, and reads them from the storage."""
+    """Asks the control plane for the URLs of checkpoints, and downloads them from storage."""
 
     control_plane: ControlPlane
     storage: httpx.Client
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
-        """Fill `folder` with one folder a checkpoint; return what else is to be known.
+        """Fill `folder` with one folder for each checkpoint; return warnings and pods.
 
         Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
         """
@@ -110,7 +110,7 @@ class HttpCheckpoints:
         return answer.read(_Candidates, claim).checkpoints
 
     def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> None:
-        """Fill the folder of one checkpoint, or leave none."""
+        """Fill the folder of one checkpoint; remove it if that fails."""
         name = SafeName(candidate.name)
         if candidate.manifest.size > MANIFEST_BYTES_MAX:
             raise _BrokenError("its manifest is too large")
@@ -139,7 +139,7 @@ class HttpCheckpoints:
         return manifest
 
     def _read(self, stored: _Stored, folder: Path, place: RunPath, left: _Room) -> None:
-        """Write an object to `place` in `folder`, if its bytes are those that were registered."""
+        """Write an object to `place` in `folder` if its bytes match the registration."""
         left.take(stored.size)
         digest, size = hashlib.sha256(), 0
         headers = {"Accept-Encoding": "identity"}
@@ -164,26 +164,26 @@ class HttpCheckpoints:
 
 @dataclass(slots=True)
 class _Room:
-    """How many bytes may still be kept, and how many may still come; of what is broken none are kept."""
+    """How many bytes may still be kept, and how many may still be downloaded; broken objects are not kept."""
 
     disk_bytes: int
     wire_bytes: int
 
     def take(self, size: int) -> None:
-        """Take room for an object. Raises `_BrokenError` where there is none."""
+        """Reserve space for an object. Raises `_BrokenError` if there is none."""
         if size > self.disk_bytes:
             raise _BrokenError(f"more than {RESTORED_BYTES_MAX} bytes of checkpoints are not taken")
         self.disk_bytes -= size
 
     def carry(self, size: int) -> None:
-        """Count what came. Raises `_BrokenError` where it was too much in vain."""
+        """Count downloaded bytes. Raises `_BrokenError` if too many belonged to broken objects."""
         self.wire_bytes -= size
         if self.wire_bytes < 0:
             raise _BrokenError(f"more than {FETCHED_BYTES_MAX} bytes are not fetched for checkpoints")
 
 
 def _check(response: httpx.Response, stored: _Stored) -> None:
-    """Raise `_BrokenError` for an object that is not there, `Transient` where storage has no answer."""
+    """Raise `_BrokenError` for a missing object, `Transient` if storage does not answer."""
     if response.status_code == httpx.codes.NOT_FOUND:
         raise _BrokenError(f"{stored.name} is not in the storage")
     if not response.is_success:

@@ -1,13 +1,12 @@
-"""Object storage as an upload uses it: PUT to a signed URL, over kept connections.
+"""Uploads objects to storage: PUT to a signed URL over persistent connections.
 
-Law: nothing of a failed connection is used again. It uses no proxy, and sends only the given headers. It is
-the standard library's client, since a full client takes twice the processor time for a small file.
+Law: a connection that failed is not used again. No proxy is used, and only the given headers are sent. The
+client is that of the standard library: a full client takes twice the processor time for a small file.
 """
 
 from __future__ import annotations
 
 import http.client
-import select
 import ssl
 import threading
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from events.runtime.errors import Transient
+from events.runtime.sockets import is_readable
 
 TIMEOUT_S: Final = 60.0  # for one piece, not for the whole file
 SHOWN_BYTES: Final = 300
@@ -28,7 +28,7 @@ Line = http.client.HTTPConnection
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What storage says to a PUT."""
+    """The answer of storage to a PUT."""
 
     status: int
     text: str
@@ -46,7 +46,7 @@ class HttpStorage:
     def put(
         self, url: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
     ) -> Reply:
-        """Send an object whole. Raises `Transient` where nobody answers."""
+        """Send a whole object. Raises `Transient` if storage does not answer."""
         parts = urlsplit(url)
         try:
             line = self._line((parts.scheme, parts.netloc))
@@ -59,7 +59,7 @@ class HttpStorage:
         return reply
 
     def close(self) -> None:
-        """Give up the connections that nobody uses."""
+        """Close the idle connections."""
         with self._lock:
             for line in [line for lines in self._idle.values() for line in lines]:
                 line.close()
@@ -74,15 +74,14 @@ class HttpStorage:
         self.close()
 
     def _line(self, place: Place) -> Line:
-        """Return a kept connection that the other side has not left, else a new one."""
+        """Return an idle connection that storage has not closed, else a new one."""
         while True:
             with self._lock:
                 kept = self._idle.get(place)
                 line = kept.pop() if kept else None
             if line is None:
                 return self._new(*place)
-            said, *_ = select.select([line.sock], [], [], 0)
-            if not said:  # between two requests nothing is said but a farewell
+            if not is_readable(line.sock):  # between two requests only the end of the connection can come
                 return line
             line.close()
 
@@ -95,7 +94,7 @@ class HttpStorage:
 def _exchange(
     line: Line, path: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
 ) -> Reply:
-    """Ask and hear the answer; whatever goes wrong, also in what is sent, closes the connection."""
+    """Send a request and read its answer; close the connection at any error, also of `content`."""
     try:
         line.request("PUT", path, body=content, headers=dict(headers))
         response = line.getresponse()

@@ -1,11 +1,10 @@
-"""Brings the files that a pipeline made into object storage, by URLs that the control plane signs.
+"""Uploads the files of a pipeline to object storage, by URLs that the control plane signs.
 
-Law: a file is registered only after exactly the bytes that were hashed lie in storage, which says so by
-its answer to the PUT. The worker holds no storage credentials. Nothing is sent while the lease is not
-trusted, and a lost lease ends the attempt's uploads for good. An outage is waited for, however long. Small
-files that wait together are signed and registered together; after any trouble each goes its own way. A
-checkpoint's files go in order, behind everything that was handed over before them, and its word is given
-when ingest has them all.
+Law: a file is registered only after storage has confirmed by its answer to the PUT that it holds exactly the
+hashed bytes. The worker has no storage credentials. Nothing is sent while the lease is not trusted, and a
+lost lease ends the attempt's uploads. An outage of any length is waited for. Small files that wait together
+are signed and registered together; after an error each is uploaded alone. The files of a checkpoint are
+uploaded in order, after all earlier files. It is confirmed when ingest has all of them.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ FILE_BYTES_MAX: Final = 5 << 30  # one PUT of S3 holds no more
 NAME_MAX: Final = 200
 MESSAGE_MAX: Final = 2_000
 THREADS: Final = 4
-# What goes in one haul, and is held in memory: so many files, so many bytes of them all.
-HAUL_MAX: Final = 64
-HAUL_BYTES_MAX: Final = 4 << 20
+# What goes in one group, and is held in memory: so many files, so many bytes of them all.
+GROUP_MAX: Final = 64
+GROUP_BYTES_MAX: Final = 4 << 20
 REFUSALS_MAX: Final = 5  # a URL may have expired meanwhile; more is no accident
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 60.0
@@ -63,45 +62,45 @@ Answer = Callable[[Kept], None]
 
 
 class Registry(Protocol):
-    """The attempt's log."""
+    """Writes to the attempt's log."""
 
     def register(self, claim: Claim, facts: Sequence[Fact]) -> int:
-        """Keep facts, all or none; return the last sequence.
+        """Store facts, all or none; return the last sequence.
 
         Raises `Transient`, or `Conflict` after the end.
         """
         ...
 
     def has_left(self, claim: Claim, sequence: int) -> bool:
-        """Say whether ingest has everything up to `sequence`; asking makes it hurry."""
+        """Say whether ingest has everything up to `sequence`; each call also wakes the sender."""
         ...
 
 
 class Storage(Protocol):
-    """Where objects are put."""
+    """The object storage."""
 
     def put(
         self, url: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
     ) -> Reply:
-        """Send an object whole. Raises `Transient` where nobody answers."""
+        """Send a whole object. Raises `Transient` if storage does not answer."""
         ...
 
 
 class FileUnusable(PodfleetError):
-    """The file is not, or no longer, what was handed over."""
+    """The file cannot be uploaded: it is no regular file, too large, or has changed."""
 
 
 class _DroppedError(Exception):
-    """Nobody wants this upload any more."""
+    """The upload was abandoned."""
 
 
 class _SuspendedError(Exception):
-    """The lease is not trusted now: what is half sent is broken off."""
+    """The lease is not trusted now: the transfer is interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds: its size in bytes and its SHA-256 in hexadecimal."""
+    """The size of a file in bytes, and its SHA-256 in hexadecimal."""
 
     size: int
     sha256: str
@@ -109,7 +108,7 @@ class Content:
 
 @dataclass(slots=True)
 class _Batch:
-    """The files of one attempt that are on their way, and what went wrong with those before."""
+    """The files of one attempt that are being uploaded, and the problems of earlier ones."""
 
     handed_over: int = 0
     open: set[int] = field(default_factory=set)  # numbers of the jobs that are not done
@@ -120,7 +119,7 @@ class _Batch:
 
 
 class _Signed(msgspec.Struct, frozen=True):
-    """Where to put an object."""
+    """The signed URL of an object."""
 
     key: str
     url: str
@@ -128,14 +127,14 @@ class _Signed(msgspec.Struct, frozen=True):
 
 
 class _SignedMany(msgspec.Struct, frozen=True):
-    """Where to put several, in the order in which they were asked for."""
+    """The signed URLs of several objects, in the order of the request."""
 
     files: list[_Signed]
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Files on their way, in this order; with a `word` to give when ingest knows of them all."""
+    """Files to upload, in this order; `word` is called when ingest has registered all of them."""
 
     number: int
     claim: Claim
@@ -146,7 +145,7 @@ class _Job:
 
 @dataclass(slots=True)
 class Uploader:
-    """Uploads a few files at once; the outcome goes into the attempt's log."""
+    """Uploads a few files at once; writes the outcome to the attempt's log."""
 
     control_plane: ControlPlane
     storage: Storage
@@ -164,11 +163,11 @@ class Uploader:
         self._may_send.set()
 
     def add(self, claim: Claim, made: Made) -> None:
-        """Take a finished file over; nobody may write to it any more."""
+        """Queue a finished file, which must not be written to any more."""
         self._add(claim, [made], None)
 
     def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Answer) -> None:
-        """Take a checkpoint over; `answer` hears when it is safe, or why it never will be.
+        """Queue a checkpoint; `answer` is called when it is safe, or with the reason why it cannot be kept.
 
         A checkpoint that cannot be kept is no failure of the run.
         """
@@ -187,9 +186,9 @@ class Uploader:
                 threading.Thread(target=self._work, name="upload", daemon=True).start()
 
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
-        """Wait until the deadline; return why a file is not kept (yet), None when every file is.
+        """Wait until the deadline; return why a file is not kept (yet), None if every file is kept.
 
-        Raises `LeaseLost` when the control plane said so.
+        Raises `LeaseLost` if the control plane reported that.
         """
         name = claim.attempt_id
         batch = self._batches.get(name)
@@ -205,91 +204,91 @@ class Uploader:
         return "; ".join(batch.problems) or None
 
     def has_waiting(self, claim: Claim) -> bool:
-        """Say whether `drain` has still to answer for a file of the attempt.
+        """Say whether a file of the attempt is not uploaded yet, or `drain` has not reported its problem.
 
-        A file that arrives right after `drain` gave up counts, so that its caller asks again.
+        A file that arrives right after `drain` has given up counts too, so that the caller drains again.
         """
         return claim.attempt_id in self._batches
 
     def suspend(self) -> None:
-        """Send nothing more, and break off what is half sent."""
+        """Stop sending, and interrupt transfers."""
         self._may_send.clear()
 
     def resume(self) -> None:
-        """Go on after `suspend`."""
+        """Continue after `suspend`."""
         self._may_send.set()
 
     def forget(self, claim: Claim) -> None:
-        """Give an attempt's files up: its lease is lost, or its end does not wait for them."""
+        """Abandon the files of an attempt: its lease is lost, or its end does not wait for them."""
         with self._lock:
             batch = self._batches.pop(claim.attempt_id, None)
         if batch is not None:
             batch.dropped.set()
 
     def close(self) -> None:
-        """Stop; what is not registered by now is not kept."""
+        """Stop; files that are not registered yet are lost."""
         with self._lock:
             self._jobs.clear()
             for batch in self._batches.values():
                 batch.dropped.set()
 
     def _work(self) -> None:
-        """Take haul after haul; a thread ends when there is none, so none waits for ever."""
+        """Process groups of jobs until none is left, then end the thread."""
         while True:
             with self._lock:
-                haul = self._next_haul()
-                if not haul:
+                group = self._next_group()
+                if not group:
                     self._threads -= 1
                     return
             try:
-                for job in self._keep_together(haul) if len(haul) > 1 else haul:
+                for job in self._keep_together(group) if len(group) > 1 else group:
                     self._keep(job)
             except BaseException:
                 with self._lock:
                     self._threads -= 1
                 raise
 
-    def _next_haul(self) -> list[_Job]:
-        """Take the next job, with the small files of the same attempt right behind it if it is one itself."""
-        haul: list[_Job] = []
-        room = HAUL_BYTES_MAX
-        while self._jobs and len(haul) < HAUL_MAX:
+    def _next_group(self) -> list[_Job]:
+        """Return the next job; if it is a small file, with the small files of its attempt right after it."""
+        group: list[_Job] = []
+        room = GROUP_BYTES_MAX
+        while self._jobs and len(group) < GROUP_MAX:
             size = _size(self._jobs[0])
-            if haul and (size > room or self._jobs[0].batch is not haul[0].batch):
+            if group and (size > room or self._jobs[0].batch is not group[0].batch):
                 break
             room -= size
-            haul.append(self._jobs.popleft())
-        return haul
+            group.append(self._jobs.popleft())
+        return group
 
-    def _keep_together(self, haul: Sequence[_Job]) -> list[_Job]:
-        """Keep small files in one go; return those that were not, and have to go one by one."""
+    def _keep_together(self, group: Sequence[_Job]) -> list[_Job]:
+        """Upload small files together; return those that failed and have to be uploaded one by one."""
         try:
-            facts = self._put_all(haul)
+            facts = self._put_all(group)
             if facts:
-                self.registry.register(haul[0].claim, list(facts.values()))
+                self.registry.register(group[0].claim, list(facts.values()))
         except (PodfleetError, OSError, _DroppedError, _SuspendedError) as error:
-            log.info("artifacts.one_by_one", extra={"run": haul[0].claim.run_id, "why": str(error)})
-            return list(haul)
+            log.info("artifacts.one_by_one", extra={"run": group[0].claim.run_id, "why": str(error)})
+            return list(group)
         with self._lock:
             for number in facts:
-                haul[0].batch.open.discard(number)
-            if not haul[0].batch.open:
-                haul[0].batch.idle.set()
-        return [job for job in haul if job.number not in facts]
+                group[0].batch.open.discard(number)
+            if not group[0].batch.open:
+                group[0].batch.idle.set()
+        return [job for job in group if job.number not in facts]
 
-    def _put_all(self, haul: Sequence[_Job]) -> dict[int, Fact]:
-        """Put what can be put at once; return what to register of each job, by its number."""
-        job = haul[0]
-        contents = [_content(each.files[0]) for each in haul]
+    def _put_all(self, group: Sequence[_Job]) -> dict[int, Fact]:
+        """Upload small files together; return the fact to register for each job, by its number."""
+        job = group[0]
+        contents = [_content(each.files[0]) for each in group]
         hashes = [hashlib.sha256(content).hexdigest() for content in contents]
         wanted = [
             {"name": each.files[0].name, "size": len(content), "sha256": sha256}
-            for each, content, sha256 in zip(haul, contents, hashes, strict=True)
+            for each, content, sha256 in zip(group, contents, hashes, strict=True)
         ]
         self._check(job)
         signed = self._ask(job, "presign/many", {"files": wanted}, _SignedMany).files
         facts: dict[int, Fact] = {}
-        for each, content, sha256, place in zip(haul, contents, hashes, signed, strict=True):
+        for each, content, sha256, place in zip(group, contents, hashes, signed, strict=True):
             self._check(job)
             self._send(place, content, len(content))
             facts[each.number] = registered(each.files[0], place.key, Content(len(content), sha256))
@@ -317,7 +316,7 @@ class Uploader:
                     job.batch.idle.set()
 
     def _all(self, job: _Job) -> str | None:
-        """Bring every file of the job to its end; return the first problem, behind which nothing is done."""
+        """Upload the files of a job in order; stop at the first problem and return it."""
         if job.word is not None:
             self._until(job, lambda: self._is_first(job))
             if job.batch.problems:
@@ -333,7 +332,7 @@ class Uploader:
         return None
 
     def _is_first(self, job: _Job) -> bool:
-        """Say whether everything that was handed over earlier is done."""
+        """Say whether all jobs that were queued earlier are done."""
         with self._lock:
             return min(job.batch.open) == job.number
 
@@ -349,7 +348,7 @@ class Uploader:
             raise _DroppedError from error  # the attempt ended without waiting for this file
 
     def _outcome(self, job: _Job, made: Made) -> tuple[Fact, str | None]:
-        """Upload a file; return what to register of it, and what went wrong."""
+        """Upload a file; return the fact to register, and the problem if there was one."""
         try:
             return self._upload(job, made), None
         except (FileUnusable, Rejected, UploadGone, OSError) as error:
@@ -374,7 +373,7 @@ class Uploader:
         return registered(made, key, content)
 
     def _in_parts(self, job: _Job, made: Made, file: BufferedReader) -> ArtifactRegistered:
-        """Send a large file, anew where storage forgot what it had of it; one at a time, for the memory."""
+        """Upload a large file in parts, again if storage has discarded them; one file at a time."""
         with self._large:
             return self._through_refusals(job, partial(self._once, job, made, file), UploadGone)
 
@@ -423,7 +422,7 @@ class Uploader:
     def _through_refusals(
         self, job: _Job, step: Callable[[], T], refusal: type[PodfleetError] = Rejected
     ) -> T:
-        """Do `step`, and a few times anew where it is refused, as for a URL that expired."""
+        """Run `step`; if it is refused, as with an expired URL, repeat it a few times."""
         refusals = 0
         while True:
             try:
@@ -435,7 +434,7 @@ class Uploader:
                 self._back_off(job, refusals, error)
 
     def _patiently(self, job: _Job, step: Callable[[], T]) -> T:
-        """Do `step`, and again while the other side cannot, or while the lease is not trusted."""
+        """Run `step`; repeat it while the other side is unavailable or the lease is not trusted."""
         failures = 0
         while True:
             try:
@@ -457,7 +456,7 @@ class Uploader:
             raise _SuspendedError
 
     def _back_off(self, job: _Job, failures: int, error: PodfleetError) -> None:
-        """Wait with full jitter, on top of what the other side asked for."""
+        """Wait with full jitter, in addition to the wait that the other side asked for."""
         asked_s = error.retry_after_s or 0.0 if isinstance(error, Transient) else 0.0
         wait_s = asked_s + back_off_s(
             failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S, share=self.ids.fraction()
@@ -499,27 +498,27 @@ class Uploader:
 
 
 def _size(job: _Job) -> int:
-    """Return the bytes that a job would take in a haul; more than there is room for, if it goes alone."""
+    """Return the bytes of a job in a group; more than the limit if it has to be uploaded alone."""
     if job.word is not None:
-        return HAUL_BYTES_MAX + 1
+        return GROUP_BYTES_MAX + 1
     try:
         return os.lstat(job.files[0].path).st_size
     except OSError:
-        return HAUL_BYTES_MAX + 1
+        return GROUP_BYTES_MAX + 1
 
 
 def _content(made: Made) -> bytes:
     """Return the bytes of a small file. Raises `OSError`, `FileUnusable`, `Rejected`."""
     checked_name(made.name)
     with open_regular(made.path) as file:
-        content = file.read(HAUL_BYTES_MAX + 1)
-    if len(content) > HAUL_BYTES_MAX:
+        content = file.read(GROUP_BYTES_MAX + 1)
+    if len(content) > GROUP_BYTES_MAX:
         raise FileUnusable("FILE_CHANGED", "the file grew after it was handed over")
     return content
 
 
 def registered(made: Made, key: str, content: Content) -> ArtifactRegistered:
-    """Return what is said of a file that lies in storage."""
+    """Return the fact that registers an uploaded file."""
     return ArtifactRegistered(
         name=made.name,
         key=key,
@@ -542,9 +541,9 @@ def checked_name(name: str) -> str:
 
 
 def open_regular(path: str) -> BufferedReader:
-    """Open a file that is one: no link on the whole way, and nothing that blocks the reader.
+    """Open a regular file: no link in the whole path, and nothing that blocks the reader.
 
-    The pipeline may put a link anywhere in its folder, and we may read what it may not.
+    The pipeline may put a link anywhere in its folder, and this process may read more than the pipeline.
     Raises `OSError`, or `FileUnusable` for anything that is no file, or too large.
     """
     descriptor = open_plain(path)
@@ -558,7 +557,7 @@ def open_regular(path: str) -> BufferedReader:
 
 
 def measure(file: BinaryIO, check: Callable[[], None]) -> Content:
-    """Return size and hash of an open file, read in pieces; `check` may break off between them."""
+    """Return size and hash of an open file, read in pieces; `check` may stop it between two of them."""
     digest, size = hashlib.sha256(), 0
     while piece := file.read(CHUNK_BYTES):
         check()
@@ -568,7 +567,7 @@ def measure(file: BinaryIO, check: Callable[[], None]) -> Content:
 
 
 def same_content(file: BinaryIO, content: Content, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the pieces of a file from its beginning. Raises `FileUnusable` when it has changed."""
+    """Yield the pieces of a file from its beginning. Raises `FileUnusable` if it has changed."""
     digest, left = hashlib.sha256(), content.size
     file.seek(0)
     while left and (piece := _read(file, min(left, CHUNK_BYTES))):
@@ -585,7 +584,7 @@ def same_content(file: BinaryIO, content: Content, check: Callable[[], None]) ->
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
-    """Read a piece; who sends it takes any `OSError` for the network's."""
+    """Read a piece; raise `FileUnusable`, as the sender takes any `OSError` for one of the network."""
     try:
         return file.read(size)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Confines the process of a run, so that it cannot reach its worker.
+"""Confines the process of a run, so that it cannot access its worker.
 
 Law: a confinement counts only for what a trial has shown on this machine. Where every trial fails, runs
 have the worker's user and all its rights, and the worker logs why. A worker that is root gives each process
@@ -25,7 +25,14 @@ from typing import Final, Literal, Self
 from events.files.removing import remove_tree
 from pod_worker.isolation.mounts import OTHERS_PASS, show
 from pod_worker.isolation.privileges import become
-from pod_worker.isolation.room import FIRST_USER, TRIES_MAX, USERS, Room, choose_user, processes
+from pod_worker.isolation.process_space import (
+    FIRST_USER,
+    TRIES_MAX,
+    USERS,
+    ProcessSpace,
+    choose_user,
+    processes,
+)
 
 Way = Literal["user", "namespace", "landlock"]
 # As whom a pipeline runs, as a pod tells it.
@@ -73,9 +80,9 @@ SERVICES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What a process is confined with.
+    """The way in which processes are confined, and the folders that this needs.
 
-    `places` are what it needs beside its own folders; of what lies in `hidden` it sees nothing else.
+    `places` are the paths that a process needs besides its own. In `hidden` folders it sees only these.
     """
 
     way: Way
@@ -86,14 +93,14 @@ class Confinement:
 
     @classmethod
     def by_user(cls, data: Path, environ: Mapping[str, str]) -> Self:
-        """Return the confinement of a worker of root, with this folder and its pipelines' environment."""
+        """Return the confinement of a worker that is root, for its folder and its pipelines' environment."""
         work, temporary = data / "work", Path(tempfile.gettempdir())
         places = (str(work), str(temporary), *_places(environ))
         return cls(way="user", work=work, temporary=temporary, places=places)
 
     @classmethod
     def of_same_user(cls, way: Way, data: Path, environ: Mapping[str, str], keys: Iterable[Path]) -> Self:
-        """Return that of a worker who is not root; `keys` are files and folders that it keeps to itself."""
+        """Return that of a worker that is not root; `keys` are files and folders to hide from runs."""
         data, temporary = data.resolve(), Path(tempfile.gettempdir()).resolve()
         home = os.path.realpath(Path.home())
         hidden = {*_at_root(), *SCRATCH, *SERVICES, *map(str, (data, temporary, *keys))}
@@ -113,25 +120,25 @@ class Confinement:
 
     @property
     def scratch(self) -> tuple[str, ...]:
-        """Return what a process in namespaces has to itself: each begins empty, and is in memory."""
+        """Return the private folders of a process in namespaces: each begins empty, and is in memory."""
         return tuple({os.path.realpath(each) for each in (*SCRATCH, self.temporary)})
 
     @property
     def words(self) -> list[str]:
-        """Return it as a command line says it."""
+        """Return it as an argument of a command line."""
         return [f"--confinement={json.dumps(asdict(self), default=str)}"]
 
     @classmethod
     def read(cls, word: str) -> Self:
-        """Return what such a word of a command line says."""
+        """Return the confinement that such an argument describes."""
         told = json.loads(word)
         paths = {name: Path(told[name]) for name in ("work", "temporary")}
         return cls(way=told["way"], places=tuple(told["places"]), hidden=tuple(told["hidden"]), **paths)
 
     def find_gap(self, environ: Mapping[str, str]) -> str | None:
-        """Return why no process here can be confined so, None where one can.
+        """Return why no process can be confined in this way here; None if one can.
 
-        Forks, so nobody may have started a thread. Closes the worker's own files to others first.
+        It forks, so no thread may have been started. First it makes the worker's files unreadable to others.
         """
         try:
             gap = self._find_gap_of_user(environ) if self.way == "user" else self._find_gap_of_ours(environ)
@@ -139,28 +146,30 @@ class Confinement:
             gap = f"{error}"
         return None if gap is None else gap[:GAP_CHARS_MAX]
 
-    def room(self) -> Room:
-        """Return folders for one process, and where it gets a user, one that nobody has. Raises `OSError`."""
-        room = self.room_of(choose_user() if self.way == "user" else self._choose_number())
-        for folder in (room.home, room.temporary):
+    def make_space(self) -> ProcessSpace:
+        """Create the folders of one process, and choose an unused user if it needs one. Raises `OSError`."""
+        space = self.space_of(choose_user() if self.way == "user" else self._choose_number())
+        for folder in (space.home, space.temporary):
             remove_tree(folder)
             folder.mkdir(mode=0o700, parents=True)
-        if room.work is None:
-            for folder in (room.home, room.temporary):
-                os.chown(folder, room.number, room.number)
+        if space.work is None:
+            for folder in (space.home, space.temporary):
+                os.chown(folder, space.number, space.number)
         else:
-            room.work.mkdir(mode=0o700)
-        return room
+            space.work.mkdir(mode=0o700)
+        return space
 
-    def room_of(self, number: int) -> Room:
-        """Return what the process with such a number has, or would have."""
+    def space_of(self, number: int) -> ProcessSpace:
+        """Return the folders and user that belong to this number, whether they exist or not."""
         work = None if self.way == "user" else self.work / f"run-{number}"
-        return Room(number, self.work / f"home-{number}", self.temporary / f"podfleet-{number}", work)
+        return ProcessSpace(number, self.work / f"home-{number}", self.temporary / f"podfleet-{number}", work)
 
     def _choose_number(self) -> int:
         numbers = (FIRST_USER + secrets.randbelow(USERS) for _ in range(TRIES_MAX))
-        rooms = map(self.room_of, numbers)
-        found = next((each for each in rooms if not each.home.exists() and not each.temporary.exists()), None)
+        spaces = map(self.space_of, numbers)
+        found = next(
+            (each for each in spaces if not each.home.exists() and not each.temporary.exists()), None
+        )
         if found is None:
             raise OSError(f"there is no room for another process in {self.work}")
         return found.number
@@ -183,17 +192,17 @@ class Confinement:
         return problem or "the trial of a user of its own was killed"
 
     def _find_gap_of_ours(self, environ: Mapping[str, str]) -> str | None:
-        """Let a process try to get at what is not its own: at our files, and at those of another process."""
+        """Let a process try to access the files of the worker and of another process."""
         self.work.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.work.mkdir(exist_ok=True)
         if not _is_in_use(self.work.parent):
             self._remove_leftovers(set())  # who had them ended with the worker before us
         with (
-            self._a_room() as room,
-            self._a_room() as other,
+            self._temporary_space() as space,
+            self._temporary_space() as other,
             tempfile.NamedTemporaryFile(dir=self.work.parent) as ours,
         ):
-            assert room.work is not None
+            assert space.work is not None
             assert other.work is not None
             decoys = [
                 Path(ours.name),
@@ -201,14 +210,14 @@ class Confinement:
             ]
             for each in decoys:
                 each.write_text("decoy")
-            words = [f"--room={room.number}", f"--worker={os.getpid()}", "--decoys", *map(str, decoys)]
+            words = [f"--space={space.number}", f"--worker={os.getpid()}", "--decoys", *map(str, decoys)]
             words += ["--needed", *needed(environ)]
             try:
                 trial = subprocess.run(
                     [*TRIAL, *self.words, *words],
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
-                    env={**environ, **room.variables},
+                    env={**environ, **space.variables},
                     timeout=TRIAL_S,
                     check=False,
                 )
@@ -220,16 +229,16 @@ class Confinement:
         return told[-1] if told else "the trial was killed"  # of a traceback the last line says what it was
 
     @contextmanager
-    def _a_room(self) -> Iterator[Room]:
-        room = self.room()
+    def _temporary_space(self) -> Iterator[ProcessSpace]:
+        space = self.make_space()
         try:
-            yield room
+            yield space
         finally:
-            room.clear()
-            room.close()
+            space.clear()
+            space.close()
 
     def _close_what_is_ours(self) -> None:
-        """Let others pass to the work, and not read the worker's settings."""
+        """Let other users enter the work folder, and make the worker's settings unreadable to them."""
         self.work.mkdir(parents=True, exist_ok=True)
         self.work.chmod(PASS_ONLY)
         data = self.work.parent
@@ -239,16 +248,16 @@ class Confinement:
             settings.chmod(settings.stat().st_mode & 0o7777 & ~OTHERS)
 
     def _remove_leftovers(self, living: set[int]) -> None:
-        """Remove what processes of a killed worker left; users who still run something keep it."""
+        """Remove the folders that a killed worker left, except those of users with a living process."""
         for home in self.work.glob("home-*"):
             number = home.name.removeprefix("home-")
             if number.isdecimal() and int(number) not in living:
-                room = self.room_of(int(number))
-                room.clear()
-                room.close()
+                space = self.space_of(int(number))
+                space.clear()
+                space.close()
 
     def _try(self, told: int, user: int, environ: Mapping[str, str]) -> None:
-        """Be such a process, in a fork that does not return."""
+        """Act as such a process, in a fork that does not return."""
         status = 1
         try:
             worker = os.getppid()
@@ -269,18 +278,18 @@ class Confinement:
 
 
 def needed(environ: Mapping[str, str]) -> list[str]:
-    """Return the files and folders without which no pipeline runs."""
+    """Return the files and folders that every pipeline needs."""
     interpreter = str(Path(sys.executable).resolve())
     return [interpreter, SOURCE, sys.prefix, sys.base_prefix, *_named(environ, NEEDED)]
 
 
 def gpu_devices() -> list[str]:
-    """Return the device files without which no GPU is used."""
+    """Return the device files that the use of a GPU needs."""
     return [each for pattern in GPU_DEVICES for each in glob.glob(pattern)]
 
 
 def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
-    """Return what is wrong with this process, which has the user by now."""
+    """Return what is wrong with this process after the change of its user."""
     for place in needed(environ):
         if not os.access(place, os.R_OK | (os.X_OK if os.path.isdir(place) else 0)):
             return f"others cannot read {place}: run chmod -R o+rX on it"
@@ -298,7 +307,7 @@ def _problem(work: Path, environ: Mapping[str, str], worker: int) -> str | None:
 
 
 def _places(environ: Mapping[str, str]) -> list[str]:
-    """Return what Python and the pipelines' settings name, each path as it is written and as it resolves."""
+    """Return the paths that Python and the settings of pipelines name, as written and as resolved."""
     own = (sys.prefix, sys.base_prefix, SOURCE, *sys.path)
     named = [*own, *_named(environ, (*NEEDED, *WANTED))]
     paths = [os.path.abspath(each) for each in named if each]
@@ -306,7 +315,7 @@ def _places(environ: Mapping[str, str]) -> list[str]:
 
 
 def _at_root() -> list[str]:
-    """Return the folders at the root of the file system that are not the machine's own."""
+    """Return the folders at the root of the file system that do not belong to the operating system."""
     return [
         each.path
         for each in os.scandir("/")
@@ -320,7 +329,7 @@ def _named(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
 
 
 def _is_in_use(data: Path) -> bool:
-    """Say whether a worker holds this folder: one that is started beside it must not take its runs away."""
+    """Say whether a worker uses this folder: a second worker must not remove the folders of its runs."""
     try:
         handle = os.open(data / OUTBOX_LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The file system that a process sees: empty folders over the real ones, with what is needed in them.
+"""The file system that a process sees: empty folders over the real ones, with the needed paths in them.
 
 Law: only the caller's own mount namespace changes. A process without capabilities cannot uncover a covered
-folder, nor can it in a namespace that it makes.
+folder, not even in a namespace that it creates.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OWNERS, EVERYBODYS = "mode=755", "mode=1777"
 
 
 def show(places: Sequence[str]) -> None:
-    """Let any user reach `places`: each folder on the way that is closed to others gives way to an empty one.
+    """Let any user access `places`: cover the folders above them that others cannot enter by empty ones.
 
-    Changes nothing where none is closed. Raises `OSError` where this process may not do it.
+    Changes nothing if there is no such folder. Raises `OSError` if this process may not do it.
     """
     places = [place for place in places if not _is_closed(Path(place))]  # to show what is closed helps nobody
     closed = _closed(places)
@@ -49,11 +49,11 @@ def show(places: Sequence[str]) -> None:
 def seclude(
     hidden: Iterable[str], places: Collection[str], own: Collection[str], scratch: Collection[str]
 ) -> None:
-    """Show this process empty folders in place of the hidden ones, with `places` and its `own` ones in them.
+    """Cover the hidden folders for this process by empty ones, with `places` and its `own` folders in them.
 
-    It may write to its own folders and to those of `scratch`, which are hidden ones that begin empty, alone.
-    The process keeps the capabilities of its new user namespace, to be dropped. Raises `OSError` where this
-    process may not do it, as one that has threads.
+    It may write only to its own folders and to those of `scratch`, which are hidden folders that begin empty.
+    The process keeps the capabilities of its new user namespace; the caller drops them. Raises `OSError` if
+    this process may not do it, for example because it has threads.
     """
     here = os.getcwd()
     _own_namespaces()
@@ -75,7 +75,7 @@ def seclude(
 
 
 def _own_namespaces() -> None:
-    """Have namespaces of users and mounts, in which we are who we were."""
+    """Enter new user and mount namespaces, with the same user as before."""
     user, group = os.getuid(), os.getgid()
     _call("unshare", CLONE_NEWUSER | CLONE_NEWNS)
     for name, text in (
@@ -100,7 +100,7 @@ def _close(handles: Mapping[str, int]) -> None:
 
 
 def _cover(folder: str, below: Mapping[str, int], mode: str = OWNERS) -> None:
-    """Put an empty folder in the place of one, with the places below it that are given by their handles."""
+    """Cover a folder by an empty one, and bind the places below it that are given by their handles."""
     _mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, mode)
     for place in sorted(below):
         if not os.path.lexists(place):  # else it lies in one that is shown already
@@ -118,7 +118,7 @@ def _bind(handle: int, place: str) -> None:
 
 
 def _closed(places: Sequence[str]) -> dict[str, list[str]]:
-    """Return the outermost folders that others cannot enter, with those of `places` that lie below each."""
+    """Return the outermost folders that others cannot enter, each with the `places` below it."""
     found: dict[str, list[str]] = {}
     for place in places:
         folder = next((each for each in reversed(Path(place).parents) if _is_closed(each)), None)

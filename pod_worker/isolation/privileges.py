@@ -1,7 +1,7 @@
-"""The privileges that a pipeline's process drops, and the protection of a worker of the same user.
+"""Drops the privileges of a pipeline's process, and protects a worker of the same user.
 
-Law: another process of its user cannot inspect a worker, and a process of a run has no capability that
-would allow it all the same.
+Law: another process of the same user cannot inspect a worker, and a process of a run has no capability that
+allows it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class _Half(ctypes.Structure):
 
 
 def hide() -> None:
-    """Let no other process of this user see our memory, environment or descriptors. Raises `OSError`.
+    """Hide memory, environment and descriptors from other processes of this user. Raises `OSError`.
 
-    Programs that we start are not hidden by it.
+    Programs that this process starts are not hidden.
     """
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def become(user: int) -> None:
-    """Be another user for good, without groups, capabilities or a way to any. Raises `OSError`."""
+    """Become another user permanently, without groups or capabilities. Raises `OSError`."""
     with suppress(PermissionError):  # without CAP_SETPCAP; no program gains any without them, too
         _bound(0)
     os.setgroups([])
@@ -56,9 +56,9 @@ def become(user: int) -> None:
 
 
 def drop_capabilities(kept: int = KEPT) -> None:
-    """Give up every capability but `kept`, for this process and all that it starts. Raises `OSError`.
+    """Drop every capability but `kept`, for this process and all that it starts. Raises `OSError`.
 
-    Nothing changes where there are none: who is not root has none to give up.
+    Nothing changes if the process has none, as one that is not root.
     """
     permitted = _capabilities()
     with suppress(OSError):  # a kernel before 4.3 knows no ambient ones
@@ -75,7 +75,7 @@ def drop_capabilities(kept: int = KEPT) -> None:
 
 
 def _bound(kept: int) -> None:
-    """Let no program of root bring back what is given up."""
+    """Prevent that a program of root regains dropped capabilities."""
     for number in range(CAPABILITIES_MAX):
         if not kept >> number & 1:
             try:

@@ -85,8 +85,8 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> No
             if _is_outage(error):
                 raise
             raise ConfigError([f"MONGODB_URL: the server refuses us: {error.details}"]) from error
-        config = _told(db, "replSetGetConfig")
-        found = deployment_of(hello, _told(db, "getDefaultRWConcern"), config and config["config"])
+        config = _answer_to(db, "replSetGetConfig")
+        found = deployment_of(hello, _answer_to(db, "getDefaultRWConcern"), config and config["config"])
     problems = weaknesses(found)
     weak = [(name, weak_token_index(each)) for name, each in indexes.items()]
     missing = [f"collection {name}: {problem}" for name, problem in weak if problem is not None]
@@ -96,7 +96,7 @@ def require_guarantees(db: Database[Document], collections: Sequence[str]) -> No
         raise ConfigError([*problems, *missing])
 
 
-def _told(db: Database[Document], command: str) -> Document | None:
+def _answer_to(db: Database[Document], command: str) -> Document | None:
     """Return the answer to a command, None if the user may not run it or the server lacks it."""
     try:
         answer: Document = db.client.admin.command(command)

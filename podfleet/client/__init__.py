@@ -1,1 +1,1 @@
-"""A control plane as programs see it: typed calls over HTTP, answers as structs, refusals as exceptions."""
+"""Clients of a control plane: typed calls over HTTP, answers as structs, refusals as exceptions."""

@@ -1,4 +1,4 @@
-"""One question or order to a control plane: the request, and the type of its answer; pure."""
+"""One call to a control plane: the request, and the type of its answer; pure."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ SLASHED: Final = frozenset({"pod_id", "artifact_id"})  # ids that hold slashes, 
 
 
 class Malformed(Exception):
-    """An answer is none that a control plane gives; the text says where."""
+    """An answer does not have the form of a control plane's answer; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """Where the control plane sends whoever asks."""
+    """The target of a redirect by the control plane."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[A]):
-    """A request; `path` is as the OpenAPI document has it, `place` holds what stands in its brackets."""
+    """A request; `path` is a path of the OpenAPI document, `place` has the values of its parameters."""
 
     method: str
     path: str
@@ -67,7 +67,7 @@ class Call(Generic[A]):
 
 
 def decoded(content: bytes | str, kind: type[A]) -> A:
-    """Return JSON as the struct that it is. Raises `Malformed`."""
+    """Return JSON decoded as a struct. Raises `Malformed`."""
     try:
         if kind is Run:
             return cast("A", gathered(msgspec.json.decode(content, type=dict[str, Any])))
@@ -77,5 +77,5 @@ def decoded(content: bytes | str, kind: type[A]) -> A:
 
 
 def refused(status: int, content: bytes) -> Refused:
-    """Return the exception for a refusal. Raises `Malformed` where that is none of a control plane."""
+    """Return the exception for a refusal. Raises `Malformed` if it is not from a control plane."""
     return refusal(status, decoded(content, dict[str, Any]))

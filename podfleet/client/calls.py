@@ -1,4 +1,4 @@
-"""Every question and order that a client knows, as data; a test holds them to the OpenAPI document; pure."""
+"""All calls of a client, as data; a test compares them with the OpenAPI document; pure."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The run as it is now, without what stands beside it."""
+    """The run as it is now, without the documents beside it."""
 
     run: RunRow
 
@@ -56,7 +56,7 @@ News = Look | Changed | Happened
 
 @dataclass(slots=True)
 class Message:
-    """One server-sent event, as its lines come in."""
+    """One server-sent event, built from its lines."""
 
     name: str = "message"
     data: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Message:
         return False
 
     def news(self) -> Iterator[News]:
-        """Yield what it says of the run; that something may have changed where that cannot be read."""
+        """Yield the changes of the run in it, or `Look` if it cannot be read."""
         kinds: dict[str, Any] = {"run": (RunRow, Changed), "event": (LoggedEvent, Happened)}
         if self.name not in kinds:
             return
@@ -98,11 +98,11 @@ class _Broken(Exception):
 
 
 class _NoStream(Exception):
-    """There is none to be had."""
+    """The control plane offers no stream."""
 
 
 class Asker(Protocol):
-    """Asks one control plane."""
+    """Sends requests to one control plane."""
 
     @property
     def target(self) -> Target: ...
@@ -127,7 +127,7 @@ class Follower:
     _heard_s: float = 0.0
 
     def news(self) -> Iterator[News]:
-        """Yield what becomes known of the run. Raises `Unreachable` after `PATIENCE_S` without an answer."""
+        """Yield the changes of the run. Raises `Unreachable` after `PATIENCE_S` without an answer."""
         self._heard_s = self.clock.monotonic_s()
         again_s = AGAIN_FIRST_S
         while True:
@@ -142,7 +142,7 @@ class Follower:
             self.clock.wait(self._never, again_s)
 
     def look(self, call: Call[A]) -> A:
-        """Return the answer to a request in between, however long the control plane does not answer."""
+        """Return the answer to a separate request; repeat it while the control plane does not answer."""
         again_s = AGAIN_FIRST_S
         while True:
             try:
@@ -182,7 +182,7 @@ class Follower:
         raise _Broken(Unreachable(f"{self.client.target.shown} ended the live stream"))
 
     def _require_stream(self, response: Any) -> None:
-        """Raise `_NoStream` or `_Broken` where the answer is none, `Refused` where we may not ask."""
+        """Raise `_NoStream` or `_Broken` if the answer is no stream, `Refused` without permission."""
         if response.status_code in NO_STREAM:
             raise _NoStream
         if response.status_code >= 500:
@@ -236,7 +236,7 @@ class Log:
         yield from reversed(found)
 
     def more(self) -> Iterator[LoggedEvent]:
-        """Yield what has come in, wherever it was missed.
+        """Yield all new events, also those before the newest known one.
 
         Read from the newest back until a whole page is known: an event may come to light behind a later one.
         """
@@ -274,6 +274,6 @@ class Log:
 
 
 def is_over(run: Run) -> bool:
-    """Say whether nothing more is to come from a run."""
+    """Say whether a run has ended and its log is complete."""
     # A decision stands in the journal until the log has it.
     return run.finished_at is not None and not run.log_open and not run.journal

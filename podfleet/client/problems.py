@@ -1,4 +1,4 @@
-"""What may go wrong when a control plane is asked: an exception for each thing that can be done about it."""
+"""The errors of a client: an exception for each way to handle them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NO_ROUTE: Final = "http"  # the code of a problem that no part of the program ga
 
 
 class ClientError(Exception):
-    """Root of what a client raises; the text says to a person what is wrong."""
+    """Base class of the exceptions of a client; the text describes the problem for a person."""
 
 
 class Unreachable(ClientError):
-    """Nobody answers in time, or what answers is no control plane that this client understands."""
+    """No answer in time, or no answer of a control plane that this client supports."""
 
 
 class BadAddress(ClientError):
-    """The address of the control plane is none."""
+    """The address of the control plane is invalid."""
 
 
 class Refused(ClientError):
@@ -55,7 +55,7 @@ class Refused(ClientError):
 
 
 class Invalid(Refused):
-    """The request is wrong, whoever sends it and whenever: another one has to be sent."""
+    """The request is invalid: a repetition would fail again."""
 
 
 class NotAllowed(Refused):
@@ -63,20 +63,20 @@ class NotAllowed(Refused):
 
 
 class NotFound(Refused):
-    """There is no such thing."""
+    """The object does not exist."""
 
     @property
     def is_route(self) -> bool:
-        """Say whether it is the route that is not there: the control plane is too old to know it."""
+        """Say whether the route does not exist, because the control plane is too old."""
         return self.code == NO_ROUTE
 
 
 class Conflict(Refused):
-    """Not now: `detail` says how things stand."""
+    """The present state does not allow the request: `detail` describes the state."""
 
 
 class Busy(Refused):
-    """Not taken: the same request may be sent again, after `retry_after_s`."""
+    """Not accepted: the same request may be sent again, after `retry_after_s`."""
 
 
 KINDS: Final[Mapping[int, type[Refused]]] = {

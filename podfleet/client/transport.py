@@ -1,4 +1,4 @@
-"""Where a client sends its requests, with which key, and how much of an answer it reads for how long."""
+"""The target of a client's requests: address, key, and the limits on size and time of an answer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One control plane, and who asks it; `timeout_s` bounds each wait for it."""
+    """One control plane, and the key for it; `timeout_s` bounds each wait for it."""
 
     url: str
     key: str | None = field(default=None, repr=False)
     timeout_s: float = ANSWER_S
 
     def options(self) -> Mapping[str, Any]:
-        """Return what an HTTP client of this control plane is made with. Raises `BadAddress`."""
+        """Return the arguments of an HTTP client for this control plane. Raises `BadAddress`."""
         import ssl
 
         try:
@@ -47,7 +47,7 @@ class Target:
         return masked_address(self.url)
 
     def bad(self, error: Exception) -> BadAddress:
-        """Return the exception for an address that is none."""
+        """Return the exception for an invalid address."""
         return BadAddress(f"CONTROL_PLANE_URL is {self.shown!r}: {error}; it is like {URL_DEFAULT}")
 
     def silent(self, error: Exception) -> Unreachable:

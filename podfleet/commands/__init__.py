@@ -1,1 +1,1 @@
-"""The commands of `podfleet`, one module a noun."""
+"""The commands of `podfleet`, one module for each noun."""

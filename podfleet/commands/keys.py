@@ -154,7 +154,7 @@ async def _store(body: Any) -> MadeKey:
     from pathlib import Path
 
     from control_plane.access.key_ring import KeyRing
-    from control_plane.server.api.keys import told_once, wanted_key
+    from control_plane.server.api.keys import shown_once, wanted_key
     from control_plane.store import database, schema
     from control_plane.store.keys import Keys
     from events.runtime.clock import SystemClock, SystemIds
@@ -170,6 +170,6 @@ async def _store(body: Any) -> MadeKey:
         await database.require_guarantees(mongo)
         await schema.verify(db)
         ring = KeyRing(Keys(db), SystemClock(), SystemIds())
-        return told_once(await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}"))
+        return shown_once(await ring.make(wanted_key(body), by=f"direct:{getpass.getuser()}"))
     finally:
         await mongo.close()

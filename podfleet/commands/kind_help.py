@@ -1,4 +1,4 @@
-"""What a kind of run takes: as it is installed on this machine, else as the control plane tells."""
+"""The help on a kind of run: from the installed kind, else from the control plane."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KindHelp(TyperCommand):
                 formatter.write_dl([(name, KINDS[name].says) for name in sorted(RUN_KINDS)])
             return
         with formatter.section(f"Fields of {clean(kind)}, as -p FIELD=VALUE"):
-            rows = [(clean(each.name), clean(told(each))) for each in fields(description(kind))]
+            rows = [(clean(each.name), clean(summary(each))) for each in fields(description(kind))]
             formatter.write_dl(rows or [("none", "")])
 
 
@@ -48,7 +48,7 @@ def named(args: Sequence[str]) -> str | None:
 
 
 def description(kind: str) -> Mapping[str, Any]:
-    """Return what is told of a kind. Ends the command where nobody knows it."""
+    """Return the description of a kind. Ends the command if the kind is unknown."""
     if kind in KINDS:
         return described(KINDS[kind])
     found: Mapping[str, Any] = in_json(client().kind(kind))
@@ -60,8 +60,8 @@ def fields(kind: Mapping[str, Any]) -> Iterator[Field]:
     yield from flat(arranged(fields_of(kind.get("specSchema", {}))))
 
 
-def told(field: Field) -> str:
-    """Return what a field takes, what it is for, and its default."""
+def summary(field: Field) -> str:
+    """Return the type of a field, its purpose, and its default."""
     end = (
         "[required]"
         if field.is_required
@@ -73,7 +73,7 @@ def told(field: Field) -> str:
 
 
 def check(kind: str, spec: Mapping[str, Any]) -> None:
-    """End the command where a specification could never run, in the control plane's own words.
+    """End the command if a specification is invalid, with the message of the control plane.
 
     One of a kind that is not installed here is left to the control plane.
     """

@@ -25,7 +25,7 @@ TOLD_EVERY: Final = 1_000  # runs
 
 @dataclass(frozen=True)
 class Wish:
-    """Which runs are rebuilt, and how that is told."""
+    """Which runs are rebuilt, and how the result is printed."""
 
     run: str | None
     kind: str | None
@@ -36,7 +36,7 @@ class Wish:
 
 @dataclass
 class Progress:
-    """How far the walk has come; `latest` is the last run that was looked at."""
+    """The progress of the rebuild; `latest` is the last run that was read."""
 
     latest: str = ""
     counts: Counter[str] = field(default_factory=Counter)
@@ -133,7 +133,7 @@ def _tell_progress(wish: Wish, progress: Progress) -> None:
 
 
 def _going_on(wish: Wish, progress: Progress) -> str:
-    """Return the command that goes on where the walk was interrupted."""
+    """Return the command that continues an interrupted rebuild."""
     words = ["podfleet", "rebuild"]
     words += [] if wish.run is None else [wish.run]
     words += [] if wish.kind is None else ["--kind", wish.kind]

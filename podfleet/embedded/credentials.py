@@ -30,7 +30,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What the parts of one data directory recognise each other by."""
+    """The credentials by which the parts of one data directory authenticate each other."""
 
     mongo_password: str = field(repr=False)
     mongo_key: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""What the supervisor needs to know of one part of the stack."""
+"""The description of one part of the stack for the supervisor."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class StartFailed(PodfleetError):
 
 @dataclass(slots=True)
 class _Watched:
-    """A part and where it stands."""
+    """A part and its state."""
 
     part: Part
     log: Path
@@ -155,7 +155,7 @@ class Supervisor:
         self._decided.set()
 
     def _look_after(self, watched: _Watched) -> None:
-        """Bring one part one step nearer to being up."""
+        """Do the next step of starting or checking one part."""
         now_s = self._clock.monotonic_s()
         if watched.process is None:
             if now_s >= watched.due_s:

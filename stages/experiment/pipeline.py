@@ -114,7 +114,7 @@ PRESETS: Final[Mapping[str, Effort]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Court:
+class TrialSetup:
     """Where programs are tried, what judges them, and who does the work."""
 
     bench: Bench
@@ -126,7 +126,7 @@ class Court:
 class Round:
     """Both arms from the same fresh seeds: the validation, or its replication; readings by arm and seed."""
 
-    court: Court
+    setup: TrialSetup
     arms: tuple[Node, Node]
     seeds: tuple[int, ...]
     purpose: str
@@ -220,13 +220,13 @@ class Experiment:
         gaps = f", which leaves open: {'; '.join(isolation.gaps)}" if isolation.gaps else ""
         self.context.log(f"programs run isolated by {isolation.name}{gaps}")
         secret = secret_of(self.context, self.spec.seed)
-        court = self._court(secret)
-        data = court.evaluation_set.disguised.data
+        setup = self._set_up(secret)
+        data = setup.evaluation_set.disguised.data
         self._announce(data)
-        search = self._searcher(court)
+        search = self._searcher(setup)
         with search.forest.kept(self.context, self.folder):
             stages = self._search(search)
-        verdicts = self._validate(court, stages, search.used_seeds)
+        verdicts = self._validate(setup, stages, search.used_seeds)
         record = Record(
             idea=idea_of(self.spec.idea),
             claim=self.claim,
@@ -242,7 +242,7 @@ class Experiment:
         word = "supported" if verdict.verdict == "pass" else "refuted"
         return f"{word}: {self.claim.sentence} {verdict.summary}"
 
-    def _court(self, secret: Secret) -> Court:
+    def _set_up(self, secret: Secret) -> TrialSetup:
         """Hide the data by a secret, and return where programs are tried and judged."""
         tools, claim = self.context.tools, self.claim
         plain = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
@@ -260,7 +260,9 @@ class Experiment:
             secret=secret,
             places=self.folder / "programs",
         )
-        return Court(bench, write_evaluation_set(folder, hidden, secret), WorkerPool(tools.slots, tools.gpus))
+        return TrialSetup(
+            bench, write_evaluation_set(folder, hidden, secret), WorkerPool(tools.slots, tools.gpus)
+        )
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
@@ -270,17 +272,17 @@ class Experiment:
 
     # --- search -----------------------------------------------------------------------------
 
-    def _searcher(self, court: Court) -> Search:
+    def _searcher(self, setup: TrialSetup) -> Search:
         bench, judges, data = (
-            court.bench,
-            court.evaluation_set.validation,
-            court.evaluation_set.disguised.data,
+            setup.bench,
+            setup.evaluation_set.validation,
+            setup.evaluation_set.disguised.data,
         )
         return Search(
             context=self.context,
             bench=bench,
             judges=judges,
-            crew=court.crew,
+            crew=setup.crew,
             researcher=self.researcher,
             metric=self.claim.selection,
             quality=QUALITY[self.claim.task],
@@ -291,7 +293,7 @@ class Experiment:
             check=self.staff.check,
             forest=TreeFile(),
             claim=state_of_claim(self.claim),
-            judge=court.evaluation_set.mark,
+            judge=setup.evaluation_set.mark,
             keeps_proposals=self.staff.is_dear,
         )
 
@@ -352,14 +354,14 @@ class Experiment:
 
     # --- validation -------------------------------------------------------------------------
 
-    def _validate(self, court: Court, stages: Sequence[StageRecord], used: set[int]) -> Verdicts:
+    def _validate(self, setup: TrialSetup, stages: Sequence[StageRecord], used: set[int]) -> Verdicts:
         """Run both arms from fresh seeds, judged by the sealed test data.
 
         What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
         is measured here makes all anew that rests on it.
         """
         arms = (stages[1].best, stages[2].best)
-        first = Round(court, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
+        first = Round(setup, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
         left = self.past.left("validation")
         was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
         self._take_fresh(first)
@@ -389,9 +391,9 @@ class Experiment:
 
     def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
         """Run what is not measured by now; `keep` is called after each training."""
-        judges, readings = measured.court.evaluation_set.test(), measured.readings
+        judges, readings = measured.setup.evaluation_set.test(), measured.readings
         total = len(measured.arms) * len(measured.seeds)
-        with Shift[Trials](measured.court.crew) as shift:
+        with Shift[Trials](measured.setup.crew) as shift:
             for arm, seed in measured.wanted:
                 name = f"{arm}-{seed}"
                 shift.start(name, self._measurement(measured, judges, arm, seed))
@@ -413,7 +415,7 @@ class Experiment:
             self.staff.check()
             folder = self.folder / measured.purpose / f"{arm}-{seed}"
             code = measured.arms[arm].code
-            return measured.court.bench.run(code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
+            return measured.setup.bench.run(code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
 
         return measure
 
@@ -439,7 +441,7 @@ class Experiment:
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
         seeds = fresh_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
-        second = Round(self._court(secret), first.arms, seeds, PURPOSE)
+        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE)
         self._measure(second, stage, lambda: None)
         verdicts = replace(self._judged(stage, second), replication=replication)
         stage.progress(1.0, f"the replication says: {verdicts.judgement.reason}")
@@ -452,7 +454,7 @@ class Experiment:
 
     def _take_fresh(self, first: Round) -> None:
         """Take what earlier attempts measured for these very programs."""
-        evaluation_set = first.court.evaluation_set
+        evaluation_set = first.setup.evaluation_set
         groups = len(row_groups(len(evaluation_set.disguised.data.sealed.features)))
         left = self.past.left("validation")
         found = self.past.read(
@@ -465,7 +467,7 @@ class Experiment:
 
     def _keep_fresh(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
-        state = FreshState(first.codes, measured, first.court.evaluation_set.mark)
+        state = FreshState(first.codes, measured, first.setup.evaluation_set.mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
@@ -479,7 +481,7 @@ class Experiment:
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
-        claim, evaluation_set, seeds = self.claim, measured.court.evaluation_set, measured.seeds
+        claim, evaluation_set, seeds = self.claim, measured.setup.evaluation_set, measured.seeds
         baseline, intervention = (
             [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
         )

@@ -189,7 +189,7 @@ BROKEN: dict[str, tuple[Callable[[], Evidence], str]] = {
         log.DELIVERED,
     ),
     "a refusal": (
-        lambda: replace(healthy(), letters=[{"runId": RUN, "code": "conflict", "message": "taken"}]),
+        lambda: replace(healthy(), dead_letters=[{"runId": RUN, "code": "conflict", "message": "taken"}]),
         log.REFUSED,
     ),
     "a log that stays open": (lambda: with_run(logOpen=True), log.COMPLETE),

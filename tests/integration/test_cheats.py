@@ -50,7 +50,7 @@ SEEDS = (1, 2, 3)
 
 
 @dataclass
-class Court:
+class TrialSetup:
     """One data set, its judge, and the baseline that every program is held against."""
 
     bench: Bench
@@ -96,8 +96,8 @@ class Court:
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
-    folder = tmp_path_factory.mktemp("court")
+def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
+    folder = tmp_path_factory.mktemp("trials")
     secret = Secret("nobody knows")
     hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
     bench = Bench(
@@ -113,7 +113,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Court:
     )
     judges = write_evaluation_set(folder / "data", hidden, secret).test()
     naive = naive_reading(hidden.data.facts, hidden.data.visible.train.targets, judges)
-    found = Court(bench, judges, folder, naive)
+    found = TrialSetup(bench, judges, folder, naive)
     found.baseline = found.tried(BASELINE)
     assert found.baseline.error is None
     return found
@@ -125,42 +125,42 @@ def known_by_heart() -> str:
     return f"import numpy as np\nROWS = np.array({rows})\nLABELS = np.array({labels})\n"
 
 
-def test_an_honest_program_that_learns_more_is_believed(court: Court) -> None:
-    judgement, trials = court.verdict(HONEST)
+def test_an_honest_program_that_learns_more_is_believed(trial_setup: TrialSetup) -> None:
+    judgement, trials = trial_setup.verdict(HONEST)
     assert (judgement.verdict, trials.error) == ("pass", None), judgement
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_a_program_that_cheats_is_never_believed(court: Court, name: str) -> None:
-    judgement, _ = court.verdict(PRELUDE + known_by_heart() + CHEATS[name])
+def test_a_program_that_cheats_is_never_believed(trial_setup: TrialSetup, name: str) -> None:
+    judgement, _ = trial_setup.verdict(PRELUDE + known_by_heart() + CHEATS[name])
     assert judgement.verdict == "fail", judgement
 
 
 @pytest.mark.parametrize("name", TRADES)
 def test_a_measure_that_is_bought_with_the_quality_of_answers_supports_no_claim(
-    court: Court, name: str
+    trial_setup: TrialSetup, name: str
 ) -> None:
     """Where the machine is busy, time itself may not show it: then nobody asks for the reason."""
     metric, baseline, code = TRADES[name]
-    one = court.baseline if baseline is BASELINE else court.tried(baseline)
-    judgement, trials = court.verdict(code, metric, one)
+    one = trial_setup.baseline if baseline is BASELINE else trial_setup.tried(baseline)
+    judgement, trials = trial_setup.verdict(code, metric, one)
     assert trials.error is None
     assert judgement.verdict == "fail"
     assert judgement.reason == WORSE or metric == "training_seconds"
 
 
 @pytest.mark.parametrize("name", SLOW)
-def test_a_baseline_that_waits_makes_nothing_faster(court: Court, name: str) -> None:
+def test_a_baseline_that_waits_makes_nothing_faster(trial_setup: TrialSetup, name: str) -> None:
     """Where the machine is busy the time itself may not show it: then nobody asks for the reason."""
-    one, other = (court.tried(slow(deed)) for deed in SLOW[name])
+    one, other = (trial_setup.tried(slow(deed)) for deed in SLOW[name])
     assert (one.error, other.error) == (None, None)
-    judgement = court.judged("training_seconds", one, other)
+    judgement = trial_setup.judged("training_seconds", one, other)
     assert judgement.verdict == "fail", judgement
 
 
-def test_processor_time_is_measured_outside_or_unknown(court: Court) -> None:
+def test_processor_time_is_measured_outside_or_unknown(trial_setup: TrialSetup) -> None:
     deeds = ("work(0.3)", f"{FORKS}\n    os.waitpid(child, 0)", f"{IGNORES}{FORKS}{LASTS}")
-    mine, waited, lost = (court.tried(slow(deed), SEEDS[:1]).trials[0].processor_s for deed in deeds)
+    mine, waited, lost = (trial_setup.tried(slow(deed), SEEDS[:1]).trials[0].processor_s for deed in deeds)
     assert mine is not None
     assert waited is not None
     assert min(mine, waited) > 0.3
@@ -171,31 +171,31 @@ def answering(answers: np.ndarray) -> str:
     return f"import numpy as np\ndef run(task):\n    return np.array({answers.tolist()})\n"
 
 
-def leaked(court: Court, *, canaries: bool, sure: float = 1.0) -> np.ndarray:
+def leaked(trial_setup: TrialSetup, *, canaries: bool, sure: float = 1.0) -> np.ndarray:
     """Return the answers of who was told the targets of the rows that judge, or of the canaries too."""
-    answers = np.full((court.judges.total, 3), 1 / 3)
-    answers[court.judges.rows] = np.eye(3)[court.judges.targets] * sure + (1 - sure) / 3
+    answers = np.full((trial_setup.judges.total, 3), 1 / 3)
+    answers[trial_setup.judges.rows] = np.eye(3)[trial_setup.judges.targets] * sure + (1 - sure) / 3
     if canaries:
-        answers[court.judges.canaries.rows] = np.eye(3)[court.judges.canaries.sides[:, 0]]
+        answers[trial_setup.judges.canaries.rows] = np.eye(3)[trial_setup.judges.canaries.sides[:, 0]]
     return answers
 
 
-def test_who_was_told_what_judges_is_found_out(court: Court) -> None:
-    judgement, trials = court.verdict(answering(leaked(court, canaries=True, sure=0.3)))
+def test_who_was_told_what_judges_is_found_out(trial_setup: TrialSetup) -> None:
+    judgement, trials = trial_setup.verdict(answering(leaked(trial_setup, canaries=True, sure=0.3)))
     assert (judgement.verdict, judgement.reason) == ("fail", CAUGHT)
     assert "a coin decided" in (trials.error or "")
 
 
-def test_what_is_too_good_asks_for_replication(court: Court) -> None:
-    judgement, trials = court.verdict(answering(leaked(court, canaries=False)))
+def test_what_is_too_good_asks_for_replication(trial_setup: TrialSetup) -> None:
+    judgement, trials = trial_setup.verdict(answering(leaked(trial_setup, canaries=False)))
     assert (judgement.verdict, judgement.reason, trials.error) == ("fail", TOO_GOOD, None)
 
 
-def test_time_is_that_of_the_sandbox_whatever_a_program_says(court: Court) -> None:
+def test_time_is_that_of_the_sandbox_whatever_a_program_says(trial_setup: TrialSetup) -> None:
     code = PRELUDE + CHEATS["say that it took no time and learnt nothing"].replace(
         "    task.size(0)", "    time.sleep(0.3)"
     )
-    trials = court.tried(code)
+    trials = trial_setup.tried(code)
     assert trials.error is None
     assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)
 
@@ -213,22 +213,24 @@ def cheat(task):
 )
 
 
-def test_who_trains_once_for_all_seeds_takes_as_long_for_each(court: Court) -> None:
-    trials = court.apart(TRAINED_ONCE)
+def test_who_trains_once_for_all_seeds_takes_as_long_for_each(trial_setup: TrialSetup) -> None:
+    trials = trial_setup.apart(TRAINED_ONCE)
     assert trials.error is None
     assert all(each.scores and each.scores["training_seconds"] > 0.3 for each in trials.trials)
 
 
 @pytest.mark.parametrize("jitter", ["", " + 1e-12 * np.random.random((len(task.judge), task.outputs))"])
-def test_answers_that_are_the_same_for_several_seeds_are_one_measurement(court: Court, jitter: str) -> None:
+def test_answers_that_are_the_same_for_several_seeds_are_one_measurement(
+    trial_setup: TrialSetup, jitter: str
+) -> None:
     code = HONEST.replace("task.seed", "7")
-    judgement, trials = court.verdict(code.rstrip() + jitter)
+    judgement, trials = trial_setup.verdict(code.rstrip() + jitter)
     assert (judgement.verdict, judgement.reason, trials.error) == ("fail", SAME, None)
 
 
-def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(court: Court) -> None:
+def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(trial_setup: TrialSetup) -> None:
     """Both arms are the same training; a little noise makes their answers differ from seed to seed."""
-    judgement, trials = court.verdict(CHARMED % 1, baseline=court.tried(CHARMED % 0))
+    judgement, trials = trial_setup.verdict(CHARMED % 1, baseline=trial_setup.tried(CHARMED % 0))
     assert trials.error is None
     alike = [replace(pair, others=()) for pair in judgement.pairs]
     assert judge(alike, "decrease").verdict == "pass", "the seeds agree"

@@ -109,8 +109,8 @@ def spawn():
     options = ChildOptions(environ=environ, command=(sys.executable, drill))
     if thread == "forked":
         fork_server = ForkServer(options, SystemClock(), options.command)
-        fork_server.warm_up()
-        while not fork_server.is_warm():
+        fork_server.start()
+        while not fork_server.is_loaded():
             begun.wait(0.01)
         child = fork_server.spawn()
     else:
@@ -235,8 +235,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     script = tmp_path_factory.mktemp("fork_server") / "fork_server.py"
     script.write_text(DRILL_SERVER)
     with ForkServer(ChildOptions(environ=ENVIRON), CLOCK, (sys.executable, str(script))) as server:
-        server.warm_up()
-        assert eventually(server.is_warm)
+        server.start()
+        assert eventually(server.is_loaded)
         yield server
 
 
@@ -1090,11 +1090,11 @@ class TestForkServer:
     def test_the_first_child_is_started_and_later_ones_are_forked(self, spawner: Spawner) -> None:
         options = ChildOptions(environ=ENVIRON, kinds=("probe",))
         with ForkServer(options, CLOCK) as warm:
-            assert not warm.is_warm()
+            assert not warm.is_loaded()
             for _ in range(2):  # the second lets the fork server load, and does not wait for it
                 with warm.spawn() as child:
                     assert isinstance(child.wait_ready(LIMIT_S), Ready)
-            assert eventually(warm.is_warm)
+            assert eventually(warm.is_loaded)
             children = [spawner.stack.enter_context(warm.spawn()) for _ in range(3)]
             assert [isinstance(child.wait_ready(LIMIT_S), Ready) for child in children] == [True] * 3
             assert {psutil.Process(child.pid).name() for child in children} == {"podfleet-run"}
@@ -1141,17 +1141,17 @@ class TestForkServer:
     ) -> None:
         others = fork_servers()
         warm = spawner.stack.enter_context(ForkServer(ChildOptions(environ=ENVIRON, kinds=("probe",)), CLOCK))
-        warm.warm_up()
-        assert eventually(warm.is_warm)
+        warm.start()
+        assert eventually(warm.is_loaded)
         first = spawner.stack.enter_context(warm.spawn())
         assert isinstance(first.wait_ready(LIMIT_S), Ready)
         (lost,) = fork_servers() - others
         os.kill(lost, signal.SIGKILL)
-        assert eventually(lambda: not warm.is_warm())
+        assert eventually(lambda: not warm.is_loaded())
         started = spawner.stack.enter_context(warm.spawn())
         assert isinstance(started.wait_ready(LIMIT_S), Ready)
         spawner.stack.enter_context(warm.spawn())
-        assert eventually(warm.is_warm)
+        assert eventually(warm.is_loaded)
         spawner.start(first, seconds=0, events=3)  # what was forked from it goes on
         assert finished(first).final == "ai.run.completed"
 

@@ -22,7 +22,7 @@ from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.process import Child, ChildOptions, Heard
 from pod_worker.isolation import confinement, mounts
 from pod_worker.isolation.confinement import Confinement
-from pod_worker.isolation.room import FIRST_USER, USERS, Room
+from pod_worker.isolation.process_space import FIRST_USER, USERS, ProcessSpace
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can give away users")
 
@@ -137,9 +137,9 @@ def spawned(way: str, options: ChildOptions) -> Any:
     """Return a fork server whose next child is started as a program, or forked."""
     fork_server = ForkServer(options, CLOCK, options.command)
     if way == "forked":
-        fork_server.warm_up()
+        fork_server.start()
         never = threading.Event()
-        while not fork_server.is_warm():
+        while not fork_server.is_loaded():
             CLOCK.wait(never, 0.01)
     return fork_server
 
@@ -160,12 +160,12 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
     assert int(user) in range(FIRST_USER, FIRST_USER + USERS)
     assert told["no way back"] == "True"
     assert told["restored"] == "state", "checkpoints are the user's"
-    room = confined.room_of(int(user))
-    assert told["home"].split() == [str(room.home), str(room.temporary)]
+    space = confined.space_of(int(user))
+    assert told["home"].split() == [str(space.home), str(space.temporary)]
     made = next(one for one in heard if isinstance(one, Made))
     assert Path(made.path).read_text() == "whole", "the worker reads what was made"
-    assert not room.home.exists()
-    assert not room.temporary.exists()
+    assert not space.home.exists()
+    assert not space.temporary.exists()
     with suppress(psutil.NoSuchProcess):
         assert psutil.Process(int(told["escaped"])).status() == psutil.STATUS_ZOMBIE, (
             "though it left the group"
@@ -201,16 +201,16 @@ def test_a_worker_that_may_not_change_users_says_so(home: Path, monkeypatch: pyt
 
 def test_users_of_two_children_differ(home: Path) -> None:
     confined = a_pod(home)
-    rooms: list[Room] = [confined.room() for _ in range(3)]
-    assert len({room.number for room in rooms}) == len(rooms)
-    for room in rooms:
-        room.clear()
+    spaces: list[ProcessSpace] = [confined.make_space() for _ in range(3)]
+    assert len({space.number for space in spaces}) == len(spaces)
+    for space in spaces:
+        space.clear()
     assert not [*confined.work.glob("home-*")]
 
 
 def test_what_a_killed_worker_left_is_removed_at_the_next_start(home: Path) -> None:
     confined = a_pod(home)
-    left = confined.room()
+    left = confined.make_space()
     (left.home / "cache").mkdir()
     assert confined.find_gap(ENVIRON) is None
     assert not left.home.exists()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from control_plane.live.notifier import Bell
+from control_plane.live.notifier import Waiter
 from control_plane.runs import claiming
 from control_plane.store.changes import Change
 from events.delivery.control_plane_client import ControlPlane
@@ -34,18 +34,18 @@ async def is_gone() -> bool:
     return True
 
 
-async def test_a_pod_that_waits_is_rung_up_for_a_new_run_and_for_one_that_comes_back(
+async def test_a_pod_that_waits_is_notified_up_for_a_new_run_and_for_one_that_comes_back(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "LOOK_AGAIN_S", 2 * WAIT_S)  # nobody looks again by himself
     waits = asyncio.Event()
-    usual = Bell.wait
+    usual = Waiter.wait
 
-    async def wait(bell: Bell, seconds: float) -> Change | None:
+    async def wait(waiter: Waiter, seconds: float) -> Change | None:
         waits.set()
-        return await usual(bell, seconds)
+        return await usual(waiter, seconds)
 
-    monkeypatch.setattr(Bell, "wait", wait)
+    monkeypatch.setattr(Waiter, "wait", wait)
     async with control_plane(database_url) as deps, asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(deps.watcher.run_once())
 
@@ -86,7 +86,7 @@ async def test_a_pod_hears_of_a_run_of_its_classes_and_a_ring_for_one_that_left_
         left = hearing(is_gone, "probe/cpu/any")
         next_one = hearing(is_there, "probe/8/any", "probe/cpu/any")
         other = hearing(is_there, "experiment/cpu/any")
-        while len(deps.claimer.notifier._bells) < 3:
+        while len(deps.claimer.notifier._waiters) < 3:
             await asyncio.sleep(0.01)
         await submit(deps)
         assert await asyncio.wait_for(left, 20) is None

@@ -1,1 +1,1 @@
-"""How experiments show: the search tree of a run, and its nodes with their code."""
+"""What experiments add: the search tree of a run, and its nodes with their code."""

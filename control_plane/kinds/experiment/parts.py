@@ -1,4 +1,4 @@
-"""The search tree as part of a run, and its nodes page by page with what they ran and printed."""
+"""The search tree as part of a run, and pages of its nodes with their code and output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def events_of_nodes(reads: RunReads, run_id: str, nodes: Sequence[str]) ->
 async def page_of_nodes(
     reading: Reading, run_id: str, limit: int = NODES_MAX, after: str | None = None
 ) -> Nodes:
-    """Return a page of a run's nodes in the order of their creation, whole: code and log tail too.
+    """Return a page of a run's nodes in the order of their creation, with code and log tail.
 
     Raises `NotFound`.
     """
@@ -66,7 +66,7 @@ async def _page(reads: RunReads, run_id: str, limit: int, after: str | None) -> 
 
 
 def _whole(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
-    """Return nodes of a tree as JSON, with the texts that their own events tell."""
+    """Return nodes of a tree as JSON, with the texts of their events."""
     whole = {(node["stage"], node["id"]): node for node in tree.nodes(said)}
     items: list[Json] = []
     for node in wanted:
@@ -76,7 +76,7 @@ def _whole(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
 
 
 def without_texts(events: Sequence[Json]) -> Sequence[Json]:
-    """Return the nodes that the events of a search tree tell of, without what is long."""
+    """Return the nodes that the events of a search tree describe, without their long texts."""
     return [{name: node[name] for name in node if name not in tree.TEXTS} for node in tree.nodes(events)]
 
 

@@ -21,7 +21,7 @@ SIGNS: Final[Mapping[str, str]] = {"good": "", "buggy": "✗", "executing": "…
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """One node, where it stands and what is said of it."""
+    """One node: its position and its label."""
 
     id: str
     x: float
@@ -35,7 +35,7 @@ class Circle:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The way from a node to one that was made of it; from left to right."""
+    """The line from a node to a child, from left to right."""
 
     x1: float
     y1: float
@@ -44,7 +44,7 @@ class Line:
 
     @property
     def path(self) -> str:
-        """Return the curve in the words of SVG."""
+        """Return the curve as the path data of SVG."""
         middle = (self.x1 + self.x2) / 2
         return (
             f"M{self.x1:g} {self.y1:g}C{middle:g} {self.y1:g} {middle:g} {self.y2:g} {self.x2:g} {self.y2:g}"
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class TreePicture:
-    """A picture in units of its own."""
+    """A picture with its own units."""
 
     circles: Sequence[Circle]
     lines: Sequence[Line]
@@ -65,7 +65,7 @@ class TreePicture:
 
 
 def tree_picture(nodes: Sequence[Json]) -> TreePicture | None:
-    """Return the picture of the first `NODES_MAX` nodes; None where there are none."""
+    """Return the picture of the first `NODES_MAX` nodes; None if there are none."""
     shown = nodes[:NODES_MAX]
     if not shown:
         return None
@@ -104,7 +104,7 @@ def tree_picture(nodes: Sequence[Json]) -> TreePicture | None:
 
 
 def _depth(node: Json, known: Mapping[str, Json], depths: Mapping[str, int]) -> int:
-    """Return how many steps a node is from the first of its stage; a parent stands before its child."""
+    """Return the distance of a node from the root of its stage; a parent precedes its children."""
     parent = known.get(node["parent"] or "")
     if parent is None or parent["stage"] != node["stage"]:
         return 0

@@ -15,7 +15,7 @@ from events.answers.runs import Nodes
 
 
 class NodePage(BaseModel):
-    """Where the list goes on; a page holds `NODES_MAX` nodes at most, since code is long."""
+    """The position and length of a page; it holds at most `NODES_MAX` nodes, since code is long."""
 
     limit: int = NODES_MAX
     after: str | None = None

@@ -32,7 +32,7 @@ async def _search_tree(page: RunPage) -> Mapping[str, Any] | None:
 
 
 async def _with_code(reading: Reading, run_id: str, nodes: Sequence[Json]) -> list[Json]:
-    """Return the nodes, the first of them with what they ran and printed."""
+    """Return the nodes, the first ones with their code and output."""
     whole: dict[tuple[str, str], Json] = {}
     after: str | None = None
     for _ in range(NODES_WITH_CODE // NODES_MAX):
@@ -50,7 +50,7 @@ async def _with_code(reading: Reading, run_id: str, nodes: Sequence[Json]) -> li
 
 
 def by_stage(nodes: Sequence[Json]) -> Mapping[str, Sequence[Json]]:
-    """Return the nodes of each stage, both in the order in which they came."""
+    """Return the nodes of each stage; stages and nodes are in the order of arrival."""
     stages: dict[str, list[Json]] = {}
     for node in nodes:
         stages.setdefault(node["stage"], []).append(node)

@@ -1,6 +1,6 @@
 """The search tree of a run, folded from its `ai.node.*` events, pure.
 
-Law: of an event only its fact is read, in the types of the catalogue; other fields of its data are ignored.
+Law: only the fact of an event is read, in the types of the catalogue; other fields of its data are ignored.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ TEXTS: Final = ("code", "logTail")
 
 
 def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the nodes in the order of their creation; of each stage only its latest attempt's.
+    """Return the nodes in the order of their creation; for each stage only those of its latest attempt.
 
     A stage that a resumed attempt did not run again keeps the nodes of the attempt that ran it.
-    Where `events` are those of some nodes only, so is the answer, but for which of them is the best.
+    If `events` are those of some nodes only, the answer has these nodes, and may mark no best one.
     """
     ordered = sorted(events, key=lambda event: (event["attempt"], event.get("sequence") or 0))
     told = [(event["attempt"], fact) for event in ordered if (fact := _fact(event)) is not None]
@@ -58,7 +58,7 @@ def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _fact(event: Mapping[str, Any]) -> NodeFact | None:
-    """Return what an event says of a node, in types; None where it says nothing that can be read."""
+    """Return the fact of an event about a node; None if it cannot be read."""
     try:
         return msgspec.convert(event["data"], FACTS[event["type"]])
     except msgspec.ValidationError:
@@ -66,7 +66,7 @@ def _fact(event: Mapping[str, Any]) -> NodeFact | None:
 
 
 class _Selections:
-    """Which nodes the stages handed on; each event and each node is looked at once, however many."""
+    """Which nodes the stages selected; each event and each node is read once."""
 
     def __init__(self) -> None:
         self.born: dict[tuple[str, str], int] = {}
@@ -76,13 +76,13 @@ class _Selections:
         ] = {}  # of a stage, the last of each of the last two nodes
 
     def note(self, place: int, fact: NodeSelectedBest) -> None:
-        """Keep that a stage hands on a node, which may be one of an earlier stage."""
+        """Record that a stage selected a node, which may be one of an earlier stage."""
         self._named[fact.node] = (place, fact)
         others = [each for each in self._latest.get(fact.stage, []) if each[1] != fact.node]
         self._latest[fact.stage] = [*others[-1:], (place, fact.node)]
 
     def of(self, key: tuple[str, str]) -> dict[str, Any]:
-        """Return what selections make of a node."""
+        """Return the node with the result of the selections."""
         stage, node = key
         place, fact = self._named.get(node, (-1, None))
         if fact is None or place < self.born[key]:

@@ -1,1 +1,1 @@
-"""How ideation shows: hypotheses, the ideas that were found for them, and the runs made of them."""
+"""What ideation adds: hypotheses, the ideas that were found for them, and their runs."""

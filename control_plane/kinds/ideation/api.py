@@ -1,4 +1,4 @@
-"""Hypotheses over HTTP: propose, look, run again."""
+"""Hypotheses over HTTP: propose, read, run again."""
 
 from __future__ import annotations
 

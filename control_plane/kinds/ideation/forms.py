@@ -1,4 +1,4 @@
-"""What a person typed into the forms of hypotheses, read into what the API takes."""
+"""Parses the forms of hypotheses into the request bodies of the API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from control_plane.server.web.forms.fields import Form, Unfit, read_body, typed_
 
 
 class RunOptions(Form):
-    """What a run of a hypothesis may be told; what is left empty is the specification's own default."""
+    """The options of a run of a hypothesis; an empty field means the default of the specification."""
 
     preset: str = ""
     dataset: str = ""
@@ -17,7 +17,7 @@ class RunOptions(Form):
     review: str = ""
 
     def spec(self) -> dict[str, Any]:
-        """Return what was chosen. Raises `Unfit`."""
+        """Return the chosen options as a specification. Raises `Unfit`."""
         texts = {"preset": self.preset, "dataset": self.dataset.strip(), "review": self.review}
         spec: dict[str, Any] = {name: text for name, text in texts.items() if text}
         if self.seed.strip():
@@ -58,6 +58,6 @@ class LaunchForm(RunOptions):
     idea_index: str = ""
 
     def body(self) -> Launch:
-        """Return what to launch. Raises `Unfit`."""
+        """Return the run to launch. Raises `Unfit`."""
         index = whole(self.idea_index) if self.idea_index else None
         return read_body(Launch, {"idea_index": index, "spec": self.spec()})

@@ -20,9 +20,9 @@ TITLE_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Ideas:
-    """The ideas of a hypothesis; `choice` is the one that a person took, None while nobody has.
+    """The ideas of a hypothesis; `choice` is the one that a person chose, None without a choice.
 
-    `is_under_way` says that more may still come.
+    `is_under_way` says that more ideas may follow.
     """
 
     own: Idea
@@ -32,20 +32,20 @@ class Ideas:
 
     @property
     def index(self) -> int | None:
-        """The number of the chosen idea, the first until a person takes another; None without ideas."""
+        """The number of the chosen idea, by default the first; None without ideas."""
         if not self.found:
             return None
         return self.choice if self.choice is not None and self.choice < len(self.found) else 0
 
     @property
     def chosen(self) -> Idea:
-        """The idea that the hypothesis stands for now."""
+        """The idea that the hypothesis represents now."""
         return self.own if self.index is None else self.found[self.index]
 
     def take(self, wanted: int | None) -> Idea:
-        """Return the idea to run: the one of this number, else the chosen one.
+        """Return the idea to run: the one with this number, else the chosen one.
 
-        Raises `Conflict` while ideas are still looked for, `Rejected` for a number that there is not.
+        Raises `Conflict` while ideas are still searched, `Rejected` for an unknown number.
         """
         if self.is_under_way:
             message = "its ideas are still being looked for; wait until ideation has ended, or cancel it"
@@ -58,7 +58,7 @@ class Ideas:
 
 
 def ideas_of(hypothesis: Mapping[str, Any]) -> Ideas:
-    """Return the ideas in a hypothesis as the store tells of it."""
+    """Return the ideas of a stored hypothesis."""
     ideation = hypothesis["ideation"]
     return Ideas(
         own=hypothesis["ideaJson"] or hypothesis["idea"],
@@ -69,7 +69,7 @@ def ideas_of(hypothesis: Mapping[str, Any]) -> Ideas:
 
 
 def earlier_ideas(known: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return what ideas claim, each claim once, in the order given; what says nothing is left out."""
+    """Return the claims of ideas, each once, in the given order; ideas without a claim are left out."""
     claims: dict[str, str] = {}
     for each in known:
         claim, title = each.get("Short Hypothesis"), each.get("Title")

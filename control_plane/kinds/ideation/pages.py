@@ -1,4 +1,4 @@
-"""The pages of hypotheses: all of them, one with its ideas and runs, and what is sent from there."""
+"""The pages of hypotheses: the list, one with its ideas and runs, and their forms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDEAS_SHOWN: Final = 100  # nobody asks for so many
 
 @dataclass(frozen=True, slots=True)
 class HypothesisPages:
-    """What the pages read, and the templates that show it."""
+    """The pages, with the reads and templates that they need."""
 
     site: Site
     reads: HypothesisReads
@@ -34,7 +34,7 @@ class HypothesisPages:
     async def all(
         self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
     ) -> HTMLResponse:
-        """Show the hypotheses and the form of a new one, with what is wrong with it."""
+        """Show the hypotheses and the form of a new one, with its problems."""
         wanted = wanted or Page()
         # a page that is looked at again comes without what was typed
         live = NOT_LIVE if problems else self.site.live("hypotheses")
@@ -56,7 +56,7 @@ class HypothesisPages:
         problems: Sequence[str] = (),
         code: int = 422,
     ) -> HTMLResponse:
-        """Show a hypothesis with its ideas and runs; `code` is the answer's where `form` cannot be taken."""
+        """Show a hypothesis with its ideas and runs; `code` is the answer's status if `form` is invalid."""
         since = self.site.live().since
         found = await self.reads.one(hypothesis_id)
         requests = [found.ideation.request_id] if found.ideation else []

@@ -1,4 +1,4 @@
-"""The ideas of an ideation as part of its run."""
+"""The ideas that an ideation found, as part of its run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 def of_latest(documents: Sequence[Json]) -> Sequence[Json]:
-    """Return a row for each idea that the latest attempt which found any left."""
+    """Return a row for each idea of the latest attempt that found any."""
     found = next((each for each in documents if each["ideas"]), None)
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""Proposes hypotheses: each queues a run of its idea, or a request for ideas first."""
+"""Creates hypotheses: each queues a run of its idea, or first a request for ideas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from events.runtime.errors import NotFound, Rejected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHypothesis:
-    """A hypothesis as its author wants it."""
+    """A hypothesis as its author submitted it."""
 
     title: str
     idea: str | Mapping[str, Any]
@@ -34,7 +34,7 @@ class NewHypothesis:
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits of its ideation, those that are set."""
+        """The limits of its ideation that are set."""
         limits = {"max_cost_usd": self.max_cost_usd, "max_tokens": self.max_tokens}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -108,7 +108,7 @@ class Proposer:
 
 
 def hypothesis_document(wanted: NewHypothesis, hypothesis_id: str, request_id: str) -> Document:
-    """Return a new hypothesis; the store adds when it was made."""
+    """Return the document of a new hypothesis; the store adds the time of its creation."""
     idea_json = None if isinstance(wanted.idea, str) else dict(wanted.idea)
     ideation = {
         "requestId": request_id,

@@ -18,7 +18,7 @@ _ASKED: Final = {**dict.fromkeys(_SHOWN, 1), "logOpen": 1}
 
 @dataclass(frozen=True, slots=True)
 class Hypotheses:
-    """Reads and inserts hypotheses, and notes which idea a person took."""
+    """Reads and inserts hypotheses, and records which idea a person chose."""
 
     db: Database
 
@@ -30,7 +30,7 @@ class Hypotheses:
             await self.db.hypotheses.update_one({"_id": hypothesis["_id"]}, pipeline, upsert=True)
 
     async def find(self, hypothesis_id: str) -> Document | None:
-        """Return a hypothesis with its `ideas`, and the state of its ideation as the queue has it now."""
+        """Return a hypothesis with its `ideas`, and the current state of its ideation in the queue."""
         async with answers():
             hypothesis = await self.db.hypotheses.find_one({"_id": hypothesis_id})
             if hypothesis is None:
@@ -53,7 +53,7 @@ class Hypotheses:
 
     @answers()
     async def earlier(self, limit: int) -> list[Document]:
-        """Return what the newest hypotheses claim, and the ideas that the newest requests found."""
+        """Return the claims of the newest hypotheses, and the ideas that the newest requests found."""
         newest = [("_id", -1)]
         hypotheses = self.db.hypotheses.find({}, {"title": 1, "idea": 1}, sort=newest, limit=limit)
         own = [{"Title": each["title"], "Short Hypothesis": each["idea"]} async for each in hypotheses]
@@ -67,7 +67,7 @@ class Hypotheses:
         return [*own[: limit // 2], *found[:limit], *own[limit // 2 :]]
 
     async def choose(self, hypothesis_id: str, index: int) -> None:
-        """Note which idea a person took; the last one who does counts."""
+        """Record which idea a person chose; the last choice counts."""
         async with answers():
             await self.db.hypotheses.update_one({"_id": hypothesis_id}, {"$set": {"ideaIndex": index}})
 
@@ -82,7 +82,7 @@ class Hypotheses:
         return replace(page, documents=[_listed(each, requests, counts) for each in page.documents])
 
     async def _counts(self, request_ids: Sequence[str]) -> Mapping[str, int]:
-        """Return how many ideas the latest attempt that found any left for each request."""
+        """Return for each request the number of ideas of the latest attempt that found any."""
         pipeline: list[Document] = [
             {"$match": {"runId": {"$in": list(request_ids)}}},
             {"$sort": {"runId": 1, "attempt": 1}},
@@ -94,7 +94,7 @@ class Hypotheses:
 
 
 def _standing(request: Mapping[str, Any] | None) -> Document:
-    """Return what the queue says of an ideation."""
+    """Return the state of an ideation in the queue."""
     if request is None:
         # The hypothesis is stored before its request: who proposed it was told that it failed.
         error = {"code": "NEVER_QUEUED", "message": "the request for ideas was lost; propose it again"}

@@ -1,1 +1,1 @@
-"""The HTTP interface, one module a noun."""
+"""The HTTP interface, with one module for each resource."""

@@ -68,12 +68,12 @@ def router(deps: Deps) -> APIRouter:
 
 
 def owner_of(deps: Deps) -> Callable[..., Awaitable[int]]:
-    """Return what finds out for which attempt somebody may keep files."""
+    """Return the dependency that finds the attempt for which a request may register files."""
 
     async def own(run_id: str, principal: MayIngest) -> int:
-        """Return the attempt for which a run token speaks, as long as nobody has the run after it.
+        """Return the attempt of a run token, as long as no later attempt has the run.
 
-        It holds the run, or has settled and its log is still on its way. Raises `Forbidden`, `Conflict`.
+        It holds the run, or has settled and its log is not complete yet. Raises `Forbidden`, `Conflict`.
         """
         if principal.attempt is None or principal.attempt.run_id != run_id:
             raise Forbidden("foreign_run", f"send the run token that the claim of run {run_id} gave")

@@ -1,4 +1,4 @@
-"""The audit log: as pages, and whole as NDJSON."""
+"""The audit log: in pages, and as a complete export in NDJSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPORT: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class AuditFilters(BaseModel):
-    """Which entries are meant; `object` is such as `run/<id>`, `key` the id of one."""
+    """The filters of entries; `object` is for example `run/<id>`, `key` the id of a key."""
 
     by: Word = None
     key: Word = None
@@ -56,7 +56,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/export", response_class=StreamingResponse, responses=EXPORT)
     async def export(_: MaySteer, wanted: Annotated[AuditFilters, Query()]) -> StreamingResponse:
-        """Return every entry, the oldest first, one JSON object a line."""
+        """Return every entry, the oldest first, one JSON object per line."""
 
         async def lines() -> AsyncIterator[bytes]:
             async for entry in deps.audit_log.all(wanted.stored()):

@@ -1,4 +1,4 @@
-"""Many runs at once: cancel or retry those that are named, or all that match filters."""
+"""Operations on many runs: cancel or retry the named ones, or all that match filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Wanted = Annotated[ShortText, Storable]
 
 
 class FilterBody(Body):
-    """Which runs are meant; none of them means all runs."""
+    """The filters of runs; without a filter, all runs."""
 
     status: Wanted | None = None
     kind: Wanted | None = None
@@ -34,9 +34,9 @@ class FilterBody(Body):
 
 
 class BulkBody(Body):
-    """What shall be done to which runs.
+    """An operation, and the runs to apply it to.
 
-    A bulk that goes on has the `name` and `askedAt` of its first answer, and as `after` the `next`.
+    A request that continues a bulk repeats `name` and `askedAt` of the first answer; `after` is its `next`.
     """
 
     action: Action
@@ -54,7 +54,7 @@ class BulkBody(Body):
 
 
 async def part_of(bulk: Bulk, body: BulkBody, asked_at: datetime, after: str | None) -> Part:
-    """Return the runs that are named, or the next that matched at `asked_at`, behind the cursor `after`."""
+    """Return the named runs, or the next ones after the cursor `after` that matched at `asked_at`."""
     if body.ids is not None:
         return await bulk.named(body.ids)
     assert body.filters is not None, "one of the two is given"

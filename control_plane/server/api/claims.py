@@ -118,13 +118,13 @@ def router(deps: Deps) -> APIRouter:
 
 
 def require_pod(principal: Principal, pod_id: str) -> None:
-    """Require that a key that is bound to a pod is used for this pod. Raises `Forbidden`."""
+    """Require that a key of one pod is used for that pod. Raises `Forbidden`."""
     if principal.pod is not None and pod_id.partition("/")[0] != principal.pod:
         raise Forbidden("foreign_pod", f"this key was made for the pod {principal.pod}, not for {pod_id}")
 
 
 async def _is_gone(request: Request) -> bool:
-    """Say whether a pod that waited is away; whose key was revoked meanwhile gets nothing more."""
+    """Say whether a waiting pod has disconnected, or its key was revoked."""
     return await request.is_disconnected() or not await is_still_admitted(request, request.headers, "claim")
 
 
@@ -139,7 +139,7 @@ def held(run_id: str, token: str) -> RunToken:
 
 
 def shown(claim: Claim) -> ClaimedRun:
-    """Return a claim as its pod reads it."""
+    """Return a claim as the answer to its pod."""
     return ClaimedRun(
         collection=claim.collection,
         run_id=claim.run_id,
@@ -157,10 +157,10 @@ def shown(claim: Claim) -> ClaimedRun:
 
 
 def ordered(orders: Orders) -> RunOrders:
-    """Return what people want of the owner of a run."""
+    """Return the orders of people for the owner of a run."""
     return RunOrders(cancel=orders.cancel, paused=orders.paused, notes=noted(orders.notes))
 
 
 def noted(notes: Sequence[Note]) -> list[PodNote]:
-    """Return notes as a pod reads them."""
+    """Return notes as the answer to a pod."""
     return [PodNote(number=each.number, text=each.text, by=each.by) for each in notes]

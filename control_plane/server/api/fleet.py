@@ -28,13 +28,13 @@ Hours = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
 
 class PodFilters(Page):
-    """Which pods a list holds."""
+    """The filters of pods."""
 
     region: str | None = None
 
 
 def router(deps: Deps) -> APIRouter:
-    """Return the routes of the fleet, each of which needs a principal."""
+    """Return the routes of the fleet, which all need a principal."""
     routes = APIRouter(tags=["fleet"], route_class=StructRoute)
 
     @routes.get("/api/pods")
@@ -79,7 +79,7 @@ async def _state(check: Awaitable[None]) -> str:
 
 
 def health(deps: Deps) -> APIRouter:
-    """Return the two routes that anybody may ask."""
+    """Return the two routes that need no key."""
     routes = APIRouter(tags=["health"], route_class=StructRoute)
 
     @routes.get("/healthz")

@@ -26,11 +26,11 @@ May = Annotated[Principal, Depends(require("ingest"))]
 
 
 class UnsupportedMedia(Rejected):
-    """The request's Content-Type is none that this route reads."""
+    """This route does not accept the request's Content-Type."""
 
 
 def router(ingestor: Ingestor, admission: Admission) -> APIRouter:
-    """Return the two ways in."""
+    """Return the two routes of ingest."""
     routes = APIRouter(tags=["ingest"])
 
     async def place(request: Request, principal: May) -> AsyncIterator[None]:

@@ -27,9 +27,9 @@ Name = Annotated[
 
 
 class KeyBody(Body):
-    """A key to make; without `scopes` it may do all that its kind may, without `life_s` it never ends.
+    """A key to create; without `scopes` it has all scopes of its kind, without `life_s` it never expires.
 
-    One of kind pod with `pod` serves the pod of this name alone.
+    A key of kind pod with `pod` is valid only for the pod of this name.
     """
 
     kind: Kind
@@ -40,7 +40,7 @@ class KeyBody(Body):
 
 
 class Rotation(Body):
-    """How long the old key opens beside the new one, in seconds."""
+    """For how many seconds the old key stays valid besides the new one."""
 
     overlap_s: Annotated[int, Field(ge=0, le=LIFE_MAX_S), WHOLE] = OVERLAP_S
 
@@ -52,7 +52,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("", status_code=201)
     async def create(body: KeyBody, principal: MaySteer, response: Response) -> MadeKey:
-        return _told(response, await ring.make(wanted_key(body), by=principal.name))
+        return _created(response, await ring.make(wanted_key(body), by=principal.name))
 
     @routes.get("")
     async def page(_: MaySteer, wanted: Annotated[Page, Query()]) -> Listing[Key]:
@@ -67,7 +67,7 @@ def router(deps: Deps) -> APIRouter:
         key_id: str, principal: MaySteer, response: Response, body: Rotation | None = None
     ) -> MadeKey:
         overlap = timedelta(seconds=OVERLAP_S if body is None else body.overlap_s)
-        return _told(response, await ring.rotate(key_id, overlap=overlap, by=principal.name))
+        return _created(response, await ring.rotate(key_id, overlap=overlap, by=principal.name))
 
     @routes.post("/{key_id}/revoke")
     async def revoke(key_id: str, principal: MaySteer) -> Key:
@@ -77,7 +77,7 @@ def router(deps: Deps) -> APIRouter:
 
 
 def wanted_key(body: KeyBody) -> WantedKey:
-    """Return the key that a body asks for."""
+    """Return the key that a body describes."""
     return WantedKey(
         kind=body.kind,
         name=body.name,
@@ -87,11 +87,11 @@ def wanted_key(body: KeyBody) -> WantedKey:
     )
 
 
-def told_once(new: NewKey) -> MadeKey:
-    """Return a key that was just made with its text, which is stored nowhere."""
+def shown_once(new: NewKey) -> MadeKey:
+    """Return a new key with its text, which is stored nowhere."""
     return filled(MadeKey, new.document, key=new.text)
 
 
-def _told(response: Response, new: NewKey) -> MadeKey:
+def _created(response: Response, new: NewKey) -> MadeKey:
     response.headers["Location"] = f"/api/keys/{new.document['_id']}"
-    return told_once(new)
+    return shown_once(new)

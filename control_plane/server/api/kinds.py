@@ -1,4 +1,4 @@
-"""The kinds of run: what each does, what its specification takes, and how many pods serve it now."""
+"""The kinds of run: their descriptions, their specifications, and how many pods serve each now."""
 
 from __future__ import annotations
 

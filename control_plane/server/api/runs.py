@@ -1,4 +1,4 @@
-"""Runs: submit, read, steer."""
+"""Runs: submit, read, control."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ Asked = Annotated[Json, Depends(_circumstances)]
 
 
 class Page(BaseModel):
-    """Where a list goes on, and how long a page is."""
+    """The position and the length of a page of a list."""
 
     limit: int = LIMIT_DEFAULT
     after: str | None = None
 
 
 class Filters(Page):
-    """Which runs a list holds."""
+    """The filters of runs."""
 
     status: Annotated[str | None, Field(json_schema_extra={"enum": [*Status]})] = None
     kind: str | None = None
@@ -66,13 +66,13 @@ class Filters(Page):
 
 
 class RunsView(Filters):
-    """What the page of runs shows, and in which columns."""
+    """The filters and columns of the page of runs."""
 
     columns: list[str] = []
 
 
 class EventFilters(Page):
-    """Which events of a log are shown, and from which end."""
+    """The filters of events, and from which end of the log they are read."""
 
     type: str | None = None
     level: Annotated[str | None, Field(json_schema_extra={"enum": [*LEVELS]})] = None
@@ -85,7 +85,7 @@ class EventFilters(Page):
 
 
 class LogFilters(EventFilters):
-    """Which stretch of a log a page shows; `at` names the event that it begins with."""
+    """The part of a log that a page shows; `at` is the event that it begins with."""
 
     at: str | None = Field(None, max_length=100)
 

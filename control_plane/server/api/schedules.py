@@ -88,7 +88,7 @@ def router(deps: Deps) -> APIRouter:
 async def previewed(
     service: ScheduleService, cron: str, time_zone: str, count: int = PREVIEW_SLOTS
 ) -> CronPreview:
-    """Return what a cron text means and when it fires next; what it cannot be is told as its problem."""
+    """Return the meaning of a cron text and its next times; or the problem, if it is invalid."""
     preview = partial(CronPreview, cron=cron, time_zone=time_zone)
     try:
         table, slots = await service.preview(cron, time_zone, count)
@@ -99,7 +99,7 @@ async def previewed(
 
 
 def shown_slots(slots: Sequence[tuple[datetime, datetime]]) -> list[Slot]:
-    """Return slots: in UTC, and on the zone's clocks with their distance from it."""
+    """Return slots in UTC, and in the local time of the zone with its offset."""
     return [Slot(at=timestamp(slot), local=local.isoformat()) for slot, local in slots]
 
 

@@ -1,4 +1,4 @@
-"""The live stream: server-sent events of what changes, resumed at any replica."""
+"""The live stream: server-sent events of changes, which can be resumed at any replica."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ def router(deps: Deps) -> APIRouter:
     async def stream(
         request: Request, _: MayRead, run: Run = None, last_event_id: Since = None
     ) -> EventSourceResponse:
-        """Send `run` and `event` of the runs asked for, else every `run` and hints of what else changed.
+        """Send `run` and `event` of the requested runs; else every `run`, and hints of other changes.
 
-        A `reset` where changes were lost: whoever reads has to look anew. `at` carries the place to resume.
+        A `reset` says that changes were lost: the reader has to read again. `at` is where to resume.
         """
         wanted = LISTS if not run else frozenset(f"{kind}/{each}" for each in run for kind in ("run", "log"))
-        return streamed(told(deps, request, wanted, last_event_id, _whole))
+        return streamed(messages(deps, request, wanted, last_event_id, _whole))
 
     return routes
 
 
 def streamed(said: AsyncIterator[bytes]) -> EventSourceResponse:
-    """Return the answer; given away as bytes, since FastAPI would encode each event for each reader."""
+    """Return the answer, as bytes, since FastAPI would encode each event for each reader."""
     return EventSourceResponse(said, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 
 
-async def told(
+async def messages(
     deps: Deps,
     request: Request,
     wanted: frozenset[str],
     since: str | None,
     show: Show,
 ) -> AsyncIterator[bytes]:
-    """Yield what a reader of these topics is sent: each report as `show` gives it, and its new place.
+    """Yield the stream of a reader of these topics: each report as `show` renders it, and its new position.
 
-    Ends as soon as the reader may read no more.
+    Ends as soon as the reader has no permission any more.
     """
     headers = dict(request.headers)
     async for news in deps.feed_of(wanted).follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
@@ -81,7 +81,7 @@ async def told(
 
 
 async def _shared(reporter: Reporter, news: News, show: Show) -> bytes:
-    """Return what is said of news in one part, made once for all who hear it."""
+    """Return the text of news, which is made once for all readers."""
     task = news.texts.get(show)
     if task is None:
         task = news.texts[show] = asyncio.create_task(_one(reporter, news, show))

@@ -1,4 +1,4 @@
-"""Uploads: how a worker puts the files of its run into storage, whole or in parts."""
+"""Uploads of a run's files by its worker to storage, whole or in parts."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def router(deps: Deps) -> APIRouter:
 
 
 def named(body: SoughtArtifact) -> str:
-    """Return what tells this content from others of its name. Raises `Rejected`."""
+    """Return what distinguishes this content from others of the same name. Raises `Rejected`."""
     if body.upload is not None and body.parts is None:
         raise Rejected("bad_upload", "a file that goes whole is named by its sha256: leave upload out")
     match body.sha256, body.upload:
@@ -97,7 +97,7 @@ def named(body: SoughtArtifact) -> str:
 
 
 def cut(body: SoughtArtifact) -> Cutting | None:
-    """Return how the file is cut, None when it goes whole. Raises `Rejected` for parts that are too small."""
+    """Return the parts of the file, None for a whole one. Raises `Rejected` for parts that are too small."""
     if body.parts is None:
         return None
     cutting = Cutting(body.size, body.parts)
@@ -109,7 +109,7 @@ def cut(body: SoughtArtifact) -> Cutting | None:
 
 
 def artifact_key(run_id: str, attempt: int, name: str, content: str) -> str:
-    """Return the only key under which this content may be kept. Raises `Rejected` for a bad name."""
+    """Return the only key at which this content may be stored. Raises `Rejected` for a bad name."""
     try:
         return f"{artifact_prefix(run_id, attempt)}{content}/{RunPath(name)}"
     except BadPath as error:

@@ -1,1 +1,1 @@
-"""The pages: rendered here, readable without JavaScript, refreshed with it."""
+"""The pages: rendered by the server, readable without JavaScript, updated with it."""

@@ -1,4 +1,4 @@
-"""`/live`: changes as rendered parts of the open pages, each rendered once for all readers."""
+"""`/live`: changes as rendered parts of pages, each rendered once for all readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse
 
 from control_plane.live.reporter import Report
 from control_plane.server.api.runs import MayRead
-from control_plane.server.api.stream import Since, streamed, told
+from control_plane.server.api.stream import Since, messages, streamed
 from control_plane.server.web.site import Site
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow
@@ -29,13 +29,13 @@ Topic = Annotated[list[Annotated[str, Query(max_length=TOPIC_CHARS_MAX)]], Query
 
 @dataclass(slots=True)
 class Pieces:
-    """Turns reports into rows of tables, with the facts by which a page sieves them."""
+    """Renders reports as rows of tables, with the facts by which a page filters them."""
 
     site: Site
     _rendered: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def piece(self, report: Report) -> str:
-        """Return what a page is sent, as JSON; a thing that is no row of anything is only named."""
+        """Return the message to a page, as JSON; an object that is in no table is only named."""
         known = self._rendered.get(report.key)
         if known is None:
             known = msgspec.json.encode(self._render(report)).decode()
@@ -60,7 +60,7 @@ class Pieces:
 
 
 def facts_of(run: RunRow) -> Mapping[str, Any]:
-    """Return the facts by which a page sieves the rows that come."""
+    """Return the facts by which a page filters new rows."""
     return {
         "status": run.status,
         "kind": run.kind,
@@ -84,6 +84,6 @@ def router(site: Site) -> APIRouter:
     async def live(
         request: Request, _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
     ) -> EventSourceResponse:
-        return streamed(told(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
+        return streamed(messages(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
 
     return routes

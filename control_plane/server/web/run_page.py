@@ -1,4 +1,4 @@
-"""The page of a run: how it stands, what can be done about it, and its sections."""
+"""The page of a run: its state, the possible actions, and its sections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS_DRAWN: Final = 1_000  # a page that stays current is made again and agai
 
 
 async def run_page(site: Site, run_id: str) -> HTMLResponse:
-    """Show a run whole. Raises `NotFound`."""
+    """Show the complete page of a run. Raises `NotFound`."""
     live, reading = site.live(f"run/{run_id}"), site.deps.reading
     found, visible, numbers, is_keyless = await asyncio.gather(
         reading.run(run_id),
@@ -56,7 +56,7 @@ async def run_page(site: Site, run_id: str) -> HTMLResponse:
 
 
 async def _reasons(site: Site, run: Run) -> Sequence[Reason]:
-    """Return why a run waits; nothing of one that has begun."""
+    """Return why a run waits; nothing if it has begun."""
     if Status(run.status) not in INITIAL:
         return ()
     return (await explanation(site.deps.reading, run.id)).reasons

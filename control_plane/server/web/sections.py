@@ -25,7 +25,7 @@ ROWS_SHOWN: Final = 100  # of a part without a template of its own
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """What every section may be made of: the run as `Reading.run` returns it, its pictures and numbers."""
+    """The data for sections: the run as `Reading.run` returns it, its pictures and numbers."""
 
     deps: Deps
     run: Run
@@ -35,9 +35,9 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: its place, the least first, and the template for what `load` returns.
+    """A part of the page: its order, the lowest first, and the template for the result of `load`.
 
-    None keeps the section off the page.
+    If `load` returns None, the page does not have the section.
     """
 
     rank: int
@@ -46,7 +46,7 @@ class Section:
 
 
 async def sections(page: RunPage) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the templates of a run's page in their order, each with what it shows."""
+    """Return the templates of a run's page in their order, each with its data."""
     kind = page.run.kind
     own = of_kinds().get(kind, ())
     shown = {each.rank for each in own}

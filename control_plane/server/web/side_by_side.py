@@ -1,4 +1,4 @@
-"""Runs beside each other: which differ in the seed alone, their curves, and means over seeds, pure."""
+"""Compares runs: which differ only in the seed, their curves, and means over seeds, pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """What several runs measured: the mean, its standard error, and of how many."""
+    """The mean of the values of several runs, its standard error, and their number."""
 
     mean: float
     error: float | None
@@ -30,14 +30,14 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One measured thing: its points in each run, where x is the step, or the number of the measurement."""
+    """One metric: its points in each run, where x is the step, or the number of the measurement."""
 
     name: str
     points: Sequence[Sequence[Point]]
 
     @property
     def is_curve(self) -> bool:
-        """Say whether any run has more than one value of it, at steps that are steps and not seeds."""
+        """Say whether any run has several values of it, at steps that are not seeds."""
         return any(len(each) > 1 and each[-1][0] - each[0][0] <= STEP_MAX * len(each) for each in self.points)
 
     @property
@@ -47,14 +47,14 @@ class Metric:
 
 
 def written(value: Any) -> str:
-    """Return a parameter as it would be written."""
+    """Return a parameter as text."""
     if value is None:
         return ABSENT
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
-    """Return which runs, of (kind, specification), differ in the seed alone; no run is a group."""
+    """Return the groups of two or more (kind, specification) that differ only in the seed."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, (kind, spec) in enumerate(runs):
         rest = sorted((name, written(value)) for name, value in flat(spec) if name != SEED)
@@ -67,10 +67,10 @@ def seed_groups(runs: Sequence[tuple[str, Json]]) -> list[list[int]]:
 
 
 def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
-    """Return what the runs measured, from the events of each in their order; what most runs have comes first.
+    """Return the metrics of runs, from the events of each in order; those that most runs have come first.
 
-    `METRICS_MAX` at most: a pod may give each of its numbers a name of its own.
-    A step that a later attempt, or the same one again, measured anew has the later value.
+    At most `METRICS_MAX`, since a pod may give each value a different name. A step that was measured again
+    has the later value.
     """
     found: dict[str, dict[int, dict[float, float]]] = {}
     for index, of_run in enumerate(events):
@@ -90,13 +90,13 @@ def metrics(events: Sequence[Sequence[Json]]) -> list[Metric]:
 
 
 def curve(metric: Metric) -> Chart:
-    """Return the chart of what one run measured."""
+    """Return the chart of one run's metric."""
     (points,) = metric.points
     return Chart(title=metric.name, lines=[Line(name=metric.name, points=points)], x_name="step")
 
 
 def mean(values: Sequence[float | None]) -> Mean | None:
-    """Return the mean with its standard error; None of nothing."""
+    """Return the mean with its standard error; None without values."""
     there = [value for value in values if value is not None]
     if not there:
         return None
@@ -111,7 +111,7 @@ def mean(values: Sequence[float | None]) -> Mean | None:
 
 
 def mean_line(name: str, letter: str, lines: Sequence[Sequence[Point]]) -> Line:
-    """Return the mean of several lines where all have a value, and the standard error as a band around it."""
+    """Return the mean of several lines at points that all have, with the standard error as a band."""
     tables = [{at: value for at, value in each if value is not None} for each in lines if each]
     shared = sorted(set.intersection(*(set(each) for each in tables))) if tables else []
     points: list[Point] = []
@@ -132,7 +132,7 @@ def lines(
     groups: Sequence[Sequence[int]],
     weight: float,
 ) -> list[Line]:
-    """Return a metric's lines: one a group, then one for each run that is in none."""
+    """Return a metric's lines: one for each group, then one for each run in no group."""
     drawn = [smoothed(each, weight) for each in metric.points]
     together = [
         mean_line(

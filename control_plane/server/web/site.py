@@ -1,4 +1,4 @@
-"""Every page as a response: its reads, and its template."""
+"""Makes the response of every page from its reads and its template."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ RENDERED_MAX: Final = 4  # pages at once
 
 
 class Templates(Environment):
-    """Templates in which a name in brackets is a key of a mapping, and never one of the mapping's methods.
+    """Templates in which `a[b]` is the value of a key of a mapping, never one of the mapping's methods.
 
-    Pods choose names: a stage may be called `items`. A field of an answer goes by its name in JSON; one that
-    is not there in JSON is undefined.
+    Pods choose names: a stage may be called `items`. A field of an answer has its name in JSON; one that JSON
+    omits is undefined.
     """
 
     def getitem(self, obj: Any, argument: Any) -> Any:
@@ -77,12 +77,12 @@ class Templates(Environment):
 
 @cache
 def fields_of(kind: type[Answer]) -> Mapping[str, str]:
-    """Return the field of each name in JSON."""
+    """Return the fields by their names in JSON."""
     return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
 def _of_kinds() -> dict[str, BaseLoader]:
-    """Return where the templates of each kind are, which are named `KIND/FILE`."""
+    """Return the loader of each kind's templates, which are named `KIND/FILE`."""
     return {kind: FileSystemLoader(folder) for kind, folder in kind_packages.templates().items()}
 
 
@@ -124,11 +124,11 @@ class Pages:
         }
 
     def piece(self, name: str, value: Any) -> str:
-        """Return one row, as the macro of this name renders it."""
+        """Return one row, rendered by the macro of this name."""
         return str(getattr(self._templates.get_template("macros.html").module, name)(value))
 
     def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
-        """Return a rendered page; one that knows how many runs wait for a person shows it."""
+        """Return a rendered page; it shows how many runs wait for a review if that is known."""
         html = self._templates.get_template(name).render(
             **{"waiting": 0, "back": None, "live": NOT_LIVE, **values}
         )
@@ -136,7 +136,7 @@ class Pages:
 
 
 def form_token() -> Markup:
-    """Return what every form that changes anything has to bring back, for a browser that is signed in."""
+    """Return the token that every form of a signed-in browser has to send."""
     asker = ASKER.get()
     if asker is None or asker.form_token is None:
         return Markup()
@@ -144,20 +144,20 @@ def form_token() -> Markup:
 
 
 def may(scope: Scope) -> bool:
-    """Say whether whoever looks at the page may do more than look."""
+    """Say whether the reader of the page may change something."""
     asker = ASKER.get()
     return asker is None or scope in asker.scopes
 
 
 def signed_in() -> str | None:
-    """Return the name of whoever is signed in with this browser."""
+    """Return the name of the person who is signed in with this browser."""
     asker = ASKER.get()
     return None if asker is None or asker.form_token is None else asker.name
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Which changes a page hears of, and from which place on: one from before anything of it was read."""
+    """The topics whose changes a page gets, and the position to begin at, from before its data was read."""
 
     topics: Sequence[str] = ()
     since: str = ""
@@ -176,11 +176,11 @@ class Site:
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RENDERED_MAX))
 
     def live(self, *topics: str) -> Live:
-        """Return how a page of these topics stays current; asked for before anything is read for it."""
+        """Return the live topics of a page; called before the data of the page is read."""
         return Live(topics, self.deps.feed.token or "")
 
     async def home(self) -> HTMLResponse:
-        """Show what the fleet does, and what needs a person."""
+        """Show the activity of the fleet, and the runs that need a person."""
         live = self.live("runs", "pods")
         recent = await self.deps.reading.runs(Filters().filters(), 10)
         overview = await self.deps.reading.overview()
@@ -202,7 +202,7 @@ class Site:
         )
 
     async def runs(self, wanted: RunsView) -> HTMLResponse:
-        """Show the runs that fit, the newest first."""
+        """Show the runs that match, the newest first."""
         live = self.live("runs")
         shown = columns.chosen(wanted.columns)
         page = await self.deps.reading.runs(wanted.filters(), wanted.limit, wanted.after)
@@ -222,7 +222,7 @@ class Site:
         )
 
     async def events(self, run_id: str, wanted: LogFilters) -> HTMLResponse:
-        """Show a stretch of a log in its order: its end, what comes before a cursor, or after a position."""
+        """Show a part of a log in order: its end, the part before a cursor, or the part after a position."""
         is_live = wanted.after is None and wanted.at is None
         live = self.live(f"log/{run_id}") if is_live else NOT_LIVE
         reading = self.deps.reading
@@ -251,7 +251,7 @@ class Site:
         )
 
     async def artifact(self, artifact_id: str) -> HTMLResponse:
-        """Show a file; what a browser would run is shown as text, or only named."""
+        """Show a file; one that a browser would execute is shown as text, or only named."""
         found = await self.deps.reading.artifact(artifact_id)
         content: bytes | None = b""
         if kind_of(found.name, found.content_type) in ("table", "text"):
@@ -264,7 +264,7 @@ class Site:
         return await self.show("artifact.html", artifact=found, view=shown)
 
     async def reviews(self, after: str | None = None, done: str | None = None) -> HTMLResponse:
-        """Show what waits for a person's verdict, papers beside scores; `done` just got one."""
+        """Show the runs that wait for a review, papers beside scores; `done` is the run just reviewed."""
         live = self.live("runs")
         waiting, older = await self.deps.reading.reviewed(REVIEWS_LIMIT, after)
         shown = [(each, papers(each.visible), figures(each.visible, [])) for each in waiting]
@@ -278,15 +278,15 @@ class Site:
         )
 
     async def problem(self, code: int, detail: str, *, back: str) -> HTMLResponse:
-        """Return a page that says what did not work, with the way back."""
+        """Return a page with the problem, and a link back."""
         return await self.show("problem.html", code, status=code, detail=detail, back=back)
 
-    async def said(self, run_id: str) -> HumanVerdict | None:
-        """Return what a person has said of a run, None where nobody has."""
+    async def human_verdict(self, run_id: str) -> HumanVerdict | None:
+        """Return a person's verdict on a run; None if there is none."""
         return (await self.deps.reading.run(run_id)).human_verdict or None
 
     async def _verdict(self, run_id: str | None) -> Run | None:
-        """Return the run on which a verdict was just given, None for any other."""
+        """Return the run if it has a verdict by now, else None."""
         if run_id is None:
             return None
         try:
@@ -296,7 +296,7 @@ class Site:
         return run if run.human_verdict else None
 
     async def show(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page with what stands on every page."""
+        """Return a page, with the data that every page shows."""
         waiting = await self.deps.reading.waiting_for_people()
         async with self._turns:
             # beside the event loop: what a pod said decides how long it takes
@@ -304,9 +304,9 @@ class Site:
 
 
 def topics_of(runs: Sequence[RunRow]) -> Sequence[str]:
-    """Return what a list of runs listens to: those that may still change, or all where those are many.
+    """Return the topics of a list of runs: the runs that may still change, or all runs if those are many.
 
-    The tabs of a browser share one stream, and its address has to hold the topics of all.
+    The tabs of a browser share one stream, and its address contains the topics of all tabs.
     """
     moving = [f"run/{run.id}" for run in runs if Status(run.status) not in FINAL]
     return moving if len(moving) <= RUNS_FOLLOWED else ("runs",)

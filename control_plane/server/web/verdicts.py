@@ -1,4 +1,4 @@
-"""The data of a validation as tables; data of another shape or size stay as they were reported, pure."""
+"""Shows the data of a validation as tables; data of another shape or size stay unchanged, pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DECIDERS: Final = {"measurement": "the measurement", "review": "the reviews"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that every column says something about."""
+    """One row of a table, with a value for each column."""
 
     name: str
     cells: Sequence[Cell]
@@ -24,7 +24,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A validation's scores: who decided, what was measured, what reviewers said, and all the rest."""
+    """A validation's scores: the decision, the measurements, the reviews, and all other data."""
 
     decided_by: str | None
     measured: Sequence[Row]
@@ -35,7 +35,7 @@ class Verdict:
 
 
 def verdict(scores: Mapping[str, Any]) -> Verdict:
-    """Take the scores of a validation apart."""
+    """Return the scores of a validation in their parts."""
     rest = dict(scores)
     decided_by = rest.pop("decided_by", None)
     reviews = rest.pop("reviews") if _are_forms(rest.get("reviews")) else []
@@ -64,13 +64,13 @@ def _rows(columns: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _flat(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a meta-review with the mean scores beside its decision, as a review has them."""
+    """Return a meta-review with its mean scores beside its decision, in the form of a review."""
     means = meta.get("scores")
     return {**meta, **means} if isinstance(means, Mapping) else meta
 
 
 def _are_forms(value: Any) -> bool:
-    """Say whether this is a table that people can read: a list of objects with few names among them all."""
+    """Say whether this is a readable table: a list of objects with few different names."""
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
         return False
     names = {name for each in value[:COLUMNS_MAX] for name in each}

@@ -1,4 +1,4 @@
-"""How a page shows an artifact in place: a table, text, a picture, a paper, or only its name, pure."""
+"""Decides how a page shows an artifact: as a table, text, a picture, a paper, or only its name, pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Kind = Literal["table", "text", "picture", "paper", "other"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How an artifact is shown; `note` says what of it is not."""
+    """How an artifact is shown; `note` says which part is left out."""
 
     kind: Kind
     rows: Sequence[Sequence[str]] = ()
@@ -40,7 +40,7 @@ class View:
 
 
 def kind_of(name: str, content_type: str) -> Kind:
-    """Return how a file of this name and type is shown, before anything of it is read."""
+    """Return how a file of this name and type is shown, without its content."""
     lowered = name.lower()
     if content_type in IMAGES:
         return "picture"
@@ -54,7 +54,7 @@ def kind_of(name: str, content_type: str) -> Kind:
 
 
 def view(name: str, content_type: str, content: bytes, size: int) -> View:
-    """Return what is shown of a file that begins with `content` and has `size` bytes."""
+    """Return the view of a file that begins with `content` and has `size` bytes."""
     kind = kind_of(name, content_type)
     if kind not in ("table", "text"):
         return View(kind)
@@ -91,10 +91,10 @@ def _table(text: str, delimiter: str, note: str) -> View:
 
 
 def _pretty(text: str) -> str | None:
-    """Return JSON with a line for each value, None where that has more than `PRETTY_CHARS_MAX` characters.
+    """Return indented JSON; None if it has more than `PRETTY_CHARS_MAX` characters.
 
-    The depth of nesting multiplies what is indented: half a mebibyte can become hundreds. What takes
-    long is the characters, so the bound is one of time too (0.3 s on a slow processor).
+    The depth of nesting multiplies the indentation: half a mebibyte can become hundreds. The time depends on
+    the number of characters, so this also bounds the time (0.3 s on a slow processor).
     """
     pieces: list[str] = []
     left = PRETTY_CHARS_MAX

@@ -1,4 +1,4 @@
-"""The routes of the pages that only read; forms are in `steering`."""
+"""The routes of the pages that only read; `steering` has the forms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Wanted = TypeVar("Wanted", bound=Page)
 
 
 def router(site: Site) -> APIRouter:
-    """Return the routes of the pages. Raises `ConfigError` for a kind whose sections cannot be had."""
+    """Return the routes of the pages. Raises `ConfigError` for a kind whose sections cannot be loaded."""
     of_kinds()
     routes = APIRouter(include_in_schema=False)
 
@@ -67,5 +67,5 @@ def _shorter(request: Request) -> Response | None:
 
 
 def _given(wanted: Wanted) -> Wanted:
-    """Return the filters without those that a form sent empty."""
+    """Return the filters without the empty ones of a form."""
     return type(wanted)(**{name: value for name, value in wanted.model_dump().items() if value != ""})

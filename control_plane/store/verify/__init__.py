@@ -1,1 +1,1 @@
-"""Queries of the verifier and the rebuild, and the evidence that they collect of whole runs."""
+"""Queries of the verifier and the rebuild, and the evidence that they collect about whole runs."""

@@ -1,6 +1,6 @@
 """Collects a run's evidence from its documents one by one; events without effect become a stretch.
 
-Law: the evidence of one run has a bound, however much is stored of it. A run beyond it is named, not judged.
+Law: the evidence of one run has a bound, however much is stored. A larger run is reported, not judged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Unjudged(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """What is held of one run. Raises `Unjudged` (`too-large`) when that is more than an audit holds."""
+    """The collected evidence of one run. Raises `Unjudged` (`too-large`) beyond the bound of an audit."""
 
     run: Document
     beside: dict[str, list[Document]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Collected:
     _progress: tuple[Document, int, int] | None = None
 
     def add(self, collection: str, document: Document, size: int) -> None:
-        """Hold a document beside the run; one that is broken is named, and held where events make it."""
+        """Add a document beside the run; a broken one is reported, and added if events make it."""
         is_sound = self._is_sound(collection, document)
         if is_sound or collection != LETTERS:
             self._hold(size)
@@ -59,13 +59,13 @@ class Collected:
             kept.setdefault(collection, []).append(document)
 
     def add_decision(self, document: Document, size: int) -> None:
-        """Hold a decision of the log."""
+        """Add a decision of the log."""
         if self._is_sound_line(document):
             self._hold(size)
             self.log.append(document)
 
     def add_event(self, document: Document, size: int) -> None:
-        """Take the next event in the order of attempts and positions."""
+        """Add the next event in the order of attempts and positions."""
         if not self._is_sound_line(document):
             return
         self._chain(document)
@@ -96,7 +96,7 @@ class Collected:
             self.settled = self.settled.then(*line)
 
     def close(self) -> None:
-        """Hold what was put off."""
+        """Add the events that were deferred."""
         if self._progress is not None:
             document, size, _ = self._progress
             self._progress = None
@@ -119,7 +119,7 @@ class Collected:
         return False
 
     def _is_plain(self, document: Document) -> bool:
-        """Say whether nothing is wrong with an event, and nobody asks for it."""
+        """Say whether an event is valid and not needed for the check of a refusal."""
         is_next = document["attempt"] == self.run["attempt"]
         is_next = is_next and document["sequence"] == self.run["lastEventSeq"] + 1
         if is_next or document["_id"] in self.kept_ids or strangers("events", document):
@@ -128,7 +128,7 @@ class Collected:
         return event is not None and (not document["hash"] or content_hash(event) == document["hash"])
 
     def _note(self, document: Document) -> None:
-        """Note a position."""
+        """Record a position."""
         attempt, sequence, at = document["attempt"], document["sequence"], document["receivedAt"]
         last = self.quiet[-1] if self.quiet else None
         if last is not None and (last.attempt, last.last + 1) == (attempt, sequence):

@@ -36,13 +36,13 @@ class Quiet:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run's documents; `now` is the store's clock, `log` decisions and events as they are stored.
+    """One run's documents; `now` is the store's clock, `log` the decisions and events as stored.
 
-    `quiet` are the other events, `broken` says in words which documents could not be read. Of these
-    `misshapen` are the ones that events make; `is_log_read` is False where one is a line of the log. Of the
-    log as it is now `sealed_root` is that of the lines which a person's verdict rests on, and `settled_root`
-    that of the lines which the last attempt settled with, as they were said. `unnumbered` are digests of
-    events without a number by which a refusal is judged.
+    `quiet` are the other events. `broken` describes the documents that could not be read, `misshapen` those
+    among them that events make; `is_log_read` is False if one of them is a line of the log. `sealed_root` is
+    the root of the stored lines that a person's verdict covers, `settled_root` that of the lines that the
+    last attempt settled with, as its worker recorded them. `unnumbered` are the digests of events without a
+    number, which are needed to check refusals.
     """
 
     collection: str
@@ -52,7 +52,7 @@ class Evidence:
     stages: Sequence[Document]
     artifacts: Sequence[Document]
     validations: Sequence[Document]
-    letters: Sequence[Document]
+    dead_letters: Sequence[Document]
     now: datetime
     of_kinds: Mapping[str, Sequence[Document]] = field(default_factory=dict)
     quiet: Sequence[Quiet] = ()
@@ -69,7 +69,7 @@ class Evidence:
 
     @property
     def beside(self) -> Mapping[str, Sequence[Document]]:
-        """The documents that events, and verdicts of people, write beside the run."""
+        """The documents beside the run that events and verdicts of people write."""
         return {
             "stages": self.stages,
             "artifacts": self.artifacts,
@@ -85,7 +85,7 @@ class Evidence:
 
     @cached_property
     def waiting(self) -> list[Entry]:
-        """The decisions that are still in the run's journal only."""
+        """The decisions that are only in the run's journal so far."""
         known = {entry.n for entry in self.logged}
         return [decode_entry(each) for each in self.run["journal"] if each["n"] not in known]
 
@@ -96,7 +96,7 @@ class Evidence:
 
     @cached_property
     def numbered(self) -> list[Document]:
-        """The events with a sequence that are kept whole, as they are stored, in order."""
+        """The events with a sequence that are kept whole, as stored, in order."""
         found = [each for each in self.log if "sequence" in each]
         return sorted(found, key=lambda each: (each["attempt"], each["sequence"]))
 
@@ -107,7 +107,7 @@ class Evidence:
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:
-        """The digests of what is kept whole here, and of what `unnumbered` names, by id."""
+        """The digests of the events that are kept whole, and of those in `unnumbered`, by id."""
         return {**self.unnumbered, **{each["_id"]: each["hash"] for each in self.log}}
 
     @cached_property
@@ -122,7 +122,7 @@ class Evidence:
 
 
 def readable(document: Document) -> Event | None:
-    """Return a stored event in types; None where its data does not fit its type."""
+    """Return a stored event with its typed fact; None if its data does not fit its type."""
     try:
         return decode(document)
     except (msgspec.MsgspecError, KeyError, TypeError):

@@ -15,8 +15,8 @@ from bson.raw_bson import RawBSONDocument
 
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.verify.collecting import Collected, Unjudged
+from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
-from control_plane.store.verify.letters import asked_for
 from control_plane.store.verify.shapes import name as named
 from control_plane.store.verify.shapes import problem
 from events.kinds import DOCUMENTS
@@ -36,7 +36,7 @@ UNREAD: Final[Any] = CodecOptions[Any](document_class=RawBSONDocument)
 
 
 class _WholeNumbers(TypeDecoder):
-    """Reads a whole number beyond 32 bits as the `int` that it is; JSON knows no `Int64`."""
+    """Reads a whole number beyond 32 bits as an `int`; JSON has no `Int64`."""
 
     bson_type = Int64
 
@@ -64,7 +64,7 @@ READ: Final[Any] = CodecOptions(
 
 @dataclass(frozen=True, slots=True)
 class VerifyReads:
-    """Reads what is held against the log; pages, so that no cursor stays open on a busy collection."""
+    """Reads the documents to compare with the log, in pages, so that no cursor stays open for long."""
 
     HELD: ClassVar[Mapping[str, Any]] = {"status": {"$in": sorted(HELD)}}
 
@@ -116,7 +116,7 @@ class VerifyReads:
 
     @answers()
     async def position(self, collection: str, run_id: str) -> tuple[Any, ...] | None:
-        """Return what moves when a run moves; the same twice means that it stood still in between."""
+        """Return a value that changes whenever the run changes."""
         fields = {"revision": 1, "lastEventSeq": 1, "journal.n": 1, "attempt": 1, "status": 1}
         unread = self.db.get_collection(collection, codec_options=UNREAD)
         run = await unread.find_one({"_id": run_id}, fields)
@@ -124,7 +124,7 @@ class VerifyReads:
         return None if run is None else (decoded(run), count)
 
     async def evidence(self, collection: str, run_id: str) -> Evidence | None:
-        """Return what an audit needs of a run; raises `Unjudged` where that cannot be read, or held."""
+        """Return the evidence of a run. Raises `Unjudged` if it cannot be read or is too large."""
         now = await self._now(collection, run_id)
         found = [each async for each in self._read(collection, {"_id": run_id})]
         if now is None or not found:
@@ -155,7 +155,7 @@ class VerifyReads:
             stages=held.beside.get("stages", ()),
             artifacts=held.beside.get("artifacts", ()),
             validations=held.beside.get("validations", ()),
-            letters=held.beside.get("dead_letters", ()),
+            dead_letters=held.beside.get("dead_letters", ()),
             of_kinds={name: held.beside.get(name, ()) for name in OF_KINDS},
             now=now,
             quiet=held.quiet,
@@ -175,7 +175,7 @@ class VerifyReads:
         return found[0]["now"] if found else None
 
     async def _unnumbered(self, ids: Iterable[str]) -> dict[str, str]:
-        """Return the digests of those of these events that have no number."""
+        """Return the digests of the events among these that have no number."""
         found: dict[str, str] = {}
         named = sorted(ids)
         for start in range(0, len(named), PAGE):
@@ -187,7 +187,7 @@ class VerifyReads:
     async def _read(
         self, collection: str, query: Document, order: Sequence[tuple[str, int]] = ()
     ) -> AsyncIterator[tuple[Document, int]]:
-        """Yield documents and their sizes in bytes, one held at a time, whatever their values are."""
+        """Yield documents and their sizes in bytes, one in memory at a time, whatever their values are."""
         async with answers():
             cursor = self.db.get_collection(collection, codec_options=UNREAD).find(query).batch_size(PAGE)
             if order:
@@ -202,9 +202,9 @@ class VerifyReads:
                 yield document
 
     async def misnamed(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield collections, and in words each document whose id, or run, is no text: no other look finds it.
+        """Yield the collection and a description of each document whose id or run id is no text.
 
-        Both ends of the order of types are walked until a text comes; one read tells that there is none.
+        No other query finds these. Both ends of the order of types are read up to the first text.
         """
         for collection in (*QUEUES, "events", *BESIDE):
             for field in ("_id",) if collection in QUEUES else ("_id", "runId"):
@@ -224,7 +224,7 @@ class VerifyReads:
 
     @answers()
     async def _has_text(self, collection: str, field: str) -> bool:
-        """Say whether a walk from the other end meets other documents."""
+        """Say whether a scan from the other end finds other documents."""
         return await self.db[collection].find_one({field: {"$gte": ""}}, {"_id": 1}) is not None
 
     async def _walk(self, collection: str, field: str, direction: int) -> AsyncIterator[tuple[Document, int]]:
@@ -265,7 +265,7 @@ class VerifyReads:
                 yield run_id
 
     async def orphans(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield documents' collections and run ids for which there is no run; a page of runs at a time."""
+        """Yield the collection and run id of documents whose run does not exist, by pages of runs."""
         for collection in WITH_RUN:
             beyond: Document = {"$gt": ""}
             while page := await self._told_of(collection, beyond):
@@ -278,7 +278,7 @@ class VerifyReads:
 
     @answers()
     async def _told_of(self, collection: str, beyond: Document) -> list[Document]:
-        """Return the next runs that documents speak of, each as the `_id` of a document."""
+        """Return the next runs that documents refer to, each as the `_id` of a document."""
         pipeline: list[Document] = [
             {"$match": {"runId": beyond}},
             {"$sort": {"runId": 1}},
@@ -306,12 +306,12 @@ class VerifyReads:
 
 
 def _id_of(raw: Document) -> str:
-    """Return an id that is text; what of it is no UTF-8 is replaced, and found under no name."""
+    """Return an id that is text; bytes that are not UTF-8 are replaced."""
     return str(decoded(raw)[0]["_id"])
 
 
 def _beyond(raw: Document) -> Document:
-    """Return the condition "greater than this" of a document with an `_id` alone, whatever bytes that has."""
+    """Return the condition "greater than this" for the raw `_id` of a document, whatever its bytes are."""
     body = _body(raw)
     assert body[5:9] == b"_id\0"
     return cast("Document", RawBSONDocument(body[:5] + b"$gt" + body[8:]))
@@ -322,9 +322,9 @@ def _body(raw: Document) -> bytes:
 
 
 def decoded(raw: Document) -> tuple[Document, int]:
-    """Return a document and its size in bytes. What BSON can say and Python cannot stays a value of BSON's.
+    """Return a document and its size in bytes. Values that only BSON can represent stay values of BSON.
 
-    A document that cannot be decoded has its id and nothing else.
+    A document that cannot be decoded has only its id.
     """
     body = _body(raw)
     try:

@@ -1,4 +1,4 @@
-"""Writes of a rebuild: each a compare-and-set on what was read."""
+"""Writes of a rebuild: each is a compare-and-set on the document that was read."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ERROR_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """Writes documents anew; a write returns False where the document is not the one that was read.
+    """Writes documents again; a write returns False if the document has changed since it was read.
 
-    Raises `Rejected` for what the store does not take, as may be where a hand has written the document.
+    Raises `Rejected` for a value that the store refuses, as a manually written document may contain.
     """
 
     db: Database
 
     async def insert(self, collection: str, document: Mapping[str, Any]) -> bool:
-        """Store a document that is missing, also in the place of one that says it is another run's."""
+        """Store a missing document; it replaces one that claims to belong to another run."""
         async with _taken():
             try:
                 await self.db[collection].insert_one(dict(document))
@@ -68,12 +68,12 @@ class Repairs:
 
 
 def _as_read(was: Mapping[str, Any]) -> Document:
-    """Return the condition that every field of a document is as it was read."""
+    """Return the condition that no field of a document has changed since it was read."""
     return {"_id": was["_id"], "$expr": {"$eq": ["$$ROOT", {"$literal": was}]}}
 
 
 def _as_it_stood(run: Mapping[str, Any]) -> Document:
-    """Return the condition that the `STANDING` fields of a run are as they were read."""
+    """Return the condition that no `STANDING` field of a run has changed since it was read."""
     same = [{"$eq": [{"$ifNull": [f"${name}", None]}, {"$literal": run.get(name)}]} for name in STANDING]
     return {"_id": run["_id"], "$expr": {"$and": same}}
 

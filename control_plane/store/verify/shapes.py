@@ -1,6 +1,6 @@
-"""The types of stored documents that the verifier needs; a document that does not fit is named.
+"""The types of stored documents that the verifier needs; a document that does not fit is reported.
 
-Fields that nothing is computed from are free. `problem` returns what is wrong with a document.
+Fields that the verifier does not use are not checked. `problem` returns the problem of a document.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ SHAPES: Final[Mapping[str, type[_Stored]]] = {
 
 
 def problem(collection: str, document: Mapping[str, Any]) -> str | None:
-    """Return the problem of a stored document's types, None if there is none."""
+    """Return the problem of a stored document's types; None if there is none."""
     shape = SHAPES.get(collection) or (_Decision if "revision" in document else _Event)
     try:
         msgspec.convert(document, shape)
@@ -170,13 +170,13 @@ def problem(collection: str, document: Mapping[str, Any]) -> str | None:
 
 
 def name(document: Mapping[str, Any]) -> str:
-    """Return a document's id in words, whatever it is."""
+    """Return a document's id as text, whatever its type is."""
     identity = document.get("_id")
     return (identity if isinstance(identity, str) else repr(identity))[:SHOWN_CHARS_MAX]
 
 
 def _odd_value(data: Mapping[str, Any]) -> str | None:
-    """Return what an event's data hold that no JSON has, and so nobody ever sent; None where they do not."""
+    """Return a value in an event's data that JSON cannot represent, so that nobody sent it; else None."""
     left: list[Any] = [data]
     while left:
         each = left.pop()

@@ -1,1 +1,1 @@
-"""What the routes of kinds answer: what a kind is, and the nouns that one brings."""
+"""The answers of the routes of kinds: their descriptions, and the resources that one adds."""

@@ -61,7 +61,7 @@ class Evidence:
     decisions: Mapping[str, Sequence[Entry]]
     """Of each run, by number: what the log holds, and what still waits in the run's own journal."""
     events: Sequence[StoredEvent]
-    letters: Sequence[Document] = ()
+    dead_letters: Sequence[Document] = ()
     artifacts: Sequence[Document] = ()
     objects: Mapping[str, StoredObject] | None = None
     """None where no object storage took part."""

@@ -48,7 +48,7 @@ def gather(
             attempts={attempt["_id"]: attempt for attempt in db.attempts.find()},
             decisions=_decisions(db, runs),
             events=_events(db),
-            letters=list(db.dead_letters.find()),
+            dead_letters=list(db.dead_letters.find()),
             artifacts=artifacts,
             objects=None if bucket is None else bucket.objects({each["key"] for each in artifacts}),
             lines=sorted(

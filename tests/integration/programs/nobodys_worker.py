@@ -98,8 +98,8 @@ def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
     with ForkServer(options, SystemClock(), options.command) as fork_server:
         never = threading.Event()
         if how == "forked":
-            fork_server.warm_up()
-            while not fork_server.is_warm():
+            fork_server.start()
+            while not fork_server.is_loaded():
                 never.wait(0.01)
         with fork_server.spawn() as child:
             if not isinstance(child.wait_ready(LIMIT_S), Ready):

@@ -14,7 +14,7 @@ from control_plane.live.change_feed import READERS_MAX, ChangeFeed, News, topics
 from control_plane.live.reporter import KNOWN_MAX, PART_MAX, Report, Reporter
 from control_plane.live.watcher import LogWatcher
 from control_plane.server.api import stream
-from control_plane.server.api.stream import told
+from control_plane.server.api.stream import messages
 from control_plane.store.changes import Change, Changes, Step
 from control_plane.store.reads import RunReads
 from events.runtime.errors import Transient
@@ -183,7 +183,7 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
     async def story(feed: ChangeFeed) -> None:
         deps: Any = SimpleNamespace(feed_of=lambda _: feed, reporter=Reporter(cast("RunReads", Log())))
         pages = [
-            told(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
+            messages(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
         ]
         for number in range(2, 5):
             feed.publish(step(number))

@@ -227,7 +227,7 @@ def evidence_of(
 ) -> Evidence:
     of_every = {name: stored for name, stored in beside.items() if name not in OF_KINDS}
     of_kinds = {name: beside[name] for name in OF_KINDS}
-    return Evidence("runs", dict(run), log, letters=[], now=LATER, of_kinds=of_kinds, **of_every)
+    return Evidence("runs", dict(run), log, dead_letters=[], now=LATER, of_kinds=of_kinds, **of_every)
 
 
 def found(evidence: Evidence) -> list[str]:

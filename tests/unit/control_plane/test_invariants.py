@@ -132,7 +132,7 @@ def make_evidence(
         "stages": [],
         "artifacts": [],
         "validations": [],
-        "letters": [],
+        "dead_letters": [],
         **documents,
     }
     log = [*map(logged, decisions), *events]
@@ -616,7 +616,7 @@ def test_each_failure_is_charged_once_to_the_budget_of_its_cause(cause: Cause, t
         ("artifacts", "artifacts"),
         ("validations", "validations"),
         ("of_kinds", "ideas"),
-        ("letters", "dead_letters"),
+        ("dead_letters", "dead_letters"),
     ],
 )
 def test_a_field_of_nobody_is_found_in_every_collection(group: str, collection: str) -> None:
@@ -655,7 +655,7 @@ def test_a_line_was_refused_for_a_reason_that_holds() -> None:
         {"_id": "L2", "code": "bad_json", "line": line, "attempt": 1},
     ]
     expected = ["dead letter L2 (bad_json): the line can be read"]
-    assert found("wrong-refusal", make_evidence(letters=letters), Replayed()) == expected
+    assert found("wrong-refusal", make_evidence(dead_letters=letters), Replayed()) == expected
 
 
 def test_what_a_lost_disk_took_is_a_note() -> None:

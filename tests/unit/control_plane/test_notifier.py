@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack
 
 from control_plane.live import notifier
-from control_plane.live.notifier import Bell, Notifier
+from control_plane.live.notifier import Notifier, Waiter
 from control_plane.store.changes import Change
 from events.kinds.queues import Mode
 from events.queue.abilities import Abilities
@@ -21,11 +21,11 @@ def queued(class_key: str | None = "probe/cpu/any", collection: str = "runs") ->
     return Change("82", collection, "01K", is_queued=True, class_key=class_key)
 
 
-def rung(bells: list[Bell | None]) -> list[str]:
-    return [bell.sought.pod for bell in bells if bell is not None and bell.is_rung]  # type: ignore[attr-defined] # a pod here
+def notified(waiters: list[Waiter | None]) -> list[str]:
+    return [waiter.sought.pod for waiter in waiters if waiter is not None and waiter.is_notified]  # type: ignore[attr-defined] # a pod here
 
 
-def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first() -> None:
+def test_a_new_run_notifies_one_pod_that_can_serve_it_the_longest_waiting_first() -> None:
     door = Notifier()
     with (
         door.waiting(pod("other kind", "experiment")) as a,
@@ -33,55 +33,55 @@ def test_a_new_run_rings_for_one_pod_that_can_serve_it_the_longest_waiting_first
         door.waiting(pod("second")) as c,
         door.waiting(pod("other queue", mode="ideation")) as d,
     ):
-        bells = [a, b, c, d]
+        waiters = [a, b, c, d]
         door.hear(queued())
-        assert rung(bells) == ["first"]
+        assert notified(waiters) == ["first"]
         door.hear(queued())
-        assert rung(bells) == ["first", "second"]
+        assert notified(waiters) == ["first", "second"]
         door.hear(queued())
         door.hear(queued("probe/80/any"))
         door.hear(queued("probe/cpu/mars"))
-        assert rung(bells) == ["first", "second"]
+        assert notified(waiters) == ["first", "second"]
         door.hear(queued("ideation/cpu/any", "ideation_requests"))
-        assert rung(bells) == ["first", "second"]
+        assert notified(waiters) == ["first", "second"]
 
 
-def test_a_run_of_which_the_log_tells_no_class_rings_for_the_whole_queue() -> None:
+def test_a_run_of_which_the_log_tells_no_class_notifies_the_whole_queue() -> None:
     door = Notifier()
     with door.waiting(pod("a", "x")) as a, door.waiting(pod("b")) as b:
         door.hear(Change("82", "runs", "01K"))
-        assert rung([a, b]) == []
+        assert notified([a, b]) == []
         door.hear(queued(None))
-        assert rung([a, b]) == ["a", "b"]
+        assert notified([a, b]) == ["a", "b"]
     assert door == Notifier()
 
 
 def test_beyond_its_places_nobody_waits() -> None:
     door = Notifier()
-    door._bells.update({Bell(pod(str(number))): None for number in range(notifier.WAITING_MAX)})
-    with door.waiting(pod("late")) as bell:
-        assert bell is None
+    door._waiters.update({Waiter(pod(str(number))): None for number in range(notifier.WAITING_MAX)})
+    with door.waiting(pod("late")) as waiter:
+        assert waiter is None
 
 
-def test_a_pod_that_names_its_classes_is_rung_for_those() -> None:
+def test_a_pod_that_names_its_classes_is_notified_of_those() -> None:
     door = Notifier()
-    with door.waiting(Named(frozenset({"probe/8/any"}))) as bell:
-        assert bell is not None
+    with door.waiting(Named(frozenset({"probe/8/any"}))) as waiter:
+        assert waiter is not None
         door.hear(queued())
-        assert not bell.is_rung
+        assert not waiter.is_notified
         door.hear(queued("probe/8/any"))
-        assert bell.is_rung
+        assert waiter.is_notified
 
 
-async def test_a_ring_ends_the_wait_and_the_next_wait_begins_anew() -> None:
+async def test_a_notification_ends_the_wait_and_the_next_wait_begins_anew() -> None:
     door = Notifier()
-    with door.waiting(pod("a")) as bell:
-        assert bell is not None
-        waiting = asyncio.create_task(bell.wait(60.0))
+    with door.waiting(pod("a")) as waiter:
+        assert waiter is not None
+        waiting = asyncio.create_task(waiter.wait(60.0))
         await asyncio.sleep(0)
         door.hear(queued())
         assert await asyncio.wait_for(waiting, 5.0) == queued()
-        assert await bell.wait(0.01) is None
+        assert await waiter.wait(0.01) is None
 
 
 def test_the_pods_of_one_key_leave_places_for_those_of_others_and_each_is_given_back() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
-from control_plane.store.verify.letters import asked_for
 from control_plane.verify.refusals import wrongly_refused
 from events.catalog import RunLog
 from events.testing import EPOCH, make_line

@@ -54,7 +54,7 @@ def test_a_second_worker_in_a_folder_takes_nothing_from_the_first(
     monkeypatch.setattr("pod_worker.isolation.confinement.TRIAL", ("false",))
     confinement = made(tmp_path)
     confinement.work.mkdir(parents=True)
-    left = confinement.room()
+    left = confinement.make_space()
     with (confinement.work.parent / OUTBOX_LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert confinement.find_gap({})

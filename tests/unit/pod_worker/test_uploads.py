@@ -27,8 +27,8 @@ from pod_worker.files import uploads
 from pod_worker.files.storage import Reply
 from pod_worker.files.uploads import (
     FILE_BYTES_MAX,
-    HAUL_BYTES_MAX,
-    HAUL_MAX,
+    GROUP_BYTES_MAX,
+    GROUP_MAX,
     NAME_MAX,
     REFUSALS_MAX,
     Uploader,
@@ -254,7 +254,7 @@ def handed_over(uploader: Uploader, files: Sequence[Made]) -> None:
 def test_small_files_that_wait_together_are_asked_for_once_and_registered_once_each(
     uploader: Uploader, house: Storehouse, registry: Registry, drained: Drained, tmp_path: Path
 ) -> None:
-    names = [f"file-{number}.txt" for number in range(2 * HAUL_MAX)]
+    names = [f"file-{number}.txt" for number in range(2 * GROUP_MAX)]
     handed_over(uploader, [made(tmp_path, name.encode(), name=name) for name in names])
     assert drained() is None
     assert house.asked == ["many"] * 2
@@ -357,14 +357,14 @@ def test_a_lease_that_is_lost_between_two_parts_ends_the_file(
 
 
 def test_a_large_file_goes_by_itself(uploader: Uploader, tmp_path: Path) -> None:
-    large = made(tmp_path, bytes(HAUL_BYTES_MAX + 1), name="large.bin")
+    large = made(tmp_path, bytes(GROUP_BYTES_MAX + 1), name="large.bin")
     small = [made(tmp_path, name=f"{number}.txt") for number in range(3)]
     batch = _Batch()
     for number, each in enumerate([*small, large, *small]):
         uploader._jobs.append(_Job(number, CLAIM, [each], batch))
-    hauls = [[job.number for job in uploader._next_haul()] for _ in range(3)]
-    assert hauls == [[0, 1, 2], [3], [4, 5, 6]]
-    assert uploader._next_haul() == []
+    groups = [[job.number for job in uploader._next_group()] for _ in range(3)]
+    assert groups == [[0, 1, 2], [3], [4, 5, 6]]
+    assert uploader._next_group() == []
 
 
 @pytest.mark.parametrize("action", ["presign", "put"])

@@ -1,1 +1,1 @@
-"""What every route shares: bodies, answers, problems, and the OpenAPI document."""
+"""The parts that all routes share: bodies, answers, problems, and the OpenAPI document."""

@@ -30,7 +30,7 @@ ShortText = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 def _storable(value: Any) -> Any:
-    """Refuse what MongoDB cannot hold, before anything is stored."""
+    """Refuse values that MongoDB cannot store."""
     match value:
         case str():
             if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -59,7 +59,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _whole(value: Any) -> Any:
-    """Return 3 for 3.0: to JSON they are one number, and some languages write no other."""
+    """Return 3 for 3.0: in JSON they are the same number, and some languages write only 3.0."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -73,13 +73,13 @@ Moment = Annotated[datetime, Field(strict=False), AfterValidator(_in_utc)]
 
 
 class Body(BaseModel):
-    """Root of the bodies."""
+    """Base class of the bodies."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class RunBody(Body):
-    """What is to run; `queue_limit_s` bounds each stretch of waiting for a pod."""
+    """The work to run; `queue_limit_s` bounds each wait for a pod."""
 
     kind: ShortText
     spec: Json = Field(default_factory=dict)
@@ -100,7 +100,7 @@ class NewRun(RunBody):
 
 
 class ScheduleBody(Body):
-    """When a schedule fires, and what."""
+    """When a schedule fires, and the run that it submits."""
 
     cron: Annotated[ShortText, Storable]
     time_zone: Annotated[ShortText, Storable] = "UTC"
@@ -111,26 +111,26 @@ class ScheduleBody(Body):
 
 
 class NewSchedule(ScheduleBody):
-    """A schedule under a name of its own."""
+    """A schedule with its name."""
 
     id: ScheduleId
 
 
 class Pause(Body):
-    """Whether a schedule rests, and why."""
+    """Whether a schedule is paused, and why."""
 
     paused: bool
     note: Annotated[str, StringConstraints(max_length=SCHEDULE_NOTE_CHARS_MAX), Storable] = ""
 
 
 class Again(Body):
-    """A retry; it begins at `from_stage`, behind what the run left before it, else anew."""
+    """A retry; it begins at `from_stage`, from the checkpoints before it, else from the start."""
 
     from_stage: Annotated[ShortText, Storable] | None = None
 
 
 class NoteBody(Body):
-    """What a person wants the run's pipeline to know."""
+    """A person's note to the run's pipeline."""
 
     text: Annotated[str, StringConstraints(max_length=2 * NOTE_CHARS_MAX), Storable]
 
@@ -138,9 +138,9 @@ class NoteBody(Body):
 class ReviewBody(Body):
     """A person's verdict, which closes the run's record.
 
-    With `incomplete` it is also taken where a part of the record has not arrived. With `revise` it replaces
-    the verdict that there is by the other one, and `notes` say why. `seen` is the run's `lastEventSeq` as it
-    was shown: where more was applied since, the verdict is refused.
+    With `incomplete` it is also accepted if a part of the record has not arrived. With `revise` it replaces
+    the present verdict by the other one, and `notes` say why. `seen` is the run's `lastEventSeq` as it was
+    shown: if more events were applied since, the verdict is refused.
     """
 
     verdict: Literal["pass", "fail"]
@@ -150,7 +150,7 @@ class ReviewBody(Body):
     notes: Annotated[str, StringConstraints(max_length=20_000), Storable] = ""
 
     def by(self, reviewer: str) -> Review:
-        """Return it as this person's verdict."""
+        """Return it as a verdict of this person."""
         return Review(self.verdict, self.notes, reviewer, self.incomplete, self.seen, self.revise)
 
 
@@ -170,16 +170,16 @@ class FileBody(Body):
 
 
 class ArtifactBody(FileBody):
-    """A file that a worker wants to keep; `sha256` in hexadecimal."""
+    """A file that a worker uploads; `sha256` in hexadecimal."""
 
     sha256: Sha256
 
 
 class SoughtArtifact(FileBody):
-    """A file that a worker wants to keep, whole or in `parts` of one size.
+    """A file that a worker uploads, whole or in `parts` of one size.
 
-    A file in parts that is hashed while it is sent has a ULID in `upload` instead of a `sha256`. Asked again,
-    with the same fields, the same upload goes on.
+    A file in parts that is hashed while it is sent has a ULID in `upload` instead of a `sha256`. A second
+    request with the same fields continues the same upload.
     """
 
     sha256: Sha256 | None = None
@@ -195,7 +195,7 @@ class CompletedArtifact(ArtifactBody):
 
 
 class ArtifactBodies(Body):
-    """Files that a worker wants to keep."""
+    """Files that a worker uploads."""
 
     files: Annotated[list[ArtifactBody], Field(min_length=1, max_length=ARTIFACTS_MAX)]
 
@@ -208,18 +208,18 @@ Words = Annotated[str, StringConstraints(max_length=MESSAGE_MAX)]  # what a pod 
 
 
 class SoughtClaim(Body):
-    """A claim whose answer was lost, by the token it was made with."""
+    """A claim whose answer was lost, identified by its token."""
 
     token: ClaimToken
     mode: Mode = DEFAULT_MODE
 
 
 class NewClaim(SoughtClaim):
-    """A pod that seeks a run: what it has, and for how many seconds it waits for one.
+    """A pod that seeks a run: its abilities, and for how many seconds it waits.
 
-    `token` is 256 random bits in base 62, made by the pod and on its disk before it asks, so that a claim
-    whose answer is lost can be found again; one that took nothing may be used again. `gpu_gib` is the memory
-    of the pod's largest GPU.
+    `token` is 256 random bits in base 62. The pod makes it and stores it on disk before the request, so that
+    a claim whose answer is lost can be found again; a token that claimed no run may be used again. `gpu_gib`
+    is the memory of the pod's largest GPU.
     """
 
     pod: PodId
@@ -230,7 +230,7 @@ class NewClaim(SoughtClaim):
 
 
 class Release(Body):
-    """Why a run is given back; `last` is the last sequence of the attempt's events."""
+    """Why a run is released; `last` is the last sequence of the attempt's events."""
 
     last: Annotated[int, Field(ge=0, le=SEQUENCE_MAX), WHOLE] = 0
     code: Words | None = None
@@ -247,7 +247,7 @@ class Settlement(Release):
 
 
 class Stored(Body):
-    """Root of what is stored as it comes, under the names of MongoDB's documents."""
+    """Base class of bodies that are stored unchanged, with the field names of MongoDB's documents."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
 
@@ -260,9 +260,9 @@ class GpuLine(Stored):
 
 
 class CapabilitiesLine(Stored):
-    """What a pod has; `device` is what its pipelines compute on.
+    """The equipment of a pod; `device` is the device that its pipelines compute on.
 
-    `isolation` is how strictly it holds the programs of a model, `pipeline_user` as whom its pipelines run.
+    `isolation` is its isolation of a model's programs, `pipeline_user` the user of its pipelines.
     """
 
     device: Annotated[ShortText, Storable] | None = None
@@ -274,7 +274,7 @@ class CapabilitiesLine(Stored):
 
 
 class TelemetryLine(Stored):
-    """What is in use on a pod: fractions of one, MiB, degrees Celsius."""
+    """The usage of a pod's resources: fractions of one, MiB, degrees Celsius."""
 
     cpu_util: Amount | None = None
     memory_mib: Amount
@@ -284,7 +284,7 @@ class TelemetryLine(Stored):
 
 
 class PodLine(Stored):
-    """A pod's line of the roster; `id` is the pod's name with the mark of its start, such as `pod-7/3f2a`."""
+    """A pod's entry in the roster; `id` is the pod's name with a mark of its start, such as `pod-7/3f2a`."""
 
     id: PodId
     pod: Annotated[ShortText, Storable]

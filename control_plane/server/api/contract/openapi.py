@@ -1,8 +1,8 @@
-"""The OpenAPI document: the declarations of a route, and the refusals that follow from its kind, pure.
+"""Makes the OpenAPI document from the declarations of routes, and the refusals that follow from them, pure.
 
-A refusal is always the same document, so the refusals of a route follow from what it is. A request has a
-key, so the key may be wrong. A path names an object, so the object may be missing. A route declares only
-what is its own.
+All refusals have the same form, so those of a route follow from its properties. A request has a key, so the
+key may be wrong. A path names an object, so the object may be missing. A route declares only its other
+answers.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ BODIES: Final[Mapping[str, Mapping[str, Json]]] = {
 
 
 def described(document: Json, answers: Iterable[Any], parts: Sequence[str] = ()) -> Json:
-    """Return the whole document for what FastAPI knows of the routes, and the structs that they return.
+    """Return the complete document, from FastAPI's description of the routes and their structs.
 
-    `parts` are the names of the lists that a run has for its kind.
+    `parts` are the names of the lists of a run that depend on its kind.
     """
     paths = {
         path: {method: _operation(path, method, each) for method, each in operations.items()}
@@ -164,7 +164,7 @@ def described(document: Json, answers: Iterable[Any], parts: Sequence[str] = ())
 
 
 def _operation(path: str, method: str, operation: Json) -> Json:
-    """Return a route with every answer that it may give."""
+    """Return a route with all its possible answers."""
     said = {**operation, "parameters": [_parameter(each) for each in operation.get("parameters", ())]}
     if path in BODIES:
         content = {media: {"schema": schema} for media, schema in BODIES[path].items()}
@@ -201,7 +201,7 @@ def _refusals(method: str, operation: Json) -> Iterator[int]:
 
 
 def _refusal(status: int, own: Json | None) -> Json:
-    """Return what a refusal is, beside what the route itself may say with this status."""
+    """Return a refusal, combined with the route's own answer of this status."""
     problem = {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     content = {**(own or {}).get("content", {}), **problem}
     return _answer(status, {"description": REASONS[status], "content": content})
@@ -223,7 +223,7 @@ def _verdicts(words: str) -> Json:
 
 
 def _parameter(parameter: Json) -> Json:
-    """Return a parameter; a page's length is bounded, which its own model leaves to the list."""
+    """Return a parameter; the length of a page gets its bound, which the model does not have."""
     if parameter["name"] != "limit":
         return parameter
     return {**parameter, "schema": {**parameter["schema"], "minimum": 1, "maximum": LIMIT_MAX}}

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457): what went wrong, and what to do."""
+"""Errors as `application/problem+json` (RFC 9457): the problem, and what to do."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ProblemPages(Protocol):
 
 
 def wants_page(request: Request) -> bool:
-    """Say whether a person's browser asks, rather than a program."""
+    """Say whether the request is from a browser, not from a program."""
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
 
 
@@ -88,14 +88,14 @@ def methods_of(request: Request) -> list[str]:
 
 
 def status_of(error: PodfleetError) -> int:
-    """Return the HTTP status that `error` stands for."""
+    """Return the HTTP status of `error`."""
     if error.code in UNREADABLE:
         return 400
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
 def install(app: FastAPI, pages: ProblemPages) -> None:
-    """Let every error of `app` become a problem document, or a page where a browser asks."""
+    """Answer every error of `app` by a problem document, or for a browser by a page."""
 
     def answer(request: Request, response: JSONResponse, detail: str) -> Response:
         if not wants_page(request):

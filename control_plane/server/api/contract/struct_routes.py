@@ -1,4 +1,4 @@
-"""Routes whose answer is a struct: encoded as it is, and described by its type in the OpenAPI document."""
+"""Routes that answer with a struct, which is encoded directly and described in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Json = dict[str, Any]
 
 
 class Encoded(JSONResponse):
-    """An answer that is JSON already."""
+    """An answer that is JSON text already."""
 
     def render(self, content: Any) -> bytes:
-        """Return the text as bytes."""
+        """Return the JSON text as bytes."""
         return str(content).encode()
 
 
 class StructRoute(APIRoute):
-    """A route; where its function returns a struct, or one of several, that is its answer, whole."""
+    """A route; if its function is declared to return structs, they are encoded directly."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.answers = structs_of(get_typed_return_annotation(endpoint))
@@ -50,7 +50,7 @@ class StructRoute(APIRoute):
 
 
 def structs_of(annotation: Any) -> tuple[Any, ...]:
-    """Return the structs that a function may return; none where it returns anything else."""
+    """Return the structs that a function may return; none if it may return anything else."""
     found = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kinds = [get_origin(each) or each for each in found]
     is_struct = all(isinstance(each, type) and issubclass(each, msgspec.Struct) for each in kinds)
@@ -58,13 +58,13 @@ def structs_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def reference(*answers: Any) -> Json:
-    """Return the schema of an answer that is one of these structs: the places where the document has them."""
+    """Return the schema of an answer that is one of these structs, as references into the document."""
     places = [{"$ref": REFERENCE.format(name=name_of(each))} for each in answers]
     return places[0] if len(places) == 1 else {"anyOf": places}
 
 
 def name_of(struct: Any) -> str:
-    """Return the name that msgspec gives a struct in a document; to ask it takes milliseconds a route."""
+    """Return the name that msgspec gives a struct in a document; msgspec takes milliseconds to compute it."""
     name = (get_origin(struct) or struct).__name__
     made_of = ", ".join(each.__name__ if isinstance(each, type) else repr(each) for each in get_args(struct))
     return _ODD.sub("_", f"{name}[{made_of}]" if made_of else name)
@@ -82,7 +82,7 @@ def answers_of(router: APIRouter) -> set[Any]:
 
 
 def _base(value: Any) -> Any:
-    """Return a text or a whole number of a type of its own, as the driver has for 64 bits, without that."""
+    """Return an instance of a subclass of `str` or `int`, such as the driver's `Int64`, as its base type."""
     for base in (int, str):
         if isinstance(value, base):
             return base(value)

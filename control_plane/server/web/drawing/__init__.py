@@ -1,1 +1,1 @@
-"""Pictures as SVG that the server draws, and which pictures there are."""
+"""Draws pictures as SVG, and finds the pictures of a run."""

@@ -18,9 +18,9 @@ PICTURE: Final = Markup(
 
 
 def bars(values: Sequence[float], name: str) -> list[Markup]:
-    """Return one bar for each value, the greatest as wide as the picture; nothing gives an empty picture.
+    """Return one bar for each value; the largest is as wide as the picture. No values give an empty picture.
 
-    `name` is a class of the style sheet. The number stands beside the bar, so it is hidden from readers.
+    `name` is a class of the style sheet. The number is beside the bar, so screen readers skip the picture.
     """
     most = max(values, default=0.0)
     return [_bar(WIDTH * (value / most) if most > 0 else 0.0, name) for value in values]

@@ -1,4 +1,4 @@
-"""Line charts as SVG text, drawn on the server: geometry and nothing else, pure.
+"""Line charts as SVG text, pure.
 
 Law: no style attribute and no script; colour is a class, so that both themes can choose theirs, and
 each line has its letter and its dashes beside its colour. Every name is escaped.
@@ -36,7 +36,7 @@ Band = tuple[float, float, float]  # where, from, to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line: None, or a step wider than the chart's `gap`, interrupts it; `band` lies behind it."""
+    """One line: None, or a step wider than the chart's `gap`, interrupts it; `band` is drawn behind it."""
 
     name: str
     points: Sequence[Point]
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What is drawn; `low` and `high` are seen whatever the values are."""
+    """The content of a chart; its axis always includes `low` and `high`."""
 
     title: str
     lines: Sequence[Line]
@@ -65,7 +65,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps values to places between two ends of the picture; `low` is below `high` by what can be told."""
+    """Maps values to coordinates between two ends of the picture; `low` is distinguishable from `high`."""
 
     low: float
     high: float
@@ -74,7 +74,7 @@ class Axis:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where `value` stands."""
+        """Return the coordinate of `value`."""
         low, high, at = self.low, self.high, value
         if self.is_log:
             low, high, at = math.log10(low), math.log10(high), math.log10(value)
@@ -86,7 +86,7 @@ class Axis:
 
 
 def line_chart(chart: Chart) -> Markup:
-    """Return the chart as an SVG element that says in words what it shows."""
+    """Return the chart as an SVG element with a text description."""
     lines = [_drawable(line, chart) for line in chart.lines]
     values = [point for line in lines for point in line.points if point[1] is not None]
     if not values:
@@ -107,7 +107,7 @@ def line_chart(chart: Chart) -> Markup:
 
 
 def described(chart: Chart) -> str:
-    """Return in words what a chart shows: the last value and the range of each line."""
+    """Return the text description of a chart: the last value and the range of each line."""
     said = []
     for line in chart.lines:
         values = [value for _, value in line.points if value is not None and math.isfinite(value)]
@@ -120,17 +120,17 @@ def described(chart: Chart) -> str:
 
 
 def letter(index: int) -> str:
-    """Return the letter by which a line is known."""
+    """Return the letter that identifies a line."""
     return chr(ord("A") + index % 26)
 
 
 def look(index: int) -> tuple[str, str]:
-    """Return the class and the dashes of the line of this number: no two of the first 24 are alike."""
+    """Return the class and the dashes of the line of this number; those of the first 24 lines differ."""
     return f"c{index % COLORS}", DASHES[index // COLORS % len(DASHES)]
 
 
 def swatch(index: int) -> Markup:
-    """Return a line's look for the legend."""
+    """Return the sample of a line for the legend."""
     color, dashes = look(index)
     drawn = _tag("path", class_=f"line {color}", d="M0 4H28", stroke_dasharray=dashes)
     return _tag("svg", drawn, class_="swatch", viewBox="0 0 28 8", aria_hidden="true")
@@ -164,9 +164,9 @@ def time_ticks(first: float, last: float) -> list[float]:
 
 
 def smoothed(points: Sequence[Point], weight: float) -> list[Point]:
-    """Return the exponential moving average; `weight` is what the past keeps, 0 changes nothing.
+    """Return the exponential moving average; `weight` is that of the past, 0 changes nothing.
 
-    Corrected for its start, so that the first value is the first one measured.
+    It is corrected for its start, so that the first value is the first measured one.
     """
     mean, seen = 0.0, 0.0
     found: list[Point] = []
@@ -181,7 +181,7 @@ def smoothed(points: Sequence[Point], weight: float) -> list[Point]:
 
 
 def thinned(points: Sequence[Point], first: float, last: float, most: int) -> list[Point]:
-    """Return at most `most` points: the means of even parts of the time; where nothing is, nothing."""
+    """Return at most `most` points: the means of equal intervals; an empty interval gives no point."""
     if len(points) <= most:
         return list(points)
     width = (last - first) / most
@@ -196,7 +196,7 @@ def thinned(points: Sequence[Point], first: float, last: float, most: int) -> li
 
 
 def _drawable(line: Line, chart: Chart) -> Line:
-    """Return a line without what cannot be drawn: no number, or nothing that has a logarithm."""
+    """Return a line without the values that cannot be drawn: no number, or without a logarithm."""
     points = [
         (x, None if value is None else _height(value, chart))
         for at, value in line.points
@@ -213,12 +213,12 @@ def _drawable(line: Line, chart: Chart) -> Line:
 
 
 def _along(at: float, chart: Chart) -> float | None:
-    """Return a step or moment as it is drawn, None where it cannot be."""
+    """Return a step or moment as a value of the x axis; None if it cannot be drawn."""
     return _drawn(at, MOMENT_MAX_S if chart.x == "time" else HUGE)
 
 
 def _height(value: float, chart: Chart) -> float | None:
-    """Return a value as it is drawn, None where it cannot be."""
+    """Return a value as a value of the y axis; None if it cannot be drawn."""
     drawn = _drawn(value, HUGE)
     return None if chart.is_log and drawn is not None and drawn <= 0 else drawn
 
@@ -254,12 +254,12 @@ def _axes(chart: Chart, lines: Sequence[Line]) -> tuple[Axis, Axis]:
 
 
 def _is_apart(low: float, high: float, least: float) -> bool:
-    """Say whether there is more between two values than arithmetic loses."""
+    """Say whether two values differ by more than the rounding error."""
     return high - low > least * max(abs(low), abs(high))
 
 
 def _spread(low: float, high: float, *, is_log: bool) -> tuple[float, float]:
-    """Return the ends of an axis: some room beyond the values, and never no room at all."""
+    """Return the ends of an axis: the range of the values with a margin, never empty."""
     if is_log:
         factor = max((high / low) ** MARGIN, 1 + LEAST_ROOM) if high > low else 2.0
         return low / factor, high * factor
@@ -312,7 +312,7 @@ def _text(said: str, x: str, y: str, **attributes: str) -> Markup:
 
 
 def _tag(name: str, content: str = "", **attributes: str) -> Markup:
-    """Return an element; everything in it is escaped but what is markup already."""
+    """Return an element; everything in it is escaped except markup."""
     named = Markup("").join(
         Markup(' {}="{}"').format(each.rstrip("_") if each == "class_" else each.replace("_", "-"), value)
         for each, value in attributes.items()
@@ -352,5 +352,5 @@ def _moment(value: float, span: float) -> str:
 
 
 def _n(value: float) -> str:
-    """Return a coordinate with a tenth of a unit."""
+    """Return a coordinate with one decimal."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""The part of a run that a picture shows: a node, a stage of the search, or the whole, pure."""
+"""Finds the part of a run that a picture shows: a node, a stage of the search, or the whole run, pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORD: Final = re.compile(r"\d+|[^\W\d_]+")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The pictures of a run by what they show, each group in the order of the names."""
+    """The pictures of a run by the part that they show, each group ordered by name."""
 
     whole: Sequence[Artifact]
     stages: Mapping[str, Sequence[Artifact]]
@@ -27,7 +27,7 @@ class Figures:
 
 
 class Names:
-    """Names of nodes or stages, found in paths; what that takes does not depend on how many there are."""
+    """Names of nodes or stages, searched in paths in a time that does not depend on their number."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._root = _Step()
@@ -42,7 +42,7 @@ class Names:
                 step.end = (place, name)
 
     def first_in(self, words: Sequence[str]) -> str | None:
-        """Return the first of the names whose words follow each other somewhere in a path; None of none."""
+        """Return the first of the names whose words occur in a path in sequence; None without one."""
         found: list[tuple[int, str]] = []
         for first in range(len(words)):
             step: _Step | None = self._root
@@ -57,14 +57,14 @@ class Names:
 
 @dataclass(slots=True)
 class _Step:
-    """What may follow some words, and the name that ends with them, with its place among the names."""
+    """The possible next words, and the name that ends here with its index."""
 
     next: dict[str, _Step] = field(default_factory=dict)
     end: tuple[int, str] | None = None
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words and numbers of a name: `Stage_1/3`, `stage_1-3` and `Stage_01_03` have the same."""
+    """Return the words and numbers of a name; `Stage_1/3`, `stage_1-3` and `Stage_01_03` have the same."""
     return [word.lstrip("0") or "0" if word.isdecimal() else word for word in WORD.findall(name.lower())]
 
 
@@ -87,12 +87,12 @@ def figures(artifacts: Iterable[Artifact], nodes: Iterable[Json]) -> Figures:
 
 
 def pictures(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Return what a browser shows as a picture."""
+    """Return the files that a browser shows as pictures."""
     return [each for each in artifacts if each.content_type in IMAGES]
 
 
 def papers(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Return the papers: the documents that are not another form of a picture beside them."""
+    """Return the papers: the documents that are not a second format of a picture."""
     found = list(artifacts)
     drawn = {_stem(each) for each in pictures(found)}
     return [each for each in found if each.content_type == PAPER and _stem(each) not in drawn]

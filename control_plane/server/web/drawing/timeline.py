@@ -39,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """An attempt, or the gap behind it, from top to bottom."""
+    """An attempt, or the gap after it, over the whole height."""
 
     x: float
     width: float
@@ -49,7 +49,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A picture in units of its own: `width` by `height`."""
+    """A picture with its own units: `width` by `height`."""
 
     rows: Sequence[tuple[str, float]]
     bars: Sequence[Bar]
@@ -62,7 +62,7 @@ class Timeline:
 
 
 def timeline(stages: Sequence[Stage], attempts: Sequence[Attempt], now: datetime) -> Timeline | None:
-    """Return the picture of a run; None where no stage has begun."""
+    """Return the picture of a run; None if no stage has begun."""
     begun = [each for each in stages if each.started_at]
     if not begun:
         return None
@@ -99,7 +99,7 @@ def timeline(stages: Sequence[Stage], attempts: Sequence[Attempt], now: datetime
 
 
 def _bands(attempts: Sequence[Attempt], x: Callable[[datetime], float], last: datetime) -> Iterator[Band]:
-    """Yield the attempts where there are several, and the gaps between them."""
+    """Yield the attempts if there are several, and the gaps between them."""
     spans = [
         (_at(each.claimed_at), _at(each.ended_at) if each.ended_at else last, each.attempt)
         for each in attempts
@@ -139,7 +139,7 @@ def _place(stage: Stage) -> tuple[int, str]:
 
 
 def _end(stage: Stage, attempts: Sequence[Attempt], now: datetime) -> datetime:
-    """Return when a stage ended: by its own word, else with its attempt, else it goes on."""
+    """Return when a stage ended: by its own event, else with its attempt; now if it still runs."""
     if stage.completed_at:
         return _at(stage.completed_at)
     for each in attempts:

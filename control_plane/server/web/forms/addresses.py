@@ -11,7 +11,7 @@ COLUMNS = "columns"
 
 
 def shorter(path: str, query: Iterable[tuple[str, str]]) -> str | None:
-    """Return the address without empty fields and with all columns in one; None where it is so already."""
+    """Return the address without empty fields and with all columns in one; None if it does not change."""
     given = list(query)
     said = [(name, value) for name, value in given if value and name != COLUMNS]
     wanted = [value for name, value in given if name == COLUMNS and value]

@@ -1,7 +1,7 @@
 """The columns of the list of runs, as its address selects them, pure.
 
-Law: every row has every cell, and the table hides the unwanted ones. So a row of the stream is the same for
-all readers.
+Law: every row has every cell, and the table hides the columns that are not selected. So a row of the stream
+is the same for all readers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ USUAL: Final = ("kind", "doing", "pod", "queued")
 
 
 def chosen(said: Iterable[str]) -> Sequence[str]:
-    """Return the columns that are wanted, the usual ones where nothing is said. Raises `Rejected`."""
+    """Return the selected columns, by default the usual ones. Raises `Rejected`."""
     wanted = {part.strip() for each in said for part in each.split(",")} - {""}
     if not wanted:
         return USUAL

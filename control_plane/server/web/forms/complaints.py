@@ -1,4 +1,4 @@
-"""What is wrong with each field of an object; the library that reads it tells of one at a time. Pure."""
+"""Finds the problems of all fields of an object; the library reports only one at a time. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 
 
 def complaints(form: type[msgspec.Struct], raw: Mapping[str, Any]) -> dict[Path, str]:
-    """Return what is wrong, in words, by the path of each field; what concerns no field has an empty path."""
+    """Return the problems by the path of their fields; a problem of no field has an empty path."""
     found = dict[Path, str]()
     for field in msgspec.structs.fields(form):
         name = field.encode_name
@@ -34,7 +34,7 @@ def complaints(form: type[msgspec.Struct], raw: Mapping[str, Any]) -> dict[Path,
 
 
 def _of_value(kind: Any, value: Any) -> dict[Path, str]:
-    """Return what is wrong with a value; a part of it that is wrong is left out, and the rest read again."""
+    """Return the problems of a value: an invalid part is left out, and the rest is read again."""
     left, found = copy.deepcopy(value), dict[Path, str]()
     while True:
         try:
@@ -51,7 +51,7 @@ def _of_value(kind: Any, value: Any) -> dict[Path, str]:
 
 
 def placed(message: str) -> tuple[Path, str]:
-    """Return which field a message of the library is about, and what it says of it."""
+    """Return the field and the problem that a message of the library names."""
     place = _PLACE.search(message)
     path = tuple(place[2].split(".")[1:]) if place else ()
     is_whole = place is not None and not place[1] and not place[3]
@@ -62,7 +62,7 @@ def placed(message: str) -> tuple[Path, str]:
 
 
 def _drop(raw: Any, path: Path) -> bool:
-    """Take the field at `path` out of an object; say whether there was one."""
+    """Remove the field at `path` from an object; return whether there was one."""
     for name in path[:-1]:
         raw = raw.get(name) if isinstance(raw, dict) else None
     if not path or not isinstance(raw, dict) or path[-1] not in raw:

@@ -35,9 +35,9 @@ LABELS: Final = {
 
 
 class Unfit(Exception):
-    """The form cannot be taken as it is; `problems` are sentences for the person who filled it in.
+    """The form is invalid; `problems` are sentences for the person who filled it in.
 
-    `fields` says the same of each field by its name.
+    `fields` has the same problems by the names of the fields.
     """
 
     def __init__(self, problems: Sequence[str], fields: Mapping[str, str] | None = None) -> None:
@@ -47,17 +47,17 @@ class Unfit(Exception):
 
 
 class Form(BaseModel):
-    """Root of the forms: every field is the text that was typed, so that it can be shown again."""
+    """Base class of the forms: every field is the typed text, so that it can be shown again."""
 
 
 class JudgedBy(Body):
-    """Who gives a verdict."""
+    """The author of a verdict."""
 
     reviewer: Annotated[str, StringConstraints(max_length=REVIEWER_CHARS_MAX), Storable]
 
 
 class ReviewForm(Form):
-    """A person's verdict; `back` says from which page it was given."""
+    """A person's verdict; `back` is the page that it was sent from."""
 
     verdict: str = ""
     notes: str = ""
@@ -76,12 +76,12 @@ class ReviewForm(Form):
         )
 
     def judge(self) -> str:
-        """Return the name that was typed. Raises `Unfit`."""
+        """Return the typed name. Raises `Unfit`."""
         return read_body(JudgedBy, {"reviewer": self.reviewer.strip()}).reviewer
 
 
 def read_body(body: type[T], wanted: Mapping[str, Any]) -> T:
-    """Return what was typed as the body that the API would take. Raises `Unfit`."""
+    """Return the typed values as a request body of the API. Raises `Unfit`."""
     try:
         return body.model_validate(wanted)
     except ValidationError as error:
@@ -93,7 +93,7 @@ def read_body(body: type[T], wanted: Mapping[str, Any]) -> T:
 
 
 def _words(error: Mapping[str, Any]) -> str:
-    """Return what is wrong with a field, in words for people."""
+    """Return the problem of a field as a sentence for people."""
     place, limits = error["loc"], error.get("ctx", {})
     match error["type"]:
         case "string_too_short":
@@ -118,12 +118,12 @@ def _words(error: Mapping[str, Any]) -> str:
 
 
 def typed_lines(text: str) -> str:
-    """Return text with the line ends of everybody else: browsers send carriage returns too."""
+    """Return text with line feeds only: browsers also send carriage returns."""
     return text.replace("\r\n", "\n")
 
 
 def whole(text: str) -> int | str:
-    """Return the number that was typed, or the text where it is none."""
+    """Return the typed number, or the text if it is no number."""
     digits = text.strip()
     is_number = digits.isascii() and digits.removeprefix("-").isdigit() and len(digits) <= 20
     return int(digits) if is_number else text

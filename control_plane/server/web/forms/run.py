@@ -1,7 +1,6 @@
-"""The form of a new run, made from the schema of its kind: its fields, and the run that they mean.
+"""The form of a new run, made from the schema of its kind: its fields, and the run that it describes.
 
-Law: no kind is named here. What is left empty is not sent, and every problem stands at the field that it
-concerns.
+Law: no kind is named here. An empty field is not sent, and every problem is shown at its field.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _STORABLE: Final[TypeAdapter[dict[str, Any]]] = TypeAdapter(Json)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Fields of a form that belong together; `above` leads to the object that holds them.
+    """A group of fields; `above` is the path of the object that contains them.
 
-    One that is `aside` is shown when it is asked for.
+    A group that is `aside` is collapsed at first.
     """
 
     title: str
@@ -52,7 +51,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The name of the group whose fields they are; empty where they are none of a group."""
+        """The name of their group; empty if they are in none."""
         return ".".join(self.above) if len(self.above) > 1 else ""
 
     def named(self) -> Iterator[tuple[str, Field]]:
@@ -63,7 +62,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A field as the page shows it: what was typed, and what is wrong with that."""
+    """A field as the page shows it: the typed text, and its problem."""
 
     id: str
     name: str
@@ -73,7 +72,7 @@ class Input:
 
     @property
     def hint(self) -> str:
-        """What the field is for, and what it takes; a list of choices says that itself."""
+        """The purpose of the field, and what it accepts, unless its choices are listed."""
         words = "" if self.field.choices else self.field.words
         if self.field.shape in ("either", "json") and self.field.is_long:
             words = f"{words.removesuffix('JSON')} (JSON)".strip()
@@ -81,20 +80,20 @@ class Input:
 
     @property
     def described_by(self) -> str:
-        """The ids of the words beside it."""
+        """The ids of the texts that describe it."""
         words = {f"{self.id}-hint": self.hint, f"{self.id}-problem": self.problem}
         return " ".join(id for id, each in words.items() if each)
 
 
 @dataclass(frozen=True, slots=True)
 class RunForm:
-    """A new run of `kind`: what was typed, by the names of the fields."""
+    """A new run of `kind`: the typed texts, by the names of the fields."""
 
     kind: Kind
     typed: Mapping[str, str]
 
     def parts(self) -> Iterator[Part]:
-        """Yield the fields: those of the specification first, and of these what is required."""
+        """Yield the fields: first those of the specification, and among them the required ones."""
         fields = arranged(fields_of(schema_of(self.kind.spec)))
         limits = [each for each in fields if is_limit(each)]
         own = [each for each in fields if not is_limit(each)]
@@ -120,7 +119,7 @@ class RunForm:
         return found
 
     def body(self) -> NewRun:
-        """Return the run. Raises `Unfit` with everything that is wrong at once."""
+        """Return the run. Raises `Unfit` with all problems at once."""
         wanted: dict[str, Any] = {"kind": self.kind.name, "spec": {}, "requires": {}}
         problems = dict[str, str]()
         for part in self.parts():
@@ -141,7 +140,7 @@ class RunForm:
         return body
 
     def _read(self, part: Part, wanted: dict[str, Any]) -> None:
-        """Put what was typed into a part of the form where it belongs. Raises `Unfit`."""
+        """Put the typed values of a group into the specification. Raises `Unfit`."""
         texts = {name: typed_lines(self.typed.get(name, "")).strip() for name, _ in part.named()}
         is_told, problems = not part.name or any(texts.values()), dict[str, str]()
         for name, field in part.named():
@@ -161,7 +160,7 @@ class RunForm:
             raise Unfit([*problems.values()], problems)
 
     def _complaints(self, wanted: Json, *, is_whole: bool) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the paths of what would be refused, each with why."""
+        """Yield the path and the problem of each value that would be refused."""
         for name, form in (("spec", self.kind.spec), ("requires", Requirements)):
             found = complaints(form, wanted[name])
             yield from (((name, *path), words) for path, words in found.items())
@@ -173,7 +172,7 @@ class RunForm:
 
 
 def _upwards(path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the name of a field, then those of the objects above it, each with what is left of the path."""
+    """Yield the name of a field, then those of the objects above it, each with the rest of the path."""
     for length in range(len(path), 0, -1):
         yield ".".join(path[:length]), ".".join(path[length:])
 
@@ -185,7 +184,7 @@ def _put(wanted: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _labels(text: str) -> dict[str, str]:
-    """Return the labels that were typed, one a line. Raises `ValueError`."""
+    """Return the typed labels, one per line. Raises `ValueError`."""
     found = {}
     told = [*filter(None, map(str.strip, text.split("\n")))]
     if len(told) > LABELS_MAX:

@@ -15,7 +15,7 @@ from events.kinds import RUN_KINDS
 
 
 class ScheduleForm(Form):
-    """A new schedule; `do` says which button was pressed."""
+    """A new schedule; `do` names the button that was pressed."""
 
     id: str = ""
     cron: str = ""
@@ -29,7 +29,7 @@ class ScheduleForm(Form):
 
     @classmethod
     def of(cls, schedule: Schedule) -> ScheduleForm:
-        """Return the form as whoever made the schedule could have filled it in."""
+        """Return the filled-in form of a schedule."""
         run = schedule.run
         return cls(
             id=schedule.id,
@@ -43,7 +43,7 @@ class ScheduleForm(Form):
         )
 
     def changed(self, schedule: Schedule, by: str) -> WantedSchedule:
-        """Return a schedule changed to what the form says; what it does not ask stays. Raises `Unfit`."""
+        """Return a schedule with the changes of the form; other fields stay. Raises `Unfit`."""
         wanted, run = self.wanted(by), schedule.run
         kept = replace(
             wanted.run,
@@ -55,7 +55,7 @@ class ScheduleForm(Form):
         return replace(wanted, id=schedule.id, paused=schedule.paused, run=kept)
 
     def wanted(self, by: str) -> WantedSchedule:
-        """Return the schedule. Raises `Unfit` with everything that is wrong at once."""
+        """Return the schedule. Raises `Unfit` with all problems at once."""
         problems: list[str] = []
         body: dict[str, Any] = {
             "id": self.id.strip(),
@@ -84,7 +84,7 @@ class ScheduleForm(Form):
 
 
 def read_spec_text(text: str) -> dict[str, Any]:
-    """Return the specification in a text area; an empty one has no fields. Raises `Unfit`."""
+    """Return the specification in a text area; an empty text gives one without fields. Raises `Unfit`."""
     if not text.strip():
         return {}
     try:

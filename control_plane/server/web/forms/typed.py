@@ -1,7 +1,7 @@
-"""What a person typed into a field of a specification, read as the value that it means, pure.
+"""Parses the text in a field of a specification into a value, pure.
 
-Law: an empty field is not sent, so that the default of the day counts. Limits are judged where the
-specification is read, and not here.
+Law: an empty field is not sent, so that the current default is used. Limits are checked where the
+specification is read, not here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TYPES: Final = (
 
 
 def value_of(field: Field, text: str) -> Any:
-    """Return what `text`, which is not empty, means in `field`. Raises `ValueError` with words for people."""
+    """Return the value of `text`, which is not empty, in `field`. Raises `ValueError` with advice."""
     match field.shape:
         case "choice":
             return _choice(field, text)
@@ -49,7 +49,7 @@ def value_of(field: Field, text: str) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """Return the value that a text area holds. Raises `ValueError` that says where it is no JSON."""
+    """Return the value in a text area. Raises `ValueError` with the position at which it is no JSON."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -77,7 +77,7 @@ def _number(text: str) -> int | float:
 
 
 def _either(field: Field, text: str) -> Any:
-    """Return JSON of a type that the field takes beside text, else the text itself."""
+    """Return the value of JSON text if the field accepts its type, else the text."""
     opens = {"{": "object", "[": "array"}.get(text[0])
     try:
         found = read_json(text)

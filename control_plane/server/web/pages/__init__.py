@@ -1,1 +1,1 @@
-"""The pages that have more than a template, one module a noun."""
+"""The pages that need more than a template, one module for each resource."""

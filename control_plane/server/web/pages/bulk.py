@@ -21,7 +21,7 @@ STEPS: Final = {"cancel": "Cancel", "retry": "Retry"}
 
 
 class BulkForm(BaseModel):
-    """What was ticked and pressed; `all` means every run that the filters leave."""
+    """The selected runs and the pressed button; `all` means every run that matches the filters."""
 
     action: str = ""
     ids: list[str] = []
@@ -42,11 +42,11 @@ class BulkForm(BaseModel):
         return {name: value for name in FilterBody.model_fields if (value := getattr(self, name))}
 
     def back(self) -> str:
-        """Return the address of the list from which it was sent."""
+        """Return the address of the list that the form was sent from."""
         return f"/runs?{urlencode(self.filters())}" if self.filters() else "/runs"
 
     def body(self) -> BulkBody:
-        """Return the same as the API takes it. Raises `Unfit`."""
+        """Return the request body of the API. Raises `Unfit`."""
         wanted: dict[str, Any] = {"action": self.action}
         if self.all:
             wanted["filters"] = read_body(FilterBody, self.filters())
@@ -62,7 +62,7 @@ class BulkForm(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class BulkPages:
-    """The two pages of a bulk."""
+    """The two pages of a bulk operation."""
 
     site: Site
 
@@ -118,7 +118,7 @@ class BulkPages:
 
 
 def router(site: Site) -> APIRouter:
-    """Return the routes of the pages of a bulk."""
+    """Return the routes of the pages of a bulk operation."""
     routes = APIRouter(include_in_schema=False)
     pages = BulkPages(site)
 

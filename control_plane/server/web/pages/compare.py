@@ -1,4 +1,4 @@
-"""The page that shows runs side by side: parameters, ends, cost, and their curves over each other."""
+"""The page that shows runs side by side: parameters, ends, cost, and their curves in common charts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEIGHT: Final = 220.0
 
 
 class Wanted(BaseModel):
-    """Which runs, and how their curves are drawn."""
+    """The runs to compare, and the options of their charts."""
 
     ids: list[str] = []
     log: Literal["", "on"] = ""
@@ -34,14 +34,14 @@ class Wanted(BaseModel):
     seeds: Literal["mean", "each"] = "mean"
 
     def run_ids(self) -> list[str]:
-        """Return the ids, however they are listed."""
+        """Return the ids, from one list or several."""
         said = [part.strip() for each in self.ids for part in each.split(",")]
         return [each for each in said if each]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparePages:
-    """What the page shows."""
+    """The page, with its reads."""
 
     site: Site
 
@@ -56,7 +56,7 @@ class ComparePages:
 
 
 def _view(runs: Sequence[Json], run_ids: Sequence[str], wanted: Wanted) -> dict[str, Any]:
-    """Return what the page is made of."""
+    """Return the data of the page."""
     names = [run["title"] or run["id"] for run in runs]
     letters = [letter(index) for index in range(len(runs))]
     groups = seed_groups([(run["kind"], run["spec"] or {}) for run in runs])

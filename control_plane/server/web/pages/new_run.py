@@ -29,7 +29,7 @@ Name = Annotated[str | None, Query(max_length=200)]
 
 @dataclass(frozen=True, slots=True)
 class NewRunPages:
-    """The choice of a kind, and the form of one."""
+    """The page to choose a kind, and the form of a run of it."""
 
     site: Site
 
@@ -44,7 +44,7 @@ class NewRunPages:
         code: int = 200,
         found: CheckedRun | None = None,
     ) -> HTMLResponse:
-        """Show a form with what was typed, what is wrong with it, or what it would queue."""
+        """Show a form with the typed texts, and with its problems or the run that it would queue."""
         return await self.site.show(
             "new_run.html",
             code,
@@ -57,7 +57,7 @@ class NewRunPages:
         )
 
     async def order(self, typed: Mapping[str, str], by: str) -> Response:
-        """Check what was typed, or queue it and lead to the run."""
+        """Check the form, or queue the run and redirect to its page."""
         form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
         try:
             wanted = Submission(**form.body().model_dump(), by=by)

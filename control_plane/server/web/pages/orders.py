@@ -1,4 +1,4 @@
-"""Orders of a page: a redirect after success, a page with the reason after a refusal."""
+"""Executes the orders of a page: a redirect after success, a page with the reason after a refusal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEE_OTHER: Final = 303
 
 
 async def carried_out(site: Site, order: Awaitable[object], path: str) -> Response:
-    """Carry an order out and lead to the page at `path`; where it cannot be, say why and offer that page."""
+    """Execute an order and redirect to the page at `path`; if it is refused, show why with a link there."""
     try:
         await order
     except (Rejected, Conflict) as error:
@@ -24,10 +24,10 @@ async def carried_out(site: Site, order: Awaitable[object], path: str) -> Respon
 
 
 async def refused(site: Site, error: Rejected | Conflict, path: str) -> Response:
-    """Return a page that says why, with the way back to `path`."""
+    """Return a page with the reason, and a link back to `path`."""
     return await site.problem(status_of(error), error.message, back=path)
 
 
 def see(path: str) -> RedirectResponse:
-    """Lead a browser to another page, so that to load that again sends nothing again."""
+    """Redirect a browser to another page, so that a reload does not send the form again."""
     return RedirectResponse(path, SEE_OTHER)

@@ -31,7 +31,7 @@ Stretch = Annotated[int, Query(ge=1, le=HOURS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class PodPages:
-    """What the pages of pods show."""
+    """The pages of pods, with their reads."""
 
     site: Site
 
@@ -68,7 +68,7 @@ class PodPages:
 
 
 def usage(pod: Pod, samples: Sequence[Sample], first: float, last: float) -> list[Chart]:
-    """Return what there is to draw of a pod between two moments."""
+    """Return the charts of a pod's usage between two moments."""
     gpus = pod.capabilities.gpus
     memory_gib = pod.capabilities.memory_mib / MIB_PER_GIB
     gpu_gib = sum(gpu.memory_mib for gpu in gpus) / MIB_PER_GIB

@@ -69,7 +69,7 @@ Note = Annotated[str, Form(max_length=20_000)]
 
 @dataclass(frozen=True, slots=True)
 class SchedulePages:
-    """What the pages of schedules show."""
+    """The pages of schedules, with their reads."""
 
     site: Site
 
@@ -147,7 +147,7 @@ class SchedulePages:
 
 
 def meaning_of(schedule: Schedule) -> str | None:
-    """Return when a schedule fires in words; None where its text is no timetable any more."""
+    """Return as text when a schedule fires; None if its cron text is not valid any more."""
     try:
         table = read_timetable(schedule.cron, schedule.time_zone)
     except Rejected:

@@ -1,4 +1,4 @@
-"""Sign in and out: a form that takes a key, and gives the browser a session."""
+"""Sign in and out: a form that takes a key, and opens a session for the browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KeyText = Annotated[str, Form(max_length=KEY_CHARS_MAX)]
 
 
 def router(site: Site, keyed: Keyed) -> APIRouter:
-    """Return the routes that a stranger may ask for."""
+    """Return the routes that need no session."""
     routes = APIRouter(route_class=StructRoute)
 
     @routes.get("/signin", include_in_schema=False)
@@ -63,7 +63,7 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
 
     @routes.post("/api/signin-links", status_code=201, tags=["keys"])
     async def link(request: Request, asker: MayRead) -> SignInLink:
-        """Make a link that signs one browser in with the key of this request, once and within ten minutes."""
+        """Make a link that signs in one browser with the key of this request, once and within ten minutes."""
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             raise Forbidden("no_key", "a link is made with a key, in the header Authorization")
@@ -101,6 +101,6 @@ def router(site: Site, keyed: Keyed) -> APIRouter:
 
 
 def own_path(place: str) -> str:
-    """Return the place where it is a path of ours, else the first page: nobody is sent to another site."""
+    """Return `place` if it is a path of this site, else the first page: no redirect leads to another site."""
     is_ours = place.startswith("/") and not place.startswith("//")
     return place if is_ours and "\\" not in place and place.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""The forms that steer a run: a redirect after success, the same page with the reason after a refusal."""
+"""The forms that control a run: a redirect after success, the same page with the reason after a refusal."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _add_review(routes: APIRouter, site: Site) -> None:
         except Rejected as error:
             return await refused(site, error, back)
         except Conflict as error:
-            before = None if form.revise else await site.said(run_id)
+            before = None if form.revise else await site.human_verdict(run_id)
             return await site.problem(409, error.message if before is None else _once(before), back=back)
         return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 

@@ -76,7 +76,7 @@ def delivered(evidence: Evidence) -> Iterator[Violation]:
 
 def refused(evidence: Evidence) -> Iterator[Violation]:
     """Each dead letter is looked at by itself: a campaign sends nothing that deserves one."""
-    for letter in evidence.letters:
+    for letter in evidence.dead_letters:
         where = f"{letter.get('attempt')}/{letter.get('sequence')}"
         why = f"{letter['code']}: {letter['message']}"
         yield Violation(REFUSED, letter.get("runId"), f"position {where} was refused, {why}")

@@ -385,9 +385,9 @@ def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and
     }
     run: Any = SimpleNamespace(claim=claim)
     run._verdicts = partial(pipeline.Experiment._verdicts, run)
-    court: Any = SimpleNamespace(evaluation_set=write_evaluation_set(tmp_path, hidden, secret))
+    setup: Any = SimpleNamespace(evaluation_set=write_evaluation_set(tmp_path, hidden, secret))
     arms: Any = (None, None)
-    measured = pipeline.Round(court, arms, seeds, purpose, fresh)
+    measured = pipeline.Round(setup, arms, seeds, purpose, fresh)
     found = pipeline.Experiment._judged(run, Stage("validation", context), measured)
     assert (found.judgement.verdict, found.judgement.reason) == ("fail", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}

@@ -136,21 +136,21 @@ def judges(answers: np.ndarray, targets: np.ndarray, law: Law | None = None) -> 
 
 def test_who_knows_coins_is_found_out_and_who_guesses_is_not() -> None:
     answers = np.full((40, 2), 0.5)
-    court = judges(answers, np.empty(0, dtype=int))
+    judging = judges(answers, np.empty(0, dtype=int))
     for hits in range(41):
-        answers[:hits] = np.eye(2)[court.canaries.sides[:hits, 0]]
+        answers[:hits] = np.eye(2)[judging.canaries.sides[:hits, 0]]
         if hits < 38:
-            court.judged(answers)
+            judging.judged(answers)
         else:
             with pytest.raises(Mistake, match="a coin decided"):
-                court.judged(answers)
+                judging.judged(answers)
 
 
 def test_values_beside_coins_are_judged_by_the_side_they_lie_on() -> None:
-    court = judges(np.empty(40), np.empty(0))
+    judging = judges(np.empty(40), np.empty(0))
     with pytest.raises(Mistake, match="40 of 40"):
-        court.judged(court.canaries.sides[:, 0] * 0.6 + court.canaries.sides[:, 1] * 0.4)
-    court.judged(np.zeros(40))
+        judging.judged(judging.canaries.sides[:, 0] * 0.6 + judging.canaries.sides[:, 1] * 0.4)
+    judging.judged(np.zeros(40))
 
 
 def test_answers_that_fit_drawn_targets_better_than_chance_allows_are_no_answers() -> None:
@@ -159,22 +159,22 @@ def test_answers_that_fit_drawn_targets_better_than_chance_allows_are_no_answers
     targets = (chance.random(ROWS) > law[:, 0]).astype(int)
     padding = np.full((40, 2), 0.5)
     for answers, is_known in ((law, False), (np.full((ROWS, 2), 0.5), False), (np.eye(2)[targets], True)):
-        court = judges(np.zeros((ROWS + 40, 2)), targets, Law(law))
+        judging = judges(np.zeros((ROWS + 40, 2)), targets, Law(law))
         if is_known:
             with pytest.raises(Mistake, match="better than chance allows"):
-                court.judged(np.concatenate([answers, padding]))
+                judging.judged(np.concatenate([answers, padding]))
         else:
-            assert (court.judged(np.concatenate([answers, padding])) == answers).all()
+            assert (judging.judged(np.concatenate([answers, padding])) == answers).all()
 
 
 def test_values_nearer_to_drawn_targets_than_their_noise_are_no_answers() -> None:
     chance = np.random.default_rng(0)
     means = chance.normal(size=ROWS)
     targets = means + 0.5 * chance.normal(size=ROWS)
-    court = judges(np.zeros(ROWS + 40), targets, Law(means=means, deviation=0.5))
-    court.judged(np.concatenate([means, np.zeros(40)]))
+    judging = judges(np.zeros(ROWS + 40), targets, Law(means=means, deviation=0.5))
+    judging.judged(np.concatenate([means, np.zeros(40)]))
     with pytest.raises(Mistake, match="better than chance allows"):
-        court.judged(np.concatenate([0.5 * means + 0.5 * targets, np.zeros(40)]))
+        judging.judged(np.concatenate([0.5 * means + 0.5 * targets, np.zeros(40)]))
 
 
 @pytest.mark.parametrize(

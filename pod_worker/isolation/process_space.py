@@ -1,6 +1,6 @@
-"""What belongs to one process of a run: folders, and a user where the worker can assign one.
+"""The space of one process of a run: its folders, and a user if the worker can assign one.
 
-Law: after its end no folder of it is left. Where it had a user, no process of that user is left.
+Law: after the end of the process none of its folders is left, and no process of a user of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CLEAR_PAUSE_S: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What one process has, from its start to its end; the home is for what belongs to no run."""
+class ProcessSpace:
+    """The folders and the user of one process, from its start to its end; the home is not part of a run."""
 
     number: int  # of its user, where it has one
     home: Path
@@ -41,7 +41,7 @@ class Room:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return what the environment says of it."""
+        """Return the environment variables that name its folders."""
         return {
             "HOME": str(self.home),
             "TMPDIR": str(self.temporary),
@@ -50,7 +50,7 @@ class Room:
         }
 
     def own(self, folder: Path) -> None:
-        """Give a folder, and all that we put into it, to the process, and to nobody else."""
+        """Make the process the only owner of a folder with everything in it."""
         if self.work is not None:
             return
         for path, folders, files in os.walk(folder):
@@ -60,19 +60,19 @@ class Room:
         os.chown(folder, self.number, self.number)
 
     def clear(self) -> None:
-        """Remove its folders but that of its run; first end every process of a user of its own."""
+        """Remove its folders except that of its run; first end all processes of its own user."""
         if self.work is None:
             self._end_all()
         for folder in (self.home, self.temporary):
             remove_tree(folder)
 
     def close(self) -> None:
-        """Remove what is left of its run, whose files nobody waits for any more."""
+        """Remove the folder of its run, once its files are uploaded or abandoned."""
         if self.work is not None:
             remove_tree(self.work)
 
     def _end_all(self) -> None:
-        """End also what left its group."""
+        """End all processes of the user, also those that left the process group."""
         clock, never = SystemClock(), threading.Event()
         until_s = clock.monotonic_s() + CLEAR_S  # a process in a broken driver goes when that lets it
         while living := [pid for pid, user in processes() if user == self.number]:
@@ -86,7 +86,7 @@ class Room:
 
 
 def choose_user() -> int:
-    """Return the number of a user that nobody has. Raises `OSError` where none is found."""
+    """Return the number of an unused user. Raises `OSError` if none is found."""
     for _ in range(TRIES_MAX):
         user = FIRST_USER + secrets.randbelow(USERS)
         if not _is_known(user) and all(user != other for _, other in processes()):
@@ -103,7 +103,7 @@ def _is_known(user: int) -> bool:
 
 
 def processes() -> list[tuple[int, int]]:
-    """Return each living process with its user; what hides belongs to root in /proc, but tells its user."""
+    """Return each living process with its user, from its status: files in /proc may belong to root."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError, KeyError):
