@@ -105,7 +105,7 @@ environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": root}
 begun = threading.Event()
 
 def spawn():
-    global child
+    global child, fork_server  # a server that nothing refers to ends
     options = ChildOptions(environ=environ, command=(sys.executable, drill))
     if thread == "forked":
         fork_server = ForkServer(options, SystemClock(), options.command)
