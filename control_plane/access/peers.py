@@ -5,9 +5,11 @@ A proxy that says nothing of itself is known by that: it runs as a user of its o
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import sys
+from functools import cache
 from typing import Any, Final
 
 Place = tuple[str, int]
@@ -20,25 +22,44 @@ NO_COOKIE: Final = 0xFFFFFFFF
 USER_AT: Final = 16 + 4 + 48 + 12  # behind the head, the state, the socket's id and its queues
 ANSWER_BYTES: Final = 8_192
 WAIT_S: Final = 1.0
+GONE: Final = -1  # no user has this number
 
 
 def user_of(client: Place | None, server: Any) -> int | None:
     """Return the number of the user whose socket `client` is; None where this machine cannot tell.
 
-    That is on another system than Linux, and where the socket is not of this machine or gone.
+    That is on another system than Linux, and where the kernel answers no such question. `GONE` stands for a
+    socket that its owner has closed: whose it was is not known.
     """
-    if sys.platform != "linux" or client is None or not server or server[1] is None:
+    if sys.platform != "linux" or client is None or not server or server[1] is None or not _can_ask():
         return None
+    return _owner(client, (server[0], server[1]))
+
+
+@cache
+def _can_ask() -> bool:
+    """Say whether the kernel knows whose a connection of our own is."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        return _owner(client.getsockname(), server.getsockname()) == os.geteuid()
+
+
+def _owner(client: Place, server: Place) -> int:
     try:
-        asked = _question(client, (server[0], server[1]))
+        asked = _question(client, server)
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, SOCK_DIAG) as kernel:
             kernel.settimeout(WAIT_S)
             kernel.send(asked)
             answer = kernel.recv(ANSWER_BYTES)
     except OSError:
-        return None
+        return GONE
     (kind,) = struct.unpack_from("=H", answer, 4)
-    return int(struct.unpack_from("=I", answer, USER_AT)[0]) if kind == BY_FAMILY else None
+    if kind != BY_FAMILY:
+        return GONE
+    user, inode = struct.unpack_from("=II", answer, USER_AT)
+    return int(user) if inode else GONE  # a closed socket has none, and may be said to be root's
 
 
 def _question(client: Place, server: Place) -> bytes:

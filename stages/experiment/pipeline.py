@@ -86,6 +86,8 @@ CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
 # Failures that follow from what was tried and measured, in this attempt or in earlier ones; others have own causes.
 OF_RECORDS: Final = frozenset({"ALL_NODES_BUGGY", "MAX_ITERATIONS", "RENDERER"})
+# Failures of this pod, whatever earlier attempts left.
+OF_POD: Final = frozenset({"OUT_OF_MEMORY", "CUDA_UNSUPPORTED_ARCH"})
 ARMS: Final = ("baseline", "intervention")
 SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
 
@@ -168,7 +170,11 @@ def _begin_anew(past: Past, error: Exception) -> None:
     Raises `GivenBack`.
     """
     code, is_retryable = classify(error)
-    is_own = isinstance(error, GivenBack) or (isinstance(error, PipelineError) and code not in OF_RECORDS)
+    is_own = (
+        isinstance(error, GivenBack)
+        or code in OF_POD
+        or (isinstance(error, PipelineError) and code not in OF_RECORDS)
+    )
     if is_own or is_retryable or not past.is_used or not past.set_aside(STAGES):
         return
     why = f"this attempt went on from earlier ones and ended by {code}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from control_plane.access.auth import Forbidden, Keyed, Keyless
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL
-from control_plane.access.peers import user_of
+from control_plane.access.peers import GONE, user_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import SignIn
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
@@ -142,6 +143,16 @@ async def test_without_a_key_only_programs_of_the_same_user_are_served() -> None
         await Keyless().identify("GET", HOME, NEAR, lambda: os.geteuid() + 1)
 
 
+async def test_without_a_key_nobody_is_served_whose_connection_is_gone() -> None:
+    with pytest.raises(Forbidden, match="of the user who started it"):
+        await Keyless().identify("GET", HOME, NEAR, lambda: GONE)
+
+
+def _reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_the_kernel_tells_whose_connection_it_is(family: socket.AddressFamily, host: str) -> None:
     with socket.create_server((host, 0), family=family) as listener:
@@ -152,9 +163,11 @@ def test_the_kernel_tells_whose_connection_it_is(family: socket.AddressFamily, h
                 return
             os.fchown(client.fileno(), 4242, -1)
             assert user_of(ours, server) == 4242
-        assert user_of((host, 1), server) is None
-    for unknown in (None, ("host", 1), ("[", 1)):
-        assert user_of(unknown, server) is None
+            os.fchown(client.fileno(), os.geteuid(), -1)
+            _reset(client)
+        for gone in (ours, (host, 1), ("host", 1), ("[", 1)):
+            assert user_of(gone, server) == GONE
+    assert user_of(None, server) is None
     assert user_of(ours, None) is None
     assert user_of(ours, ("/a/socket", None)) is None
 
