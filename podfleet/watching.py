@@ -15,7 +15,7 @@ from events.answers.attempts import Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
 from podfleet.client import calls
-from podfleet.client.following import LOG, Changed, Follower, Happened
+from podfleet.client.following import LOG, Changed, Follower, Happened, is_over
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
 from podfleet.output import clean, clock_time, is_terminal, print_json_line, say, tell
@@ -61,7 +61,7 @@ def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
                 continue
             run = follower.look(calls.run(run_id))
             screen.show(run)
-            if not is_live(run) and not run.log_open:
+            if is_over(run):
                 return run
     raise AssertionError("news of a run come until it is over")
 

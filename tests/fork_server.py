@@ -310,7 +310,7 @@ def main() -> None:
     for name in modules:
         importlib.import_module(name)
     forked_children.install()
-    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+    for each in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # has no public way
         each.atexit = False  # torch takes itself apart for 40 ms
     gc.enable()
     gc.collect()

@@ -70,7 +70,7 @@ FOREIGN_USER: Final = (
 UserOf = Callable[[], int | None]
 
 
-def _untold() -> int | None:
+def _unknown() -> int | None:
     return None
 
 
@@ -119,7 +119,7 @@ class Authenticator(Protocol):
         headers: Mapping[str, str],
         address: str = "",
         version: str = HTTP,
-        user: UserOf = _untold,
+        user: UserOf = _unknown,
     ) -> Principal:
         """Return the sender, whose connection comes from `address`. Raises `Unauthorized`, `Forbidden`.
 
@@ -142,7 +142,7 @@ class Keyless:
     _is_over: bool = field(default=False, init=False)
 
     async def identify(
-        self, method: str, headers: Mapping[str, str], address: str = "", user: UserOf = _untold
+        self, method: str, headers: Mapping[str, str], address: str = "", user: UserOf = _unknown
     ) -> Principal:
         host = headers.get("host", "")
         if NO_HOST.intersection(host) or _host_of(f"//{host}") not in LOOPBACK:
@@ -192,7 +192,7 @@ class Keyed:
         headers: Mapping[str, str],
         address: str = "",
         version: str = HTTP,
-        user: UserOf = _untold,
+        user: UserOf = _unknown,
     ) -> Principal:
         if self.keyless is not None:
             self.keyless.look(headers, version)

@@ -29,13 +29,14 @@ def _imported(kind: str, module: str) -> ModuleType | None:
     """Return the module, None where there is none. Raises `ConfigError`."""
     try:
         return None if find_spec(module) is None else import_module(module)
-    except Exception as error:
+    except Exception as error:  # a package may be broken in any way
         problem = f"{module} cannot be imported: {type(error).__name__}: {error}"
         raise ConfigError([f"kind {kind!r}: {problem}; uninstall its package or mend it"]) from error
 
 
 def templates() -> Mapping[str, Path]:
     """Return the folder of each kind's templates, by the name of the kind."""
-    packages = {kind.name: import_module(kind.package) for kind in KINDS.values() if kind.package}
-    folders = {kind: Path(package.__file__ or "").parent / "templates" for kind, package in packages.items()}
+    packages = {kind.name: _imported(kind.name, kind.package) for kind in KINDS.values() if kind.package}
+    places = {kind: package.__file__ for kind, package in packages.items() if package is not None}
+    folders = {kind: Path(place).parent / "templates" for kind, place in places.items() if place}
     return {kind: folder for kind, folder in folders.items() if folder.is_dir()}

@@ -127,7 +127,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
 
 
 class JournalEntry(Answer, frozen=True, kw_only=True):
-    """A decision about a run that its log does not hold yet; `sets` are the fields that it set."""
+    """A decision about a run that its log does not hold yet; `sets` are its fields, or text."""
 
     n: int
     cause: str
@@ -137,7 +137,7 @@ class JournalEntry(Answer, frozen=True, kw_only=True):
     to: str
     attempt: int
     seq: int
-    sets: dict[str, Any] = msgspec.field(name="set")
+    sets: dict[str, Any] | str = msgspec.field(name="set")
 
 
 class Note(Answer, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ def load(rows: Iterable[str], package: str) -> dict[str, Kind]:
         kind = _installed(point)
         try:
             problems = [_broken(point, problem) for problem in conflicts(kind, kinds)]
-        except Exception as error:
+        except Exception as error:  # a package may name anything
             raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
         if problems:
             raise ConfigError(problems)
@@ -107,7 +107,7 @@ def collections_of(kind: Kind) -> Iterator[str]:
 def _installed(point: EntryPoint) -> Kind:
     try:
         kind = point.load()
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as error:  # a package may be broken in any way
         raise ConfigError([_broken(point, f"{type(error).__name__}: {error}")]) from error
     if not isinstance(kind, Kind):
         raise ConfigError([_broken(point, f"{point.value} is no `Kind`")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -15,10 +14,10 @@ from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
 from events.runtime.access import URL_DEFAULT
 from podfleet.client import calls
-from podfleet.client.call import Call, Malformed, decoded, refused
+from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
 from podfleet.client.following import LOG, POLL_S, is_over
 from podfleet.client.synchronous import PAGES_MAX
-from podfleet.client.transport import ANSWER_BYTES_MAX, ANSWER_S, Target
+from podfleet.client.transport import ANSWER_S, Target
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -30,8 +29,7 @@ def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[AsyncClient, P], C
     async def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> A:
         return await self.ask(call(*arguments, **named))
 
-    update_wrapper(method, call)
-    return method
+    return named_as(call, method)
 
 
 def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[A]]:
@@ -44,10 +42,12 @@ def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[AsyncCli
                 yield item
             if page.next is None:
                 return
+            if not is_paged(call):
+                raise self.target.foreign("a list has pages that this version does not know")
             named["after"] = page.next
+        raise self.target.foreign(f"a list has more than {PAGES_MAX} pages")
 
-    update_wrapper(method, call)
-    return method
+    return named_as(call, method)
 
 
 class AsyncClient:
@@ -95,13 +95,9 @@ class AsyncClient:
     async def ask(self, call: Call[A]) -> A:
         """Send a request and return its answer."""
         async with self.sent(call) as response:
-            content = bytearray()
-            async for piece in response.aiter_bytes():
-                content += piece
-                if len(content) > ANSWER_BYTES_MAX:
-                    raise self.target.foreign(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
             try:
-                return call.read(response.status_code, bytes(content), response.headers.get("location"))
+                content = await self._whole(response)
+                return call.read(response.status_code, content, response.headers.get("location"))
             except Malformed as error:
                 raise self.target.foreign(error) from error
 
@@ -110,11 +106,22 @@ class AsyncClient:
         async with self.sent(call) as response:
             try:
                 if response.is_error:
-                    raise refused(response.status_code, await response.aread())
-                async for line in response.aiter_lines():
-                    yield decoded(line, call.answer)
+                    raise refused(response.status_code, await self._whole(response))
+                lines = Lines()
+                async for piece in response.aiter_bytes():
+                    for line in lines.of(piece):
+                        yield decoded(line, call.answer)
+                if lines.rest:
+                    yield decoded(lines.rest, call.answer)
             except Malformed as error:
                 raise self.target.foreign(error) from error
+
+    async def _whole(self, response: Any) -> bytes:
+        content = bytearray()
+        async for piece in response.aiter_bytes():
+            content += piece
+            self.target.bound(content)
+        return bytes(content)
 
     @asynccontextmanager
     async def sent(self, call: Call[Any]) -> AsyncIterator[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import update_wrapper
+from inspect import Parameter, signature
 from types import NoneType
 from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -15,7 +17,9 @@ from events.answers.runs import Run
 from podfleet.client.problems import Refused, refusal
 
 A = TypeVar("A")
+M = TypeVar("M", bound=Callable[..., Any])
 
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024  # no control plane sends a longer one
 SLASHED: Final = frozenset({"pod_id", "artifact_id"})  # ids that hold slashes, which stay as they are
 
 
@@ -64,6 +68,36 @@ class Call(Generic[A]):
         if self.answer is Redirect:
             return cast("A", Redirect(location or ""))
         return decoded(content, self.answer)
+
+
+@dataclass(slots=True)
+class Lines:
+    """Divides the pieces of an answer into its lines; `rest` is what follows the last line break."""
+
+    rest: bytes = b""
+
+    def of(self, piece: bytes) -> list[str]:
+        """Return the lines that end in this piece, without line breaks. Raises `Malformed`."""
+        *lines, self.rest = (self.rest + piece).split(b"\n")
+        if len(self.rest) > LINE_BYTES_MAX:
+            raise Malformed(f"a line of it has more than {LINE_BYTES_MAX} bytes")
+        return [line.removesuffix(b"\r").decode(errors="replace") for line in lines]
+
+
+def is_paged(call: Callable[..., Call[Any]]) -> bool:
+    """Say whether the answer of a call may have further pages."""
+    return "after" in signature(call).parameters
+
+
+def named_as(call: Callable[..., Call[Any]], method: M) -> M:
+    """Return the method of a client that makes a call, with the name, text and parameters of the call."""
+    update_wrapper(method, call)
+    shape = signature(call)
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    method.__dict__["__signature__"] = shape.replace(
+        parameters=[own, *shape.parameters.values()], return_annotation=shape.empty
+    )
+    return method
 
 
 def decoded(content: bytes | str, kind: type[A]) -> A:

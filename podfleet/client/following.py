@@ -16,7 +16,7 @@ from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
 from events.runtime.clock import Clock, SystemClock
 from podfleet.client import calls
-from podfleet.client.call import Call, Malformed, decoded, refused
+from podfleet.client.call import LINE_BYTES_MAX, Call, Lines, Malformed, decoded, refused
 from podfleet.client.problems import Unreachable
 from podfleet.client.transport import Target
 
@@ -61,6 +61,7 @@ class Message:
     name: str = "message"
     data: list[str] = field(default_factory=list)
     id: str | None = None
+    size: int = 0  # of the data, in characters
 
     def take(self, line: str) -> bool:
         """Read a line; True at the empty one that ends the event."""
@@ -73,6 +74,9 @@ class Message:
                 self.name = value
             case "data":
                 self.data.append(value)
+                self.size += len(value) + 1
+                if self.size > LINE_BYTES_MAX:
+                    raise Malformed(f"a message of the live stream has more than {LINE_BYTES_MAX} bytes")
             case "id":
                 self.id = value
         return False
@@ -87,6 +91,12 @@ class Message:
             yield news(decoded("\n".join(self.data), answer))
         except Malformed:
             yield Look()
+
+
+def _lines(response: Any) -> Iterator[str]:
+    lines = Lines()
+    for piece in response.iter_bytes():
+        yield from lines.of(piece)
 
 
 class _Broken(Exception):
@@ -165,7 +175,7 @@ class Follower:
                     self._hear()
                 message = Message()
                 has_looked = is_resumed
-                for line in response.iter_lines():
+                for line in _lines(response):
                     if not message.take(line):
                         continue
                     self._hear()
@@ -179,6 +189,8 @@ class Follower:
                     message = Message()
         except Unreachable as error:
             raise _Broken(error) from error
+        except Malformed as error:
+            raise _Broken(self.client.target.foreign(error)) from error
         raise _Broken(Unreachable(f"{self.client.target.shown} ended the live stream"))
 
     def _require_stream(self, response: Any) -> None:
@@ -189,7 +201,7 @@ class Follower:
             raise _Broken(Unreachable(f"{self.client.target.shown} answers {response.status_code}"))
         if response.is_error:
             try:
-                raise refused(response.status_code, response.read())
+                raise refused(response.status_code, self.client.target.whole(response))
             except Malformed as error:
                 raise self.client.target.foreign(error) from error
         if not response.headers.get("content-type", "").startswith("text/event-stream"):

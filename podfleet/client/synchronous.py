@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -14,14 +13,14 @@ from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
 from events.runtime.access import URL_DEFAULT
 from podfleet.client import calls
-from podfleet.client.call import Call, Malformed, decoded, refused
-from podfleet.client.following import LOG, Follower, is_over
-from podfleet.client.transport import ANSWER_BYTES_MAX, ANSWER_S, Target
+from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
+from podfleet.client.following import LOG, Follower, Happened, is_over
+from podfleet.client.transport import ANSWER_S, Target
 
 A = TypeVar("A")
 P = ParamSpec("P")
 
-PAGES_MAX: Final = 50  # of one list
+PAGES_MAX: Final = 10_000  # of one list; longer, it has no end
 
 
 def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[Client, P], A]:
@@ -30,8 +29,7 @@ def _asks(call: Callable[P, Call[A]]) -> Callable[Concatenate[Client, P], A]:
     def method(self: Client, /, *arguments: P.args, **named: P.kwargs) -> A:
         return self.ask(call(*arguments, **named))
 
-    update_wrapper(method, call)
-    return method
+    return named_as(call, method)
 
 
 def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[Client, P], Iterator[A]]:
@@ -43,10 +41,12 @@ def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[Client, 
             yield from page.items
             if page.next is None:
                 return
+            if not is_paged(call):
+                raise self.target.foreign("a list has pages that this version does not know")
             named["after"] = page.next
+        raise self.target.foreign(f"a list has more than {PAGES_MAX} pages")
 
-    update_wrapper(method, call)
-    return method
+    return named_as(call, method)
 
 
 class Client:
@@ -99,13 +99,9 @@ class Client:
     def ask(self, call: Call[A]) -> A:
         """Send a request and return its answer."""
         with self.sent(call) as response:
-            content = bytearray()
-            for piece in response.iter_bytes():
-                content += piece
-                if len(content) > ANSWER_BYTES_MAX:
-                    raise self.target.foreign(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
             try:
-                return call.read(response.status_code, bytes(content), response.headers.get("location"))
+                content = self.target.whole(response)
+                return call.read(response.status_code, content, response.headers.get("location"))
             except Malformed as error:
                 raise self.target.foreign(error) from error
 
@@ -114,9 +110,13 @@ class Client:
         with self.sent(call) as response:
             try:
                 if response.is_error:
-                    raise refused(response.status_code, response.read())
-                for line in response.iter_lines():
-                    yield decoded(line, call.answer)
+                    raise refused(response.status_code, self.target.whole(response))
+                lines = Lines()
+                for piece in response.iter_bytes():
+                    for line in lines.of(piece):
+                        yield decoded(line, call.answer)
+                if lines.rest:
+                    yield decoded(lines.rest, call.answer)
             except Malformed as error:
                 raise self.target.foreign(error) from error
 
@@ -159,7 +159,9 @@ class Client:
         """Yield a run as it is, again whenever it has changed, and last as it is when it is over."""
         follower = Follower(self, run_id)
         seen: Run | None = None
-        for _ in follower.news():
+        for news in follower.news():
+            if isinstance(news, Happened):  # what changes the run is told of it, too
+                continue
             found = follower.look(calls.run(run_id))
             if found != seen:
                 yield found

@@ -41,6 +41,19 @@ class Target:
             "verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else True,
         }
 
+    def whole(self, response: Any) -> bytes:
+        """Read the whole body of an answer of httpx. Raises `Unreachable` if it is too large."""
+        content = bytearray()
+        for piece in response.iter_bytes():
+            content += piece
+            self.bound(content)
+        return bytes(content)
+
+    def bound(self, content: bytearray) -> None:
+        """Raise `Unreachable` if an answer is larger than those of a control plane."""
+        if len(content) > ANSWER_BYTES_MAX:
+            raise self.foreign(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
+
     @property
     def shown(self) -> str:
         """The address without the password that it may hold."""

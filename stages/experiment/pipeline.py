@@ -156,10 +156,10 @@ def run(context: Context) -> str:
     data_set = find_data_set(spec.dataset or file_named_in(idea_of(spec.idea)), context.tools.data_sets)
     effort = effort_of(spec)
     past = Past(context)
-    staff = hire(context, spec, data_set, effort.epochs, past)
     try:
+        staff = hire(context, spec, data_set, effort.epochs, past)
         return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
-    except Exception as error:
+    except Exception as error:  # whatever it is, an earlier attempt may be its cause
         _begin_anew(past, error)
         raise
 

@@ -51,7 +51,7 @@ def imports(root: Path, folders: Sequence[str] = FOLDERS) -> dict[str, set[str]]
         for path in (root / folder).rglob("*.py")
     }
     return {
-        name: {file for each in _names(path) if (file := _file(each)) in paths}
+        name: {file for each in _names(path) for file in _files(each) if file in paths}
         for name, path in paths.items()
     }
 
@@ -76,8 +76,9 @@ def _names(path: Path) -> Iterator[str]:
         yield from imported(node)
 
 
-def _file(name: str) -> str:
-    return name.replace(".", "/") + ".py"
+def _files(name: str) -> tuple[str, str]:
+    path = name.replace(".", "/")
+    return f"{path}.py", f"{path}/__init__.py"
 
 
 def _is_test(path: str) -> bool:

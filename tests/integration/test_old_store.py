@@ -13,10 +13,12 @@ from typing import Any
 
 import bson
 import httpx
+import pytest
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
+from control_plane.access import auth
 from control_plane.config import read_settings
 from control_plane.server.app import create_app
 from control_plane.server.deps import wire
@@ -50,7 +52,10 @@ def contents(url: str) -> dict[str, list[bytes]]:
         }
 
 
-async def test_it_is_verified_and_shown_and_stays_as_it_is(emptied_url: str, s3: Any) -> None:
+async def test_it_is_verified_and_shown_and_stays_as_it_is(
+    emptied_url: str, s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "user_of", lambda *_: None)  # in process: no socket has an owner
     held = open_store(emptied_url)
     assert min(held[name] for name in ("runs", "events", "ideas", "hypotheses", "validations")) > 1
     before = contents(emptied_url)

@@ -16,6 +16,7 @@ import pytest
 from msgspec import inspect
 
 from control_plane.model import projection
+from control_plane.model.kind_packages import templates
 from control_plane.model.ownership import OWNERS
 from control_plane.model.projection import AttemptView, Update, fold
 from control_plane.reads.parts import parts_of_kinds
@@ -264,12 +265,23 @@ def test_a_package_whose_import_ends_the_program_ends_it_with_words(
     )
 
 
-def test_a_room_that_cannot_be_imported_is_named_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_cannot_be_imported_is_named_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, "hello", replace(HELLO_KIND, package="no_such_package.control_plane"))  # type: ignore[arg-type]
     with pytest.raises(
         ConfigError, match=r"kind 'hello': no_such_package.control_plane.parts cannot be imported: Mod"
     ):
         parts_of_kinds()
+    with pytest.raises(ConfigError, match=r"no_such_package.control_plane cannot be imported: Mod"):
+        templates()
+
+
+def test_a_package_without_a_file_has_no_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bare_kind").mkdir()
+    (tmp_path / "templates").mkdir()  # of the folder in which the program runs
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(KINDS, "hello", replace(HELLO_KIND, package="bare_kind"))  # type: ignore[arg-type]
+    assert "hello" not in templates()
 
 
 @pytest.mark.parametrize(

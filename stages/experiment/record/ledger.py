@@ -141,14 +141,13 @@ class Past:
         return found if found is not None and found.state else None
 
     def set_aside(self, stages: Iterable[str]) -> bool:
-        """Let the next attempt begin anew; False where earlier ones of this run left nothing.
+        """Let the next attempt begin anew; False where earlier ones left nothing, or storage does not take it.
 
         What a run takes from the run that it repeats stays: nobody asked to pay for that again.
         """
         left = [name for name in stages if (found := self.left(name)) is not None and not found.from_run]
-        for name in left:
-            self.context.checkpoint(name, {})
-        return bool(left)
+        are_safe = [self.context.checkpoint(name, {}) for name in left]
+        return bool(left) and all(are_safe)
 
     def finished(self, stage: str) -> Restored | None:
         """Return the checkpoint of a stage that need not run again, and log it."""

@@ -34,6 +34,14 @@ def test_the_parts_of_an_unknown_kind_are_read_and_told_again_as_they_were() -> 
     assert msgspec.json.decode(msgspec.json.encode(spread(run))) == json
 
 
+def test_a_decision_whose_fields_were_cut_is_read() -> None:
+    entry = {"n": 1, "cause": "cancel", "by": "ada", "at": "2026-01-01T00:00:00.000Z", "from": None,
+             "to": "CANCELED", "attempt": 1, "seq": 1, "set": "… 1 more"}  # fmt: skip
+    run = decoded(msgspec.json.encode(told(journal=[entry])), Run)
+    assert run.journal
+    assert in_json(run)["journal"] == [entry]
+
+
 def test_what_is_unknown_and_no_list_is_left_out() -> None:
     assert "later" not in in_json(gathered(told(later={"a": 1})))
 

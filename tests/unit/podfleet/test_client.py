@@ -26,7 +26,7 @@ from podfleet import (
     Unreachable,
     connection,
 )
-from podfleet.client import asynchronous, synchronous, transport
+from podfleet.client import call, synchronous, transport
 from podfleet.client.calls import PAGE
 from podfleet.connection import status_of
 from podfleet.nouns import Nouns
@@ -81,7 +81,58 @@ def test_a_list_comes_page_by_page_and_no_further_than_it_is_read(monkeypatch: p
     assert [run.id[-2:] for run in runs] == ["01", "10", "11", "20", "21"]
     assert asked[-1] == f"status=QUEUED&limit={PAGE}&after=2"
     monkeypatch.setattr(synchronous, "PAGES_MAX", 2)
-    assert len(list(client.runs())) == 4, "a list without end is left"
+    with pytest.raises(Unreachable, match="more than 2 pages"):
+        list(client.runs())
+
+
+def test_a_list_that_has_no_pages_ends_in_words_where_there_are_some() -> None:
+    with pytest.raises(Unreachable, match="pages that this version does not know"):
+        list(answered(200, {"items": [], "next": "2"}).kinds())
+
+
+def test_lines_and_refusals_are_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "LINE_BYTES_MAX", 100)
+    with pytest.raises(Unreachable, match="more than 100 bytes"):
+        list(answered(200, {"long": "x" * 200}).export_audit_log())
+    monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 100)
+    with pytest.raises(Unreachable, match="more than 100 bytes"):
+        list(answered(500, {"code": "x" * 200, "detail": "no"}).export_audit_log())
+
+
+def test_lines_are_those_of_the_answer_however_it_is_cut() -> None:
+    text = "eins\r\nzwei ü\n\ndrei\n".encode()
+    for size in range(1, len(text) + 1):
+        lines = call.Lines()
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert [line for piece in pieces for line in lines.of(piece)] == ["eins", "zwei ü", "", "drei"]
+        assert lines.rest == b""
+
+
+def test_a_method_has_the_parameters_of_its_call() -> None:
+    assert list(inspect.signature(Client.runs).parameters)[:2] == ["self", "status"]
+    assert list(inspect.signature(answered(200, {}).submit).parameters)[:2] == ["kind", "spec"]
+
+
+def test_what_a_run_logs_is_no_reason_to_ask_for_it_again() -> None:
+    over = make_run(status="COMPLETED", finishedAt="2026-01-01T00:00:09.000Z")
+    states = iter([make_run(), over])
+    event = {
+        **dict.fromkeys(("time", "revision", "traceparent")), "runId": "r", "id": "e", "source": "s",
+        "position": "0", "type": "ai.run.log", "attempt": 1, "sequence": 1, "data": {},
+        "receivedAt": "2026-01-01T00:00:00.000Z",
+    }  # fmt: skip
+    logged = b"event: event\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    stream = b"event: at\ndata: {}\nid: 1\n\n" + 50 * logged + b"event: run\ndata: {}\n\n"
+    asked: list[str] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path == "/api/stream":
+            return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, content=msgspec.json.encode(next(states)))
+
+    assert [run.status for run in client_of(answering).watch(RUN_ID)] == ["QUEUED", "COMPLETED"]
+    assert len(asked) == 3
 
 
 async def test_the_other_client_asks_the_same() -> None:
@@ -195,7 +246,7 @@ def test_what_no_control_plane_answers_is_said_to_be_none(body: object) -> None:
 
 
 async def test_an_answer_has_bounds_in_bytes_and_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synchronous, "ANSWER_BYTES_MAX", 1_000)
+    monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 1_000)
     with pytest.raises(Unreachable, match="more than 1000 bytes"):
         client_of(lambda _: httpx.Response(200, content=b" " * 1_001)).run("x")
 
@@ -207,7 +258,6 @@ async def test_an_answer_has_bounds_in_bytes_and_in_time(monkeypatch: pytest.Mon
         Client(URL, timeout_s=3.0, transport=httpx.MockTransport(never)).run("x")
     with pytest.raises(Unreachable, match="ReadTimeout"):
         await AsyncClient(URL, timeout_s=3.0, transport=httpx.MockTransport(never)).run("x")
-    monkeypatch.setattr(asynchronous, "ANSWER_BYTES_MAX", 1_000)
     long = httpx.MockTransport(lambda _: httpx.Response(200, content=b" " * 1_001))
     with pytest.raises(Unreachable, match="more than 1000 bytes"):
         await AsyncClient(URL, transport=long).run("x")
@@ -229,9 +279,9 @@ def test_an_id_cannot_lead_to_another_path() -> None:
         return httpx.Response(404, json={})
 
     client = client_of(answering)
-    for call in (lambda: client.run("../keys?x#y"), lambda: client.pod("p 1/3f2a")):
+    for ask in (lambda: client.run("../keys?x#y"), lambda: client.pod("p 1/3f2a")):
         with pytest.raises(NotFound):
-            call()
+            ask()
     assert paths == [b"/api/runs/..%2Fkeys%3Fx%23y", b"/api/pods/p%201/3f2a"]
 
 

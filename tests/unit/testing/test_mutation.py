@@ -80,6 +80,12 @@ def test_what_a_support_module_of_the_tests_imports_counts_what_the_product_impo
     assert judges(root, TOY) == Judges((TOY_TEST, "tests/integration/test_fleet.py"))
 
 
+def test_what_a_package_holds_itself_is_judged_by_the_tests_that_import_the_package(root: Path) -> None:
+    write(root, "events/kinds/__init__.py", "")
+    write(root, "tests/unit/test_kinds.py", "from events.kinds import KINDS\n")
+    assert judges(root, "events/kinds/__init__.py") == Judges(("tests/unit/test_kinds.py",))
+
+
 def test_a_module_that_no_test_imports_is_judged_by_those_of_its_nearest_importers(root: Path) -> None:
     write(root, "events/part.py", "")
     assert judges(root, "events/part.py") == Judges(())

@@ -37,6 +37,7 @@ STAGES_OF_SEARCH = ORDER[:4]
 
 
 MARK = b"MARK OF THE LIAR"
+UNFORESEEN = KeyError("nobody thought of that")
 
 
 class Dead(BaseException):
@@ -339,18 +340,22 @@ def test_nodes_of_earlier_attempts_that_lead_nowhere_end_no_run(
     assert not any("cannot be read" in each.message for each in third.reporter.of(c.RunLog))
 
 
+def failing(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
 def test_an_error_behind_what_earlier_attempts_left_gives_the_run_back_once(
     whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("nobody thought of that")
-
-    monkeypatch.setattr(pipeline.Experiment, "_validate", fail)
+    monkeypatch.setattr(pipeline.Experiment, "_validate", failing(UNFORESEEN))
     second, reporter = MemoryCheckpoints(attempt=2, found=whole.kept), RecordingReporter()
     attempt(tmp_path / "second", tools, second, reporter)
     assert isinstance(reporter.facts[-1], c.RunPreempted), reporter.facts[-1]
     assert {name for name, each in second.kept.items() if not each.state} == {*ORDER}
-    monkeypatch.setattr(pipeline.Experiment, "_search", fail)
+    monkeypatch.setattr(pipeline.Experiment, "_search", failing(UNFORESEEN))
     third = RecordingReporter()
     attempt(tmp_path / "third", tools, MemoryCheckpoints(attempt=3, found=second.kept), third)
     end = third.facts[-1]
@@ -358,13 +363,35 @@ def test_an_error_behind_what_earlier_attempts_left_gives_the_run_back_once(
     assert (end.code, end.retryable) == ("KeyError", False)
 
 
+@dataclass(slots=True)
+class Unreachable(MemoryCheckpoints):
+    """Checkpoints that reach no storage."""
+
+    def keep(self, name: str, state: Mapping[str, Any], files: Mapping[str, Path]) -> str | None:
+        return "storage does not answer"
+
+
+@pytest.mark.parametrize(
+    ("error", "store", "code"),
+    [(MemoryError(), MemoryCheckpoints, "OUT_OF_MEMORY"), (UNFORESEEN, Unreachable, "KeyError")],
+)
+def test_nothing_is_set_aside_for_a_fault_of_this_pod_nor_where_storage_does_not_take_it(
+    whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    error: Exception, store: type[MemoryCheckpoints], code: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(pipeline.Experiment, "_validate", failing(error))
+    second, reporter = store(attempt=2, found=whole.kept), RecordingReporter()
+    attempt(tmp_path, tools, second, reporter)
+    end = reporter.facts[-1]
+    assert isinstance(end, c.RunFailed), end
+    assert end.code == code
+    assert not any(not each.state for each in second.kept.values())
+
+
 def test_a_part_that_a_person_repeats_is_not_set_aside(
     whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("nobody thought of that")
-
-    monkeypatch.setattr(pipeline.Experiment, "_validate", fail)
+    monkeypatch.setattr(pipeline.Experiment, "_validate", failing(UNFORESEEN))
     found = {name: replace(each, from_run="01K00000000000000000000009") for name, each in whole.kept.items()}
     own, reporter = MemoryCheckpoints(found=found), RecordingReporter()
     attempt(tmp_path, tools, own, reporter)
