@@ -165,7 +165,9 @@ def test_the_kernel_tells_whose_connection_it_is(family: socket.AddressFamily, h
             assert user_of(ours, server) == 4242
             os.fchown(client.fileno(), os.geteuid(), -1)
             _reset(client)
-        for gone in (ours, (host, 1), ("host", 1), ("[", 1)):
+        with socket.create_connection(listener.getsockname()[:2]) as client:
+            closed = client.getsockname()[:2]
+        for gone in (closed, ours, (host, 1), ("host", 1), ("[", 1)):
             assert user_of(gone, server) == GONE
     assert user_of(None, server) is None
     assert user_of(ours, None) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -115,21 +115,25 @@ def test_a_method_has_the_parameters_of_its_call() -> None:
 
 def test_what_a_run_logs_is_no_reason_to_ask_for_it_again() -> None:
     over = make_run(status="COMPLETED", finishedAt="2026-01-01T00:00:09.000Z")
-    states = iter([make_run(), over])
     event = {
         **dict.fromkeys(("time", "revision", "traceparent")), "runId": "r", "id": "e", "source": "s",
         "position": "0", "type": "ai.run.log", "attempt": 1, "sequence": 1, "data": {},
         "receivedAt": "2026-01-01T00:00:00.000Z",
     }  # fmt: skip
-    logged = b"event: event\ndata: " + msgspec.json.encode(event) + b"\n\n"
-    stream = b"event: at\ndata: {}\nid: 1\n\n" + 50 * logged + b"event: run\ndata: {}\n\n"
-    asked: list[str] = []
+    states, asked = [make_run()], []
+
+    def stream() -> Iterator[bytes]:
+        yield b"event: at\ndata: {}\nid: 1\n\n"
+        for _ in range(50):
+            yield b"event: event\ndata: " + msgspec.json.encode(event) + b"\n\n"
+        states.append(over)
+        yield b"event: run\ndata: {}\n\n"
 
     def answering(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.path)
         if request.url.path == "/api/stream":
-            return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
-        return httpx.Response(200, content=msgspec.json.encode(next(states)))
+            return httpx.Response(200, content=stream(), headers={"content-type": "text/event-stream"})
+        return httpx.Response(200, content=msgspec.json.encode(states[-1]))
 
     assert [run.status for run in client_of(answering).watch(RUN_ID)] == ["QUEUED", "COMPLETED"]
     assert len(asked) == 3
