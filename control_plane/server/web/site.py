@@ -86,31 +86,37 @@ def _of_kinds() -> dict[str, BaseLoader]:
     return {kind: FileSystemLoader(folder) for kind, folder in kind_packages.templates().items()}
 
 
+@cache
+def templates() -> Templates:
+    """Return the templates of all pages, which this process compiles once."""
+    loaded = Templates(
+        loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), PrefixLoader(_of_kinds())]),
+        autoescape=select_autoescape(["html"], default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    loaded.filters |= {**formatting.FILTERS, "verdict": verdict}
+    loaded.globals |= {
+        "all_columns": columns.COLUMNS,
+        "usual_columns": columns.USUAL,
+        "form_token": form_token,
+        "may": may,
+        "nouns": NOUNS,
+        "signed_in": signed_in,
+        "between": formatting.between,
+        "line_chars_max": formatting.LINE_SHOWN_CHARS,
+        "next_steps": formatting.NEXT_STEPS,
+        "note_chars_max": NOTE_CHARS_MAX,
+        "reviewer_chars_max": REVIEWER_CHARS_MAX,
+    }
+    return loaded
+
+
 class Pages:
     """Renders templates under a strict content security policy."""
 
     def __init__(self, storage_origin: str) -> None:
-        self._templates = Templates(
-            loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), PrefixLoader(_of_kinds())]),
-            autoescape=select_autoescape(["html"], default=True),
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= {**formatting.FILTERS, "verdict": verdict}
-        self._templates.globals |= {
-            "all_columns": columns.COLUMNS,
-            "usual_columns": columns.USUAL,
-            "form_token": form_token,
-            "may": may,
-            "nouns": NOUNS,
-            "signed_in": signed_in,
-            "between": formatting.between,
-            "line_chars_max": formatting.LINE_SHOWN_CHARS,
-            "next_steps": formatting.NEXT_STEPS,
-            "note_chars_max": NOTE_CHARS_MAX,
-            "reviewer_chars_max": REVIEWER_CHARS_MAX,
-        }
         # Plots are shown from the storage's own origin: what a pipeline made never runs in ours.
         self._headers = {
             "Content-Security-Policy": (
@@ -125,12 +131,12 @@ class Pages:
 
     def piece(self, name: str, value: Any) -> str:
         """Return one row, rendered by the macro of this name."""
-        return str(getattr(self._templates.get_template("macros.html").module, name)(value))
+        return str(getattr(templates().get_template("macros.html").module, name)(value))
 
     def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a rendered page; it shows how many runs wait for a review if that is known."""
-        html = self._templates.get_template(name).render(
-            **{"waiting": 0, "back": None, "live": NOT_LIVE, **values}
+        html = (
+            templates().get_template(name).render(**{"waiting": 0, "back": None, "live": NOT_LIVE, **values})
         )
         return HTMLResponse(html, code, self._headers)
 
