@@ -18,14 +18,17 @@ from jinja2 import (
     FileSystemLoader,
     PrefixLoader,
     StrictUndefined,
+    pass_context,
     select_autoescape,
 )
+from jinja2.runtime import Context
 from markupsafe import Markup
 from msgspec import UNSET
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
+from control_plane.reads.kind_errors import reported
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.runs.explainer import class_reasons
 from control_plane.server.api.runs import Filters, LogFilters, RunsView
@@ -33,6 +36,7 @@ from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.server.web.forms import columns
 from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX
+from control_plane.server.web.sections import Shown, failed
 from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
@@ -102,6 +106,7 @@ class Pages:
             "all_columns": columns.COLUMNS,
             "usual_columns": columns.USUAL,
             "form_token": form_token,
+            "of_kind": self._of_kind,
             "may": may,
             "nouns": NOUNS,
             "signed_in": signed_in,
@@ -126,6 +131,20 @@ class Pages:
     def piece(self, name: str, value: Any) -> str:
         """Return one row, rendered by the macro of this name."""
         return str(getattr(self._templates.get_template("macros.html").module, name)(value))
+
+    @pass_context
+    def _of_kind(self, context: Context, kind: str, section: Shown) -> Markup:
+        """Return a section whose template a kind brings; where that fails, it says so in words."""
+        assert section.title
+        try:
+            return self._section(context, section)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
+            return self._section(context, failed(section.title, reported(kind, section.title, error)))
+
+    def _section(self, context: Context, section: Shown) -> Markup:
+        template = self._templates.get_template(section.template)
+        shown = template.render({**context.get_all(), "view": section.view})
+        return Markup(shown)  # noqa: S704 - a template escapes what it shows
 
     def page(self, name: str, code: int = 200, **values: Any) -> HTMLResponse:
         """Return a rendered page; it shows how many runs wait for a review if that is known."""
