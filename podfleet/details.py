@@ -104,7 +104,10 @@ def _show_parts(run: Run) -> None:
 
 def _show_part(part: Part, rows: Sequence[Any]) -> None:
     """Print the rows that only the run's kind has, in the columns that the kind names."""
-    if rows:
+    if part.problem:
+        print_heading(part.title.lower())
+        say(part.problem)
+    elif rows:
         print_heading(part.title.lower())
         columns = tuple(Column(name.upper(), field(name), _cell) for name in part.columns)
         print_items(rows[:ROWS_SHOWN], columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from importlib import import_module
 from typing import Any, Final
 
@@ -10,18 +10,18 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from events.kinds import NOUNS as KIND_NOUNS
+from events.kinds import KINDS
+from events.runtime.errors import ConfigError
 
 HELP_NAMES: Final = ("-h", "--help")
 
 # The module of each, whose `app` it is, and what is said of it where all are listed.
-NOUNS: Final[Mapping[str, tuple[str, str]]] = {
+OF_PODFLEET: Final[Mapping[str, tuple[str, str]]] = {
     "submit": ("podfleet.commands.submit", "Queue a run and print its id."),
     "kinds": ("podfleet.commands.kinds", "What can be run, and what it takes."),
     "runs": ("podfleet.commands.runs", "Runs: look at them, and steer them."),
     "events": ("podfleet.commands.events", "What happened in a run, and what goes on."),
     "artifacts": ("podfleet.commands.artifacts", "The files that runs keep."),
-    **{noun.collection: (noun.command, noun.says) for noun in KIND_NOUNS if noun.command},
     "reviews": ("podfleet.commands.reviews", "What waits for a person's verdict."),
     "schedules": ("podfleet.commands.schedules", "Runs that begin at their own time."),
     "pods": ("podfleet.commands.pods", "The workers of the fleet."),
@@ -33,6 +33,13 @@ NOUNS: Final[Mapping[str, tuple[str, str]]] = {
     "verify": ("podfleet.commands.verify", "Audit a database, which may be in use."),
     "rebuild": ("podfleet.commands.rebuild", "Make documents anew from the event log."),
 }
+OF_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    noun.collection: (noun.command, noun.says)
+    for kind in KINDS.values()
+    for noun in kind.nouns
+    if noun.command
+}
+NOUNS: Final[Mapping[str, tuple[str, str]]] = {**OF_KINDS, **OF_PODFLEET}
 
 
 def noun(name: str, *, has_verbs: bool = True) -> typer.Typer:
@@ -54,10 +61,16 @@ def _before_any_verb() -> None:
 
 
 class Nouns(TyperGroup):
-    """Lists the nouns without their modules, and loads the one that is used."""
+    """Lists the nouns without their modules, and loads the one that is used.
+
+    Raises `ConfigError` where a kind brings a noun that podfleet has as a command or a noun of its own.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        problems = list(_shadows({*OF_PODFLEET, *self.commands}))
+        if problems:
+            raise ConfigError(problems)
         nouns = {name: TyperCommand(name, help=says) for name, (_, says) in NOUNS.items()}
         self.commands = {**nouns, **self.commands}
 
@@ -78,6 +91,15 @@ class Nouns(TyperGroup):
         if args and args[0] in NOUNS:
             self.commands[args[0]] = _loaded(args[0])
         return super().resolve_command(ctx, args)
+
+
+def _shadows(own: Set[str]) -> Iterator[str]:
+    """Yield what is wrong with each noun of a kind that has one of podfleet's `own` names."""
+    for kind in KINDS.values():
+        for each in kind.nouns:
+            if each.command and each.collection in own:
+                taken = f"its noun {each.collection!r} is a command of podfleet already"
+                yield f"kind {kind.name!r}: {taken}; uninstall its package or mend it"
 
 
 def _loaded(name: str) -> Any:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from control_plane.model.kind_packages import modules
+from control_plane.model.presentation import plain
+from control_plane.reads.kind_errors import reported
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
-from events.runtime.errors import ConfigError
+from events.runtime.errors import ConfigError, Transient
+from events.text.brief import brief_list
 
 Json = dict[str, Any]
 
 # The names in the answer of a run of any kind.
 RUN_FIELDS: Final = frozenset(Run.__struct_encode_fields__)
+
+PART_MAX: Final = 400  # rows of what belongs to one kind
+PART_S: Final = 10.0  # for the code of a kind, the store's time included
+TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 
 
 def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
@@ -39,17 +49,51 @@ class KindPart:
     told: Callable[[Sequence[Json]], Sequence[Json]] = as_stored
 
 
+@dataclass(frozen=True, slots=True)
+class PartRows:
+    """The rows of a part as JSON; `problem` says in words why they could not be made."""
+
+    rows: Sequence[Json] = ()
+    is_whole: bool = True
+    problem: str | None = None
+
+
+async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> PartRows:
+    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`."""
+    try:
+        async with asyncio.timeout(PART_S):
+            found = await part.read(reads, run_id)
+            # beside the event loop: what a pod said decides how long it takes
+            return await asyncio.to_thread(_told, part, found)
+    except Transient:  # of the store
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
+        return PartRows(is_whole=False, problem=reported(kind, part.title, error))
+
+
+def _told(part: KindPart, found: Part) -> PartRows:
+    """Return the rows, cut to the size of an answer before they are converted. Raises what is no row."""
+    told = part.told(found.documents)
+    rows = msgspec.convert(plain(brief_list(told[:PART_MAX], TOLD_BYTES_MAX)), list[Json])
+    msgspec.json.encode(rows)
+    return PartRows(rows, not found.is_cut and len(rows) == len(told))
+
+
 Parts = Mapping[str, Sequence[KindPart]]
 
 
 def parts_of_kinds() -> Parts:
     """Return the parts of each kind that has any.
 
-    Raises `ConfigError` where two have one name, or one has that of a field of every run's answer.
+    Raises `ConfigError` for what is no part, and where two have one name, or one has that of a field of every
+    run's answer.
     """
     found: Parts = {kind: module.PARTS for kind, module in modules("parts").items()}
     problems, owners = [], dict.fromkeys(RUN_FIELDS, "every run")
     for kind, part in ((kind, part) for kind, parts in found.items() for part in parts):
+        if not _is_part(part):
+            problems.append(f"kind {kind!r}: {part!r} is no part of a run; uninstall its package or mend it")
+            continue
         if part.name in owners:
             taken = f"its part {part.name!r} has the name of a field of {owners[part.name]}"
             problems.append(f"kind {kind!r}: {taken}; name it otherwise, or uninstall its package")
@@ -57,6 +101,13 @@ def parts_of_kinds() -> Parts:
     if problems:
         raise ConfigError(problems)
     return found
+
+
+def _is_part(part: object) -> bool:
+    if not isinstance(part, KindPart):
+        return False
+    texts = isinstance(part.columns, list | tuple) and all(isinstance(each, str) for each in part.columns)
+    return texts and (type(part.name), type(part.title), type(part.rank)) == (str, str, int)
 
 
 def names_of(parts: Parts) -> list[str]:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from msgspec import UNSET
+
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out
@@ -20,7 +22,15 @@ from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.lineage import Lineage
-from control_plane.reads.parts import KindPart, Parts, names_of, parts_of_kinds
+from control_plane.reads.parts import (
+    TOLD_BYTES_MAX,
+    KindPart,
+    PartRows,
+    Parts,
+    names_of,
+    parts_of_kinds,
+    rows_of,
+)
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -55,8 +65,6 @@ FORGOTTEN_AFTER: Final = timedelta(days=1)
 FAILURES_SHOWN: Final = 10
 SEARCH_CHARS_MAX: Final = 200
 OF_EVERY_KIND: Final = ("attempts", "stages", "validations", "artifacts")
-PART_MAX: Final = 400  # rows of what belongs to one kind
-TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 WAITING_SHOWN: Final = 100
 LARGE_READS_MAX: Final = 4
 # Two spellings of one level come in; whoever asks for one means both.
@@ -109,7 +117,7 @@ class _Own:
     stages: Sequence[Json] = ()
     validations: Sequence[Json] = ()
     artifacts: Sequence[Json] = ()
-    of_kind: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+    of_kind: Mapping[str, PartRows] = field(default_factory=dict)
     usages: Sequence[Json] = ()
     cut: Sequence[str] = ()  # the names of those that are not whole
 
@@ -230,7 +238,7 @@ class Reading:
     async def _whole(self, run: Mapping[str, Any], spec: Mapping[str, Any]) -> Run:
         # nothing belongs to a run that no pod has taken yet
         parts = self.parts.get(run["kind"], ())
-        own = await self._own(run["_id"], parts) if run["attempt"] else _Own()
+        own = await self._own(run, parts) if run["attempt"] else _Own()
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
         return filled(
             Run,
@@ -245,26 +253,37 @@ class Reading:
             validations=[shown(each) for each in believed(own.validations, own.attempts)],
             artifacts=[filled(Artifact, each) for each in own.artifacts],
             sections=[
-                PartAnswer(name=each.name, title=each.title, columns=[*each.columns]) for each in parts
+                PartAnswer(
+                    name=each.name,
+                    title=each.title,
+                    columns=[*each.columns],
+                    problem=own.of_kind.get(each.name, PartRows()).problem or UNSET,
+                )
+                for each in parts
             ],
-            rows={**{name: [] for name in names_of(self.parts)}, **plain(own.of_kind)},
+            rows={
+                **{name: [] for name in names_of(self.parts)},
+                **{name: [*each.rows] for name, each in own.of_kind.items()},
+            },
             usage=usage(own.usages, USAGE_EVENTS_MAX),
             truncated=sorted(own.cut),
         )
 
-    async def _own(self, run_id: str, of_kind: Sequence[KindPart]) -> _Own:
+    async def _own(self, run: Mapping[str, Any], of_kind: Sequence[KindPart]) -> _Own:
         """Read all documents of a run concurrently, so that its page waits for one round trip."""
+        run_id = run["_id"]
         beside = partial(self.run_reads.beside, run_ids=[run_id])
         parts = asyncio.gather(
             beside("attempts", order=(("attempt", 1),)),
             beside("stages", order=(("attempt", 1), ("order", 1))),
             beside("validations", order=(("_id", 1),)),
             beside("artifacts", order=(("attempt", -1), ("name", 1))),
-            *(each.read(self.run_reads, run_id) for each in of_kind),
         )
-        usages, kept = await asyncio.gather(self.run_reads.usage([run_id]), parts)
+        rows = asyncio.gather(*(rows_of(run["kind"], each, self.run_reads, run_id) for each in of_kind))
+        usages, kept, made = await asyncio.gather(self.run_reads.usage([run_id]), parts, rows)
+        named = {part.name: each for part, each in zip(of_kind, made, strict=True)}
         # beside the event loop: what a pod said decides how long it takes
-        return await asyncio.to_thread(_kept, kept, usages, of_kind)
+        return await asyncio.to_thread(_kept, kept, usages, named)
 
     async def pace(self, run: Run) -> Pace | None:
         """Return the pace of the run's current stage; None if it has none."""
@@ -483,21 +502,15 @@ def listing(name: str, found: Slice, view: Callable[[Mapping[str, Any]], Item]) 
     return Listing(items=[view(document) for document in found.documents], next=stop)
 
 
-def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Sequence[KindPart]) -> _Own:
+def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Mapping[str, PartRows]) -> _Own:
     """Return what belongs to a run, cut to the size of an answer before it is converted."""
     own: dict[str, Sequence[Json]] = {}
-    rows: dict[str, Sequence[Json]] = {}
-    cut = []
-    for name, part in zip(OF_EVERY_KIND, parts, strict=False):
+    cut = [name for name, each in of_kind.items() if not each.is_whole]
+    for name, part in zip(OF_EVERY_KIND, parts, strict=True):
         own[name] = brief_list(part.documents, TOLD_BYTES_MAX)
         if part.is_cut or len(own[name]) < len(part.documents):
             cut.append(name)
-    for each, part in zip(of_kind, parts[len(OF_EVERY_KIND) :], strict=True):
-        told = each.told(part.documents)
-        rows[each.name] = brief_list(told[:PART_MAX], TOLD_BYTES_MAX)
-        if part.is_cut or len(rows[each.name]) < len(told):
-            cut.append(each.name)
-    return _Own(**own, of_kind=rows, usages=usages, cut=cut)
+    return _Own(**own, of_kind=of_kind, usages=usages, cut=cut)
 
 
 def _in_json(document: Mapping[str, Any]) -> Json:

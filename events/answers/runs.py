@@ -175,11 +175,15 @@ class Usage(Answer, frozen=True, kw_only=True):
 
 
 class Part(Answer, frozen=True, kw_only=True):
-    """A list that only runs of a kind have: `name` is its field in the run, `columns` are those to show."""
+    """A list that only runs of a kind have: `name` is its field in the run, `columns` are those to show.
+
+    `problem` says that it could not be made.
+    """
 
     name: str
     title: str
     columns: list[str]
+    problem: str | UnsetType = UNSET
 
 
 class Run(RunRow, frozen=True, kw_only=True):

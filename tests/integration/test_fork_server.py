@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -105,3 +107,43 @@ def test_a_program_that_a_test_forgot_ends_with_the_test_process(
                 stdout=subprocess.PIPE, timeout=60, check=False,
             )  # fmt: skip
             assert done.returncode == -signal.SIGKILL
+
+
+class Unstarted:
+    """A server that does nothing."""
+
+    def wait(self, timeout: float | None = None) -> None: ...
+    def kill(self) -> None: ...
+
+
+@pytest.mark.parametrize("is_common", [False, True], ids=["a server of its own", "a common server"])
+def test_messages_that_nobody_has_read_yet_stay_apart(
+    monkeypatch: pytest.MonkeyPatch, is_common: bool
+) -> None:
+    given: list[socket.socket] = []
+
+    def keep(way: socket.socket) -> Unstarted:
+        given.append(way.dup())
+        return Unstarted()
+
+    def answer(way: socket.socket, requests: list[bytes], fds: list[int]) -> None:
+        """Ask twice before the server reads, and tell number and end before the client does."""
+        way.send(b"one")
+        way.send(b"two")
+        with socket.socket(fileno=os.dup(fds[-1])) as report:
+            report.send(b"123")
+            report.send(b"256")
+
+    monkeypatch.setattr(fork_server, "_way", [])
+    monkeypatch.setattr(fork_server, "_start", keep)
+    monkeypatch.setattr(fork_server.atexit, "register", lambda *_: None)
+    monkeypatch.setattr(fork_server.socket, "send_fds", answer)
+    with ExitStack() as stack:
+        if is_common:
+            fork_server.join(stack.enter_context(fork_server.common_server()))
+        program = start_program(["-c", ""], env={}, cwd=Path())
+        server = stack.enter_context(given[0].accept()[0] if is_common else given[0])
+        stack.enter_context(fork_server._way[0])
+        assert (program.pid, program.wait(1)) == (123, 1)
+        assert [server.recv(fork_server.REQUEST_BYTES) for _ in range(2)] == [b"one", b"two"]
+        given[0].close()

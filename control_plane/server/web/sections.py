@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from control_plane.model.kind_packages import modules
-from control_plane.reads.parts import KindPart
+from control_plane.reads.kind_errors import reported
+from control_plane.reads.parts import PART_S, KindPart
 from control_plane.reads.reading import Json
 from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.charts import line_chart
@@ -18,6 +20,7 @@ from control_plane.server.web.side_by_side import curve, metrics
 from events.answers.artifacts import Artifact
 from events.answers.runs import Run
 from events.files.checkpoints import PREFIX
+from events.runtime.errors import ConfigError, Transient
 
 CURVES_SHOWN: Final = 12
 ROWS_SHOWN: Final = 100  # of a part without a template of its own
@@ -45,18 +48,53 @@ class Section:
     load: Callable[[RunPage], Awaitable[Mapping[str, Any] | None]]
 
 
-async def sections(page: RunPage) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the templates of a run's page in their order, each with its data."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A section with its data; `title` names one that the code of a kind makes."""
+
+    template: str
+    view: Mapping[str, Any]
+    title: str | None = None
+
+
+async def sections(page: RunPage) -> list[Shown]:
+    """Return the sections of a run's page in their order, each with its data. Raises `Transient`."""
     kind = page.run.kind
     own = of_kinds().get(kind, ())
-    shown = {each.rank for each in own}
-    parts = [_of(part) for part in page.deps.reading.parts.get(kind, ()) if part.rank not in shown]
-    found = [
-        (each.template, view)
-        for each in sorted((*OF_EVERY_KIND, *own, *parts), key=lambda each: each.rank)
-        if (view := await each.load(page)) is not None
-    ]
-    return found
+    ranks = {each.rank for each in own}
+    parts = page.deps.reading.parts.get(kind, ())
+    by_rank = {part.rank: part for part in parts}
+    wanted: list[tuple[Section, KindPart | None]] = [(each, None) for each in OF_EVERY_KIND]
+    wanted += [(each, by_rank.get(each.rank)) for each in own]
+    wanted += [(_of(part), part) for part in parts if part.rank not in ranks]
+    problems = {each.name: each.problem for each in page.run.sections if each.problem}
+    found: list[Shown | None] = []
+    for each, part in sorted(wanted, key=lambda pair: pair[0].rank):
+        if each in OF_EVERY_KIND:
+            view = await each.load(page)
+            found.append(None if view is None else Shown(each.template, view))
+        elif part is not None and part.name in problems:
+            found.append(failed(part.title, problems[part.name]))
+        else:
+            found.append(await _of_kind(each, each.template if part is None else part.title, page))
+    return [each for each in found if each is not None]
+
+
+async def _of_kind(section: Section, title: str, page: RunPage) -> Shown | None:
+    """Return a section that the code of a kind makes, or what says that it failed. Raises `Transient`."""
+    try:
+        async with asyncio.timeout(PART_S):
+            view = await section.load(page)
+            return None if view is None else Shown(section.template, {**view}, title)
+    except Transient:  # of the store
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
+        return failed(title, reported(page.run.kind, title, error))
+
+
+def failed(title: str, problem: object) -> Shown:
+    """Return the section that says in words that another one could not be made."""
+    return Shown("sections/failed.html", {"title": title, "problem": problem})
 
 
 def _of(part: KindPart) -> Section:
@@ -136,5 +174,16 @@ OF_EVERY_KIND: Final = (
 
 @cache
 def of_kinds() -> Mapping[str, Sequence[Section]]:
-    """Return the sections of each kind that has any. Raises `ConfigError`."""
-    return {kind: module.SECTIONS for kind, module in modules("sections").items()}
+    """Return the sections of each kind that has any. Raises `ConfigError`, for what is no section too."""
+    found: Mapping[str, Sequence[Section]] = {
+        kind: module.SECTIONS for kind, module in modules("sections").items()
+    }
+    problems = [
+        f"kind {kind!r}: {each!r} is no section of a page; uninstall its package or mend it"
+        for kind, sections in found.items()
+        for each in sections
+        if not isinstance(each, Section) or (type(each.rank), type(each.template)) != (int, str)
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return found

@@ -18,14 +18,17 @@ from jinja2 import (
     FileSystemLoader,
     PrefixLoader,
     StrictUndefined,
+    pass_context,
     select_autoescape,
 )
+from jinja2.runtime import Context
 from markupsafe import Markup
 from msgspec import UNSET
 
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
+from control_plane.reads.kind_errors import reported
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.runs.explainer import class_reasons
 from control_plane.server.api.runs import Filters, LogFilters, RunsView
@@ -33,6 +36,7 @@ from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.server.web.forms import columns
 from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX
+from control_plane.server.web.sections import Shown, failed
 from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
@@ -101,6 +105,7 @@ def templates() -> Templates:
         "all_columns": columns.COLUMNS,
         "usual_columns": columns.USUAL,
         "form_token": form_token,
+        "of_kind": of_kind,
         "may": may,
         "nouns": NOUNS,
         "signed_in": signed_in,
@@ -139,6 +144,22 @@ class Pages:
             templates().get_template(name).render(**{"waiting": 0, "back": None, "live": NOT_LIVE, **values})
         )
         return HTMLResponse(html, code, self._headers)
+
+
+@pass_context
+def of_kind(context: Context, kind: str, section: Shown) -> Markup:
+    """Return a section whose template a kind brings; where that fails, it says so in words."""
+    assert section.title
+    try:
+        return _section(context, section)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
+        return _section(context, failed(section.title, reported(kind, section.title, error)))
+
+
+def _section(context: Context, section: Shown) -> Markup:
+    template = templates().get_template(section.template)
+    shown = template.render({**context.get_all(), "view": section.view})
+    return Markup(shown)  # noqa: S704 - a template escapes what it shows
 
 
 def form_token() -> Markup:

@@ -6,9 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
 from control_plane.kinds.ideation.api import NewHypothesisBody
+from control_plane.server.api.bulk import BulkBody
+from control_plane.server.api.contract import problems
 from control_plane.server.api.contract.bodies import NewRun
 
 
@@ -61,3 +65,35 @@ def test_what_is_wrong_with_an_idea_is_said_once_and_by_its_name(idea: object) -
     with pytest.raises(ValidationError) as caught:
         NewHypothesisBody.model_validate({"title": "t", "idea": idea})
     assert [each["loc"] for each in caught.value.errors()] == [("idea",)]
+
+
+MANY = {f"!{number}": number for number in range(20_000)}
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [(NewRun, MANY), (NewRun, {"kind": "probe", "labels": MANY}), (BulkBody, {"filters": MANY})],
+)
+def test_an_object_of_many_keys_is_one_problem(body: Any, fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="the object has 20,000 keys; at most 100 are read") as refused:
+        body.model_validate(fields)
+    assert refused.value.error_count() <= 2
+
+
+def test_an_answer_names_some_problems_and_counts_the_others() -> None:
+    app = FastAPI()
+    pages: Any = None
+    problems.install(app, pages)
+
+    @app.post("/")
+    async def bulk(_: BulkBody) -> None: ...
+
+    with TestClient(app) as client:
+        answer = client.post("/", json={"action": "cancel", "ids": [""] * 1_000})
+        told = answer.json()
+        assert answer.status_code == 422
+        assert [each["field"] for each in told["fields"]] == [f"ids.{number}" for number in range(20)]
+        assert told["detail"].endswith("; and 980 more problems")
+        long = client.post("/", json={"action": "cancel", "ids": ["x"], "y" * 100_000: 1})
+        assert long.json()["fields"][0]["field"] == "y" * 300 + "…"
+        assert len(long.content) < 2_000

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
-from podfleet.main import app
-from podfleet.nouns import NOUNS
+from events.kinds import KINDS
+from podfleet.main import app, main
+from podfleet.nouns import NOUNS, OF_PODFLEET
 from tests.fork_server import run_program
 
 HEAVY = (
@@ -106,6 +109,25 @@ def test_each_noun_is_there_and_says_the_same_of_itself_as_where_all_are_listed(
         if "COMMAND [ARGS]" in answer.output:
             assert says in answer.output
             assert f" {name} [OPTIONS] COMMAND" in CliRunner().invoke(app, [name]).output
+
+
+def test_a_kind_cannot_take_the_name_of_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(collection: str) -> tuple[object, str]:
+        noun = replace(KINDS["ideation"].nouns[0], collection=collection)
+        monkeypatch.setitem(KINDS, "theirs", replace(KINDS["probe"], name="theirs", nouns=(noun,)))  # type: ignore[arg-type]
+        monkeypatch.setattr(sys, "argv", ["podfleet", "--help"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, capsys.readouterr().err
+
+    own = [*OF_PODFLEET, *(each.callback.__name__ for each in app.registered_commands if each.callback)]
+    assert {"submit", "runs", "up", "serve", "env", "signin", "migrate", "version"} < set(own)
+    for name in own:
+        taken = f"kind 'theirs': its noun {name!r} is a command of podfleet already"
+        assert said(name) == (2, f"{taken}; uninstall its package or mend it\n")
+    assert said("letters") == (0, "")
 
 
 def test_a_noun_or_verb_that_is_not_there_is_answered_with_its_like() -> None:

@@ -6,7 +6,15 @@ import math
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from control_plane.files.multipart import PARTS_MAX
@@ -22,6 +30,7 @@ from events.lifecycle import Outcome
 from events.text.key_text import SECRET_CHARS
 
 LABELS_MAX: Final = 32
+KEYS_MAX: Final = 100  # of an object; each one that is wrong costs the event loop 0.1 ms
 QUEUE_LIMIT_MAX_S: Final = 30 * 24 * 3600
 YEARS: Final = range(2000, 2200)  # far inside what the store's calendar can add a week to
 
@@ -63,7 +72,15 @@ def _whole(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
+def _few(value: Any) -> Any:
+    """Refuse an object of many keys before each of them is looked at."""
+    if isinstance(value, dict) and len(value) > KEYS_MAX:
+        raise ValueError(f"the object has {len(value):,} keys; at most {KEYS_MAX} are read")
+    return value
+
+
 Storable = AfterValidator(_storable)
+FEW: Final = BeforeValidator(_few)
 WHOLE: Final = BeforeValidator(_whole)
 Json = Annotated[dict[str, Any], Storable]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
@@ -76,6 +93,11 @@ class Body(BaseModel):
     """Base class of the bodies."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_keys(cls, fields: Any) -> Any:
+        return _few(fields)
 
 
 class RunBody(Body):
@@ -90,6 +112,7 @@ class RunBody(Body):
     labels: Annotated[
         dict[LabelName, Label],
         Field(max_length=LABELS_MAX, json_schema_extra={"additionalProperties": False}),
+        FEW,
     ] = Field(default_factory=dict)
 
 

@@ -26,6 +26,8 @@ from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, T
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 2
+PROBLEMS_MAX: Final = 20  # fields that one answer names
+PROBLEM_CHARS_MAX: Final = 300  # of a name, and of what is said of it
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 # The first row that fits gives the status; rows go from the special to the general.
@@ -69,6 +71,10 @@ def problem(
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="podfleet"'
     return JSONResponse(body, status, headers, PROBLEM_MEDIA_TYPE)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= PROBLEM_CHARS_MAX else f"{text[:PROBLEM_CHARS_MAX]}…"
 
 
 def _place(request: Request) -> str:
@@ -127,12 +133,18 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
+        found = error.errors()
         fields = [
-            {"field": ".".join(str(part) for part in each["loc"][1:]), "message": each["msg"]}
-            for each in error.errors()
+            {
+                "field": _cut(".".join(str(part) for part in each["loc"][1:])),
+                "message": _cut(each["msg"]),
+            }
+            for each in found[:PROBLEMS_MAX]
         ]
-        unreadable = any(each["type"] == "json_invalid" for each in error.errors())
-        detail = "; ".join(f"{each['field'] or 'body'}: {each['message']}" for each in fields)
+        unreadable = any(each["type"] == "json_invalid" for each in found)
+        told = [f"{each['field'] or 'body'}: {each['message']}" for each in fields]
+        more = [f"and {len(found) - PROBLEMS_MAX:,} more problems"] if len(found) > PROBLEMS_MAX else []
+        detail = "; ".join(told + more)
         status, code = (400, "bad_json") if unreadable else (422, "invalid")
         return answer(request, problem(status, code, detail, fields=fields), detail)
 
