@@ -21,6 +21,7 @@ from events.runtime.errors import Transient
 log = logging.getLogger(__name__)
 
 NOT_RECORDED: Final = frozenset({"ingest", "claim"})
+OBJECT_CHARS_MAX: Final = 200  # a path may name one at any length, and be refused for its scope afterwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def object_of(parameters: Mapping[str, Any]) -> str | None:
     """Return the object that a route's parameters name, such as `run/<id>`; None where they name none."""
     for name, value in parameters.items():
         if name.endswith("_id"):
-            return f"{name.removesuffix('_id')}/{value}"
+            return f"{name.removesuffix('_id')}/{value}"[:OBJECT_CHARS_MAX]
     return None
 
 

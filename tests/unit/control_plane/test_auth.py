@@ -6,10 +6,14 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from starlette.requests import Request
 
-from control_plane.access.auth import Forbidden, Keyed, Keyless
+from control_plane.access.audit_log import OBJECT_CHARS_MAX, object_of
+from control_plane.access.auth import FORM_HEADER, Forbidden, Keyed, Keyless, Principal, require, sender_of
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL
 from control_plane.access.peers import GONE, user_of
@@ -224,3 +228,74 @@ async def test_a_header_of_a_proxy_beside_a_key_counts_too(keyed: Callable[..., 
 async def test_who_was_not_told_to_be_keyless_asks_everybody(keyed: Callable[..., Keyed]) -> None:
     with pytest.raises(Unauthorized):
         await keyed(None).identify("GET", HOME, NEAR)
+
+
+def asked(principal: Principal, method: str, headers: dict[str, str], body: bytes = b"") -> Request:
+    """Return a request that `principal` makes."""
+
+    async def identify(*_: object) -> Principal:
+        return principal
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    state = SimpleNamespace(authenticator=SimpleNamespace(identify=identify))
+    scope = {
+        "type": "http", "method": method, "path": "/", "query_string": b"", "path_params": {},
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "app": SimpleNamespace(state=state), "client": (NEAR, 1), "server": (NEAR, 8700),
+    }  # fmt: skip
+    return Request(scope, receive)
+
+
+async def test_a_key_does_what_its_scopes_say_and_no_more() -> None:
+    viewer = Principal("vera", frozenset({"read"}), "id")
+    assert await require("read")(asked(viewer, "GET", {})) is viewer
+    with pytest.raises(Forbidden, match="lacks the scope submit"):
+        await require("submit")(asked(viewer, "POST", {}))
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "is_ours"),
+    [
+        ({FORM_HEADER: "token"}, b"", True),
+        ({"content-type": FORM}, b"form_token=token", True),
+        ({"content-type": f"{FORM.title()} ; charset=utf-8"}, b"form_token=token", True),
+        ({}, b"", False),
+        ({FORM_HEADER: "other"}, b"", False),
+        ({FORM_HEADER: ""}, b"", False),
+        ({FORM_HEADER: "other", "content-type": FORM}, b"form_token=token", False),
+        ({"content-type": FORM}, b"form_token=", False),
+        ({"content-type": FORM}, b"other=token", False),
+        ({"content-type": "application/json"}, b'{"form_token": "token"}', False),
+    ],
+)
+async def test_a_browser_changes_something_by_a_form_of_its_session(
+    headers: dict[str, str], body: bytes, *, is_ours: bool
+) -> None:
+    browser = Principal("olga", ALL, "id", form_token="token")
+    for method in ("GET", "HEAD"):
+        await require("admin")(asked(browser, method, headers, body))
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        order = require("admin")(asked(browser, method, headers, body))
+        if is_ours:
+            await order
+        else:
+            with pytest.raises(Forbidden, match="another session"):
+                await order
+
+
+def test_a_sender_is_a_key_at_an_address_and_nobody_where_no_key_is_needed() -> None:
+    request = asked(Principal("n", ALL), "POST", {})
+    assert sender_of(request, Principal("n", ALL, "id")) == "id@127.0.0.1"
+    assert sender_of(request, Principal("r1/a1", ALL)) == "r1/a1@127.0.0.1"
+    assert sender_of(request, Principal("loopback", ALL, is_shared=True)) is None
+
+
+def test_the_audit_log_names_an_object_in_few_letters() -> None:
+    assert object_of({"run_id": "r1"}) == "run/r1"
+    assert object_of({"file": "x"}) is None
+    assert len(object_of({"run_id": "x" * 60_000}) or "") == OBJECT_CHARS_MAX

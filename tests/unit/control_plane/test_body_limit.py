@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
-from control_plane.server.http.body_limit import BODY_BYTES_MAX, BodyLimit
+from control_plane.server.http.body_limit import BODY_BYTES_MAX, PAIRS_MAX, BodyLimit
 
 MIB = 1 << 20
 
@@ -85,3 +85,28 @@ async def test_a_type_alone_is_no_multipart_body(body: bytes, *, more: bool, is_
             await answered
     else:
         await answered
+
+
+@pytest.mark.parametrize(
+    "media", ["application/x-www-form-urlencoded", "Application/X-WWW-Form-Urlencoded ;a"]
+)
+@pytest.mark.parametrize("pair", ["a=b", ""])
+async def test_a_form_has_so_many_fields_in_all_of_its_pieces_empty_ones_too(media: str, pair: str) -> None:
+    async def read(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+
+    async def sent(pairs: int, media: str) -> None:
+        body = "&".join([pair] * pairs).encode()
+        pieces = [body[: len(body) // 2], body[len(body) // 2 :]]
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+        scope = {"type": "http", "headers": [(b"content-type", media.encode())]}
+        await BodyLimit(read)(scope, receive, None)  # type: ignore[arg-type] # a part of ASGI
+
+    await sent(PAIRS_MAX, media)
+    await sent(PAIRS_MAX + 1, "application/json")
+    with pytest.raises(HTTPException, match="over 1,000 fields"):
+        await sent(PAIRS_MAX + 1, media)

@@ -10,14 +10,17 @@ import pytest
 from events import codec
 from events.catalog import RunHeartbeat, RunLog, StageStarted, Unknown
 from events.codec import (
+    ATTRIBUTE_CHARS_MAX,
     DEPTH_MAX,
     LINE_BYTES_MAX,
     LINES_MAX,
     MESSAGE_CHARS_MAX,
+    SEQUENCE_MAX,
     VALUES_MAX,
     Refusal,
     TooLarge,
     decode_batch,
+    decode_binary,
     decode_ndjson,
     decode_structured,
     moment,
@@ -278,6 +281,45 @@ def test_an_event_of_our_own_takes_the_short_way(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(codec, "_parse", fail)
     assert isinstance(decode_structured(make_line()), Event)
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["2027-01-31T09:30:00.%sZ" % ("0" * ATTRIBUTE_CHARS_MAX), "2027-01-31T09:30:00.%sZ" % ("1" * 9_999)],
+)
+def test_no_attribute_is_long_though_it_is_right(time: str) -> None:
+    outcome = decode_structured(make_line().replace(b"2027-01-31T09:30:00Z", time.encode()))
+    assert isinstance(outcome, Refusal)
+    assert outcome.message == f"time: must not be longer than {ATTRIBUTE_CHARS_MAX:,} characters"
+
+
+def test_the_sequence_of_an_older_emitter_has_the_same_bound() -> None:
+    event = json.loads(make_line())
+    del event["sequence"]
+    for sequence, kind in ((SEQUENCE_MAX, Event), (SEQUENCE_MAX + 1, Refusal), (2**53, Refusal)):
+        line = json.dumps({**event, "extensions": {"seq": sequence}}).encode()
+        assert isinstance(decode_structured(line), kind)
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "code"),
+    [
+        ("application/json", b'{"message": "a", "message": "b"}', "unstorable"),
+        ("application/json", b'{"message": "a", "b": {"c": 1, "c": 1}}', "unstorable"),
+        ("application/json", b'{"message": "%s"}' % (b"x" * LINE_BYTES_MAX), "too_large"),
+        ("text/plain", b"no JSON", "invalid_data"),
+    ],
+)
+def test_data_behind_headers_is_held_to_the_rules_of_a_line(media: str, body: bytes, code: str) -> None:
+    event = {name: value for name, value in json.loads(make_line()).items() if name != "data"}
+    del event["datacontenttype"]
+    headers = [(f"ce-{name}", str(value)) for name, value in event.items()]
+    outcome = decode_binary([*headers, ("content-type", media)], body)
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == code
+    assert isinstance(
+        decode_binary([*headers, ("content-type", "application/json")], b'{"message": "a"}'), Event
+    )
 
 
 @pytest.mark.parametrize(
