@@ -111,7 +111,7 @@ def _optimiser(
     name: str, title: str, *, rates: tuple[float, ...], words: str, off: Changes = _SGD, by: str = ""
 ) -> Intervention:
     """Return an intervention that sets optimiser and learning rate; `by` is the optimiser, by default its name."""
-    strengths = tuple({"optimiser": by or name, "lr": rate} for rate in rates)
+    strengths: tuple[Changes, ...] = tuple({"optimiser": by or name, "lr": rate} for rate in rates)
     return Intervention(name=name, title=title, words=words, off=off, strengths=strengths)
 
 
