@@ -15,6 +15,7 @@ from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
 from events.text.brief import brief_data
+from events.text.harmless import is_number
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
@@ -147,15 +148,6 @@ def dollars(value: float) -> str:
 def count(value: float) -> str:
     """Return how many there are."""
     return f"{value:,.0f}"
-
-
-def is_number(text: str) -> bool:
-    """Return whether a cell holds a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def words(name: str) -> str:

@@ -183,24 +183,11 @@ def console() -> Any:
 
 
 STYLES: Final[Mapping[str, str]] = {
-    "RUNNING": "cyan",
-    "AUTO_VALIDATING": "cyan",
-    "SCHEDULED": "cyan",
-    "AWAITING_HUMAN": "magenta",
-    "COMPLETED": "green",
-    "HUMAN_VALIDATED": "green",
-    "FAILED": "red",
-    "HUMAN_REJECTED": "red",
-    "INTERRUPTED": "yellow",
-    "CANCELING": "yellow",
-    "CANCELED": "yellow",
-    "DELAYED": "yellow",
-    "busy": "cyan",
-    "suspended": "yellow",
-    "gone": "red",
-    "ok": "green",
-    "failed": "red",
-    "note": "yellow",
+    **dict.fromkeys(("RUNNING", "AUTO_VALIDATING", "SCHEDULED", "busy"), "cyan"),
+    **dict.fromkeys(("AWAITING_HUMAN",), "magenta"),
+    **dict.fromkeys(("COMPLETED", "HUMAN_VALIDATED", "ok"), "green"),
+    **dict.fromkeys(("FAILED", "HUMAN_REJECTED", "gone", "failed"), "red"),
+    **dict.fromkeys(("INTERRUPTED", "CANCELING", "CANCELED", "DELAYED", "suspended", "note"), "yellow"),
 }
 
 

@@ -23,8 +23,8 @@ import sys
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -82,9 +82,15 @@ class Attack:
     def is_on(self) -> bool:
         return CLOCK.monotonic_s() < self.until_s
 
-    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Open a connection, and reset it at the end of the block."""
         async with self.connecting:
-            return await asyncio.wait_for(asyncio.open_connection(self.host, self.port), CONNECT_S)
+            reader, writer = await asyncio.wait_for(asyncio.open_connection(self.host, self.port), CONNECT_S)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
 
     def head(self, method: str, path: str, **headers: str) -> bytes:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}:{self.port}"]
@@ -121,12 +127,9 @@ def posting(body: bytes, path: str = "/api/ingest/events", **headers: str) -> St
     """Return the attack that sends this body with a right key."""
 
     async def post(attack: Attack) -> None:
-        reader, writer = await attack.open()
-        try:
+        async with attack.connected() as (reader, writer):
             writer.write(attack.signed(path, len(body), **headers) + body)
             await attack.answered(reader)
-        finally:
-            writer.transport.abort()
 
     return post
 
@@ -135,13 +138,10 @@ def asking(path: str, *, is_known: bool, **headers: str) -> Step:
     """Return the attack that asks for a page with these headers."""
 
     async def ask(attack: Attack) -> None:
-        reader, writer = await attack.open()
-        try:
+        async with attack.connected() as (reader, writer):
             known = bearer(attack.key) if is_known else {}
             writer.write(attack.head("GET", path, **{**known, **headers}))
             await attack.answered(reader)
-        finally:
-            writer.transport.abort()
 
     return ask
 
@@ -155,8 +155,7 @@ async def read_filled(attack: Attack) -> None:
 
 async def slow_head(attack: Attack) -> None:
     """Send a header byte by byte, for ever."""
-    _, writer = await attack.open()
-    try:
+    async with attack.connected() as (_, writer):
         writer.write(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
         while attack.is_on():
             writer.write(b"x")
@@ -166,16 +165,13 @@ async def slow_head(attack: Attack) -> None:
                 attack.answers["closed"] += 1
                 return
         attack.answers["still open"] += 1
-    finally:
-        writer.transport.abort()
 
 
 def slow_body(path: str, *, is_known: bool) -> Step:
     """Return the attack that announces a body and sends it byte by byte."""
 
     async def post(attack: Attack) -> None:
-        reader, writer = await attack.open()
-        try:
+        async with attack.connected() as (reader, writer):
             headers = {"Content_Type": NDJSON if "ingest" in path else "application/json"}
             head = attack.signed(path, 9_000, **headers)
             writer.write(head if is_known else attack.head("POST", path, Content_Length="9000", **headers))
@@ -190,16 +186,13 @@ def slow_body(path: str, *, is_known: bool) -> Step:
             else:
                 answer.cancel()
                 attack.answers["still open"] += 1
-        finally:
-            writer.transport.abort()
 
     return post
 
 
 async def endless_head(attack: Attack) -> None:
     """Send a header without end, as fast as it is taken."""
-    reader, writer = await attack.open()
-    try:
+    async with attack.connected() as (reader, writer):
         writer.write(b"GET /healthz HTTP/1.1\r\nX-Long: ")
         for _ in range(64):
             writer.write(b"x" * MIB)
@@ -207,46 +200,35 @@ async def endless_head(attack: Attack) -> None:
             if writer.transport.is_closing():
                 break
         await attack.answered(reader)
-    finally:
-        writer.transport.abort()
 
 
 async def idle(attack: Attack) -> None:
     """Ask once, and keep the connection."""
-    reader, writer = await attack.open()
-    try:
+    async with attack.connected() as (reader, writer):
         writer.write(attack.head("GET", "/healthz"))
         await attack.answered(reader)
         while attack.is_on() and not reader.at_eof():
             with suppress(TimeoutError):
                 await asyncio.wait_for(reader.read(MIB), SLOW_BYTE_S)
-    finally:
-        writer.transport.abort()
 
 
 async def pipelined(attack: Attack) -> None:
     """Send thousands of small requests at once."""
-    reader, writer = await attack.open()
-    try:
+    async with attack.connected() as (reader, writer):
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 10_000)
         await attack.answered(reader)
         while attack.is_on() and not reader.at_eof():
             await asyncio.wait_for(reader.read(MIB), CONNECT_S)
-    finally:
-        writer.transport.abort()
 
 
 async def unread(attack: Attack) -> None:
     """Ask for much, and read nothing."""
-    _, writer = await attack.open()
-    try:
+    async with attack.connected() as (_, writer):
         writer.transport.pause_reading()  # type: ignore[attr-defined] # it reads, too
         writer.write(attack.head("GET", "/static/pages.css") * 500)
         while attack.is_on() and not writer.transport.is_closing():
             await asyncio.sleep(SLOW_BYTE_S)
         attack.answers["still open" if not writer.transport.is_closing() else "closed"] += 1
-    finally:
-        writer.transport.abort()
 
 
 def events_of(size: int, run_id: str = "01FLOOD") -> bytes:

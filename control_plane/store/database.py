@@ -24,7 +24,7 @@ from pymongo.errors import (
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
-from events.queue.guarantees import deployment_of, weak_options, weaknesses
+from events.queue.guarantees import DATABASE_DEFAULT, KILLED, deployment_of, weak_options, weaknesses
 from events.runtime.errors import ConfigError, Transient
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,7 @@ log = logging.getLogger(__name__)
 Document = dict[str, Any]
 Database = AsyncDatabase[Document]
 
-DATABASE_DEFAULT: Final = "podfleet"
 SERVER_SELECTION_S: Final = 15
-# A cursor or plan that a fail-over killed; the driver names every other case by its class.
-KILLED: Final = frozenset({43, 175, 237, 262})
 
 
 def connect(url: str) -> AsyncMongoClient[Document]:

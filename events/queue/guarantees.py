@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+DATABASE_DEFAULT: Final = "podfleet"  # where the URL names none
+# A cursor or plan that a fail-over killed; the driver names every other case by its class.
+KILLED: Final = frozenset({43, 175, 237, 262})
 OLDEST_WIRE_VERSION: Final = 17  # MongoDB 6.0
 OLDEST: Final = "6.0"
 MAJORITY: Final = "majority"

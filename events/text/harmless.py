@@ -12,7 +12,7 @@ STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u
 
 def for_spreadsheet(text: str) -> str:
     """Return `text` as a cell that is no formula: an apostrophe before what could begin one, but a number."""
-    return f"'{text}" if len(text) > 1 and FORMULA.match(text) and not _is_number(text) else text
+    return f"'{text}" if len(text) > 1 and FORMULA.match(text) and not is_number(text) else text
 
 
 def for_terminal(text: str) -> str:
@@ -20,7 +20,8 @@ def for_terminal(text: str) -> str:
     return STEERING.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Return whether a cell holds a number."""
     try:
         float(text)
     except ValueError:

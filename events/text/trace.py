@@ -24,11 +24,5 @@ def traceparent_of(header: str | None, name: str) -> str:
     return f"00-{found[1]}-{_hex(name, found[2], 16)}-{found[3]}"
 
 
-def trace_id(traceparent: str | None) -> str | None:
-    """Return the id by which a tracing tool finds the whole trace."""
-    found = _FORM.fullmatch(traceparent or "")
-    return None if found is None else found[1]
-
-
 def _hex(name: str, salt: str, digits: int) -> str:
     return hashlib.sha256(f"{salt}\n{name}".encode()).hexdigest()[:digits]

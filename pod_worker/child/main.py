@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -289,9 +289,7 @@ class Interruption:
         if threading.get_ident() == self._main_id:  # signals strike in the main thread only
             self._depth += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if threading.get_ident() != self._main_id:
             return
         self._depth -= 1

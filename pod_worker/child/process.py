@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import BinaryIO, Final, Protocol, Self
 
 from events.catalog import ENDS
@@ -319,9 +318,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill the child, if it still lives, and wait until nothing of it is left.
 
         A listener that is stuck, as one may be whose reader has given up, is left behind.

@@ -11,7 +11,6 @@ import ssl
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -68,9 +67,7 @@ class HttpStorage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _line(self, place: Place) -> Line:

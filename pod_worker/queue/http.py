@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from events.answers.claims import ClaimAnswer, PodNote, RunOrders, SettledAnswer
 from events.delivery.control_plane_client import ControlPlane
 from events.kinds.queues import Mode
 from events.pipe import Note
@@ -29,42 +30,6 @@ NOBODYS: Final = "0" * SECRET_CHARS  # a token with which nobody claims
 T = TypeVar("T")
 
 
-class _Noted(msgspec.Struct, frozen=True):
-    number: int
-    text: str
-    by: str
-
-
-class _Claimed(msgspec.Struct, frozen=True, rename="camel"):
-    """A claimed run, as the control plane answers it."""
-
-    collection: str
-    run_id: str
-    attempt: int
-    lease_s: float
-    kind: str
-    spec: dict[str, Any]
-    hypothesis_id: str | None
-    from_stage: str | None
-    traceparent: str | None
-    paused: bool
-    notes: list[_Noted]
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    claim: _Claimed | None
-
-
-class _Ordered(msgspec.Struct, frozen=True):
-    cancel: bool
-    paused: bool
-    notes: list[_Noted]
-
-
-class _Settled(msgspec.Struct, frozen=True):
-    settled: bool
-
-
 class _PodOrders(msgspec.Struct, frozen=True):
     drain: bool
 
@@ -79,7 +44,7 @@ class HttpQueue:
     def check(self, mode: Mode) -> None:
         """Check the key by an empty request. Raises `ConfigError` if it may not claim, or `Transient`."""
         try:
-            self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, _Answer)
+            self._ask("/api/claims/recover", {"token": NOBODYS, "mode": mode}, ClaimAnswer)
         except Barred as error:
             raise ConfigError([f"PODFLEET_API_KEY may not claim: {error.message}"]) from error
 
@@ -95,22 +60,22 @@ class HttpQueue:
             "region": able.region,
             "wait_s": self.wait_s,
         }
-        return _claim(self._ask("/api/claims", body, _Answer), token)
+        return _claim(self._ask("/api/claims", body, ClaimAnswer), token)
 
     def recover(self, collections: Sequence[str], token: str) -> Claim | None:
         """Find a claim by its token, in these queues."""
         body = {"token": token, "mode": "hybrid"}
-        claim = _claim(self._ask("/api/claims/recover", body, _Answer), token)
+        claim = _claim(self._ask("/api/claims/recover", body, ClaimAnswer), token)
         return claim if claim is not None and claim.collection in collections else None
 
     def renew(self, claim: Claim) -> Orders:
         """Extend the lease by a whole term."""
-        found = self._of_run(claim, "renew", {}, _Ordered)
+        found = self._of_run(claim, "renew", {}, RunOrders)
         return Orders(cancel=found.cancel, paused=found.paused, notes=_notes(found.notes))
 
     def settle(self, claim: Claim, how: End, last: int, *, jitter: float, root: str | None = None) -> None:
         """End the attempt. The control plane draws its own jitter."""
-        self._of_run(claim, "settle", {**asdict(how), "last": last, "root": root}, _Settled)
+        self._of_run(claim, "settle", {**asdict(how), "last": last, "root": root}, SettledAnswer)
 
     def report(self, report: PodReport) -> PodOrders:
         """Write the pod's entry in the roster; return the orders for the pod."""
@@ -128,7 +93,7 @@ class HttpQueue:
         return self.control_plane.send("POST", path, json=body, timeout_s=CALL_S).read(what)
 
 
-def _claim(answer: _Answer, token: str) -> Claim | None:
+def _claim(answer: ClaimAnswer, token: str) -> Claim | None:
     found = answer.claim
     if found is None:
         return None
@@ -148,5 +113,5 @@ def _claim(answer: _Answer, token: str) -> Claim | None:
     )
 
 
-def _notes(notes: Sequence[_Noted]) -> tuple[Note, ...]:
+def _notes(notes: Sequence[PodNote]) -> tuple[Note, ...]:
     return tuple(Note(each.number, each.text, each.by) for each in notes)

@@ -33,7 +33,14 @@ from events.kinds.queues import Mode, collections
 from events.lifecycle import LEASE_TTL_S
 from events.queue import claims, roster
 from events.queue.claims import Claim, Orders
-from events.queue.guarantees import deployment_of, weak_options, weak_token_index, weaknesses
+from events.queue.guarantees import (
+    DATABASE_DEFAULT,
+    KILLED,
+    deployment_of,
+    weak_options,
+    weak_token_index,
+    weaknesses,
+)
 from events.queue.matching import Seeker, WaitingClass, candidates
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, LeaseLost, Transient
@@ -43,10 +50,7 @@ log = logging.getLogger(__name__)
 
 Document = dict[str, Any]
 
-DATABASE_DEFAULT: Final = "podfleet"
 CALL_S: Final = 20.0  # the longest that one call may take
-# A cursor or plan that a fail-over killed; the driver names every other case by its class.
-KILLED: Final = frozenset({43, 175, 237, 262})
 
 
 def connect(url: str) -> Database[Document]:

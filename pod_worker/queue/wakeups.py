@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
+from events.answers.claims import Wakeup
 from events.delivery.control_plane_client import ControlPlane
 from events.queue.matching import WaitingClass
 from events.runtime.clock import Clock
@@ -25,17 +24,6 @@ ASK_S: Final = 20.0  # for one answer; the control plane gives it at once when a
 ANSWER_S: Final = 5.0
 LOOK_S: Final = 0.2  # within this an idle worker notices that it shall stop
 RETRY_S: Final = 5.0
-
-
-class _Class(msgspec.Struct, frozen=True, rename="camel"):
-    collection: str
-    class_key: str
-    priority: int
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    waiting: bool
-    classes: list[_Class] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +71,7 @@ class Wakeups:
         wanted: dict[str, list[str] | float] = {"class": list(self._classes), "wait_s": ASK_S}
         try:
             answer = self.control_plane.send("GET", "/api/wakeups", params=wanted, timeout_s=ASK_S + ANSWER_S)
-            heard = answer.read(_Answer)
+            heard = answer.read(Wakeup)
         except Transient as error:
             log.info("wakeups.missing", extra={"why": error.message})
             self.clock.wait(quiet, RETRY_S)

@@ -17,10 +17,12 @@ from secrets import token_hex
 from statistics import fmean
 from typing import Final, NoReturn
 
+import msgspec
+
 from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
 from events.files.beneath import copy_beneath
 from events.files.paths import SafeName
-from events.kinds.experiment import STAGES, ExperimentSpec, NodeLimits, PaperGenerated, PaperStarted
+from events.kinds.experiment import STAGES, ExperimentSpec, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of
 from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import GivenBack, PipelineError
@@ -185,18 +187,8 @@ def _begin_anew(past: Past, error: Exception) -> None:
 def effort_of(spec: ExperimentSpec) -> Effort:
     """Return the preset's effort with the limits that the specification names."""
     preset = PRESETS[spec.preset]
-    limits = {name: _limit(spec.nodes, name) or preset.limits[name] for name in SEARCH_STAGES}
-    return replace(preset, limits=limits)
-
-
-def _limit(nodes: NodeLimits, stage: str) -> int | None:
-    limits = {
-        "Stage_1": nodes.Stage_1,
-        "Stage_2": nodes.Stage_2,
-        "Stage_3": nodes.Stage_3,
-        "Stage_4": nodes.Stage_4,
-    }
-    return limits[stage]
+    named: Mapping[str, int | None] = msgspec.structs.asdict(spec.nodes)
+    return replace(preset, limits={name: named[name] or preset.limits[name] for name in SEARCH_STAGES})
 
 
 @dataclass(frozen=True, slots=True)

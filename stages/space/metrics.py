@@ -10,14 +10,14 @@ from typing import Final, Literal
 Task = Literal["classification", "regression"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Metric:
     """One measure. `selects` is whether a search may optimise it without a degenerate answer."""
 
     name: str
     title: str
-    higher_is_better: bool
     tasks: frozenset[Task]
+    higher_is_better: bool = False
     selects: bool = True
     perfect: float | None = None  # its value where there is no error at all
     is_told: bool = False  # by the programs themselves: nobody else can count it
@@ -34,52 +34,21 @@ _BOTH: Final = _CLASSES | _VALUES
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
+        Metric("accuracy", "accuracy", _CLASSES, higher_is_better=True, perfect=1.0, most=1.0),
+        Metric("nll", "negative log-likelihood", _CLASSES, perfect=0.0, most=28.0),
+        Metric("ece", "expected calibration error", _CLASSES, most=1.0),
+        Metric("brier", "Brier score", _CLASSES, perfect=0.0, most=2.0),
+        Metric("rmse", "root mean squared error", _VALUES, perfect=0.0, decimals=3),
         Metric(
-            name="accuracy", title="accuracy", higher_is_better=True, tasks=_CLASSES, perfect=1.0, most=1.0
+            "training_seconds", "training time in seconds", _BOTH,
+            selects=False, of_answers=False, noisy=True,
         ),
         Metric(
-            name="nll",
-            title="negative log-likelihood",
-            higher_is_better=False,
-            tasks=_CLASSES,
-            perfect=0.0,
-            most=28.0,
-        ),
-        Metric(
-            name="ece", title="expected calibration error", higher_is_better=False, tasks=_CLASSES, most=1.0
-        ),
-        Metric(
-            name="brier", title="Brier score", higher_is_better=False, tasks=_CLASSES, perfect=0.0, most=2.0
-        ),
-        Metric(
-            name="rmse",
-            title="root mean squared error",
-            higher_is_better=False,
-            tasks=_VALUES,
-            perfect=0.0,
-            decimals=3,
-        ),
-        Metric(
-            name="training_seconds",
-            title="training time in seconds",
-            higher_is_better=False,
-            tasks=_BOTH,
-            selects=False,
-            of_answers=False,
-            noisy=True,
-        ),
-        Metric(
-            name="parameters",
-            title="number of parameters",
-            higher_is_better=False,
-            tasks=_BOTH,
-            selects=False,
-            of_answers=False,
-            is_told=True,
-            decimals=0,
+            "parameters", "number of parameters", _BOTH,
+            selects=False, of_answers=False, is_told=True, decimals=0,
         ),
     )
-}
+}  # fmt: skip
 QUALITY: Final[Mapping[Task, Metric]] = {
     "classification": METRICS["accuracy"],
     "regression": METRICS["rmse"],

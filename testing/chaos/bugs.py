@@ -17,13 +17,14 @@ from control_plane.model.run import Run
 from control_plane.store.database import Database
 from control_plane.store.log.events import STRETCH_MAX, Events, decode
 from control_plane.store.queue.runs import Advance, Found, Runs
-from events.delivery.sender import Declined, Ingest, Taken
+from events.delivery.sender import Ingest
 from events.envelope import Event
 from events.lifecycle import Failures, Standing, Status
 from events.queue import journal
 from events.queue.claims import Claim
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import LeaseLost, Transient
+from events.testing import DroppingIngest
 from events.text.attempt_id import AttemptId
 from pod_worker.queue.mongo import MongoQueue
 
@@ -136,19 +137,6 @@ class ForgetfulRuns(Runs):
 
     async def unload(self, found: Found, flushed: int) -> None:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class DroppingIngest:
-    """Takes an error for an answer: what could not be sent counts as sent."""
-
-    ingest: Ingest
-
-    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
-        try:
-            return self.ingest.post(lines, token=token, timeout_s=timeout_s)
-        except Transient:
-            return Taken()
 
 
 async def number_by_run(db: Database) -> None:

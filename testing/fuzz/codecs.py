@@ -55,28 +55,11 @@ LINE: Final = (
 )
 HEADERS: Final = b"ce-id: 1\nce-specversion: 1.0\nce-source: s\nce-type: ai.x\nce-subject: run/r\n\n"
 WORDS: Final = (
-    *(
-        b"specversion",
-        b"data_base64",
-        b"datacontenttype",
-        b"dataschema",
-        b"extensions",
-        b"seq",
-        b"$ref",
-        b"$id",
-    ),
+    *b"specversion data_base64 datacontenttype dataschema extensions seq $ref $id".split(),
     *(b"ai.run.failed", b"ai.run.enqueued", b"ai.node.created", b"application/json", b"application/x+json"),
     *(b"\\u0000", b"\\ud800", b"\xef\xbb\xbf", b"1e999", b"9223372036854775808", b"-0", b"NaN", b"%C0%A0"),
-    *(
-        b"\x1f\x8b\x08",
-        b"\x28\xb5\x2f\xfd",
-        b"\x50\x2a\x4d\x18",
-        b"@daily",
-        b"L",
-        b"#5",
-        b"*/59",
-        b"pf_admin_",
-    ),
+    *(b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"),
+    *b"@daily L #5 */59 pf_admin_".split(),
 )
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 

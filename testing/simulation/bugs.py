@@ -21,13 +21,13 @@ from control_plane.store.queue.runs import decode as decode_run
 from events.codec import Decoded
 from events.delivery.outbox import Attempt
 from events.delivery.outgoing import Row
-from events.delivery.sender import Declined, Ingest, Taken
 from events.envelope import Event
 from events.lifecycle import Failures, Standing, Status
 from events.queue import journal
 from events.queue.claims import Claim
 from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
+from events.testing import DroppingIngest
 from events.text.attempt_id import AttemptId
 from pod_worker.queue.intent import Intent
 from pod_worker.queue.mongo import MongoQueue
@@ -162,19 +162,6 @@ class ForgettingOutbox(WitnessedOutbox):
         rows = super().batch(events_max, bytes_max, without)
         self.confirm(rows)
         return rows
-
-
-@dataclass(frozen=True, slots=True)
-class DroppingIngest:
-    """Takes an error for an answer: the lines are gone."""
-
-    inner: Ingest
-
-    def post(self, lines: Sequence[bytes], *, token: str, timeout_s: float) -> Taken | Declined:
-        try:
-            return self.inner.post(lines, token=token, timeout_s=timeout_s)
-        except Transient:
-            return Taken()
 
 
 class CredulousIngestor(Ingestor):

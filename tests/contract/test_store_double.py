@@ -199,7 +199,6 @@ def test_an_event_is_stored_once_under_its_id_and_its_position(pair: Pair) -> No
     pair.both(lambda each: each.events.insert_many(batch, ordered=False))
     second = [event("a", sequence=1), event("e", sequence=2), event("f", sequence=3), event("g", revision=1)]
     pair.both(lambda each: each.events.insert_many(second, ordered=False))
-    pair.both(lambda each: each.events.distinct("attempt", {"runId": "r"}))
     pair.both(lambda each: each.events.count_documents({"sequence": {"$exists": True}}, limit=2))
     pair.both(
         lambda each: each.events.update_many({"sequence": {"$exists": True}}, {"$unset": {"sequence": ""}})

@@ -185,15 +185,6 @@ def metric_text(value: float, decimals: int, *, signed: bool = False) -> str:
     return format(value, form).replace("-", MINUS)
 
 
-def node_key(record: Record, node: Node) -> str:
-    """Return the key below which everything about a node is found, such as `stage_2.node_3`."""
-    for stage in record.stages:
-        for place, each in enumerate(stage.nodes, start=1):
-            if each.id == node.id:
-                return f"{stage_key(stage)}.node_{place}"
-    raise KeyError(node.id)
-
-
 def stage_key(stage: StageRecord) -> str:
     """Return the key below which everything about a stage is found, such as `stage_2`."""
     return stage.name.lower()

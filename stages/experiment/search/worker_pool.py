@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 T = TypeVar("T")
@@ -54,9 +53,7 @@ class Shift(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _in_slot(self, work: Callable[[int | None], T]) -> T:

@@ -6,7 +6,6 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TextIO
 
 from events.pipe import Kept, Note, Ready, Start
@@ -75,10 +74,8 @@ class Timed:
         self.child.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.child.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.child.__exit__(*error)
 
 
 def main(file: Path, data: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from events.pipe import Kept, Note, Ready, Start
@@ -138,10 +137,8 @@ class RecordedChild:
         self.child.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.child.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.child.__exit__(*error)
         self._note("child gone")
 
     def _do(self, what: str, act: Callable[[], None]) -> None:

@@ -38,18 +38,9 @@ class LastWords(Journal):
 
     dies_at: str = NEVER
 
-    def note(
-        self,
-        what: str,
-        phase: Phase = "note",
-        *,
-        call: int = 0,
-        run: str | None = None,
-        attempt: int | None = None,
-        **data: Any,
-    ) -> float:
+    def note(self, what: str, phase: Phase = "note", **more: Any) -> float:
         # Named in full: a class with slots is made anew, and a bare `super` would look for the old one.
-        at_s = super(LastWords, self).note(what, phase, call=call, run=run, attempt=attempt, **data)
+        at_s = super(LastWords, self).note(what, phase, **more)
         if f"{what} {phase}" == self.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
         return at_s

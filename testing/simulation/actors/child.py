@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from types import TracebackType
 from typing import Final, Literal, Self
 
 from events.catalog import (
@@ -152,9 +151,7 @@ class SimulatedChild:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         if self._is_started:
             self.clock.wait(self._over, NEVER_S)

@@ -19,8 +19,7 @@ from pymongo.results import BulkWriteResult, DeleteResult, InsertManyResult, Ins
 
 from testing.simulation.store import replica_set as state
 from testing.simulation.store.matching import matches
-from testing.simulation.store.order import MISSING, key
-from testing.simulation.store.paths import found
+from testing.simulation.store.order import MISSING
 from testing.simulation.store.reading import Order, aggregated, ordered, projected
 from testing.simulation.store.replica_set import OPTIONS, Call, Document, Duplicate, Record, ReplicaSet
 from testing.simulation.store.updates import Moment, Update, seed, updated
@@ -153,19 +152,6 @@ class SyncCollection:
             self._call("count", is_write=False), lambda collection: len(self._matching(collection, query))
         )
         return min(count, limit) if limit else count
-
-    def distinct(self, path: str, query: Filter | None = None) -> list[Any]:
-        """Return every value that stands at `path`, once."""
-
-        def step(collection: state.Collection) -> list[Any]:
-            values: dict[Any, Any] = {}
-            for record in self._matching(collection, query or {}):
-                for value in found(record.fresh(), path.split(".")):
-                    if value is not MISSING and not isinstance(value, list):
-                        values.setdefault(key(value), value)
-            return [values[each] for each in sorted(values)]
-
-        return self.servers.read(self._call("distinct", is_write=False), step)
 
     def aggregate(
         self,

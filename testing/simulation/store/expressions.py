@@ -148,15 +148,6 @@ def _add(values: Sequence[Any]) -> Any:
     return Int64(total) if any(isinstance(each, Int64) for each in numbers) else total
 
 
-def _subtract(values: Sequence[Any]) -> Any:
-    left, right = values
-    if any(each is MISSING or each is None for each in values):
-        return None
-    if isinstance(left, datetime) and isinstance(right, datetime):
-        return Int64((left - right) // timedelta(milliseconds=1))
-    return _add([left, -right])
-
-
 def _merge(values: Sequence[Any]) -> Any:
     merged: dict[str, Any] = {}
     for each in values:
@@ -206,7 +197,6 @@ def _compare(compare: Callable[[Any, Any], bool]) -> Callable[[Sequence[Any]], b
 
 _EAGER: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "$add": _add,
-    "$subtract": _subtract,
     "$mergeObjects": _merge,
     "$concatArrays": _concatenate,
     "$max": _extreme(max),

@@ -58,8 +58,6 @@ def _satisfies(values: list[Any], operator: str, operand: Any) -> bool:
             return any(_equals(values, each) for each in operand)
         case "$nin":
             return not any(_equals(values, each) for each in operand)
-        case "$all":
-            return bool(operand) and all(_equals(values, each) for each in operand)
         case "$exists":
             return any(each is not MISSING for each in values) is bool(operand)
         case "$type":

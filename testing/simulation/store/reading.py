@@ -72,7 +72,7 @@ def aggregated(
                 result = [each for each in result if matches(each, argument, now)]
             case "$project":
                 result = [_computed(each, argument, now) for each in result]
-            case "$set" | "$addFields":
+            case "$set":
                 result = [with_fields(each, argument, Scope(each, now)) for each in result]
             case "$group":
                 result = _grouped(result, argument, now)
@@ -80,8 +80,6 @@ def aggregated(
                 result = ordered(result, list(argument.items()))
             case "$limit":
                 result = result[:argument]
-            case "$skip":
-                result = result[argument:]
             case _:
                 raise NotImplementedError(f"the aggregation stage {operator}")
     return result

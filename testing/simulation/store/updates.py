@@ -115,7 +115,7 @@ def _pipeline(document: dict[str, Any], stages: Sequence[Mapping[str, Any]], now
     for stage in stages:
         (operator, argument), *_ = stage.items()
         match operator:
-            case "$set" | "$addFields":
+            case "$set":
                 document = with_fields(document, argument, Scope(document, now))
             case "$unset":
                 document = dict(document)
