@@ -1,8 +1,8 @@
 # podfleet: what a fresh machine needs is Python 3.11 or newer, its venv module, and make.
 
 PYTHON ?= python3
-# one more than there are processors, since many a test waits for another process
-PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# two more than there are processors, since many a test waits for another process
+PYTEST_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 SINCE ?= HEAD
 PACKAGES := podfleet control_plane pod_worker events stages
 BIN := .venv/bin/python -m
