@@ -10,11 +10,10 @@ from events.answers.answer import Listing
 from events.answers.audit_log import AuditEntry
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
-from events.runtime.access import URL_DEFAULT
 from podfleet.client import calls
 from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
 from podfleet.client.following import LOG, Follower, Happened, is_over
-from podfleet.client.transport import ANSWER_S, Target
+from podfleet.client.transport import Connected
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -48,26 +47,12 @@ def _lists(call: Callable[P, Call[Listing[A]]]) -> Callable[Concatenate[Client, 
     return named_as(call, method)
 
 
-class Client:
+class Client(Connected):
     """A control plane. Its methods raise `Refused`, `Unreachable` and `BadAddress`; lists come page by page.
 
     It keeps its connections, and is closed by `close` or at the end of a `with` block. `timeout_s` bounds
     each wait for the control plane, `transport` is one of httpx.
     """
-
-    target: Target
-
-    def __init__(
-        self,
-        url: str = URL_DEFAULT,
-        key: str | None = None,
-        *,
-        timeout_s: float = ANSWER_S,
-        transport: Any = None,
-    ) -> None:
-        self.target = Target(url, key, timeout_s)
-        self._transport = transport
-        self._http: Any = None
 
     def __enter__(self) -> Client:
         return self

@@ -78,6 +78,22 @@ class Target:
         )
 
 
+class Connected:
+    """The base class of the clients: a target, and the connections to it once they are open."""
+
+    def __init__(
+        self,
+        url: str = URL_DEFAULT,
+        key: str | None = None,
+        *,
+        timeout_s: float = ANSWER_S,
+        transport: Any = None,
+    ) -> None:
+        self.target = Target(url, key, timeout_s)
+        self._transport = transport
+        self._http: Any = None
+
+
 def is_loopback(url: str) -> bool:
     """Say whether an address is on this machine, to which no proxy leads."""
     return urlsplit(url).hostname in LOOPBACK

@@ -114,7 +114,7 @@ def test_a_verdict_is_given_in_the_terminal(fleet: Any, by_hand: Any) -> None:
 def test_a_schedule_is_previewed_made_paused_run_and_removed(fleet: Any) -> None:
     preview = within(fleet.url, "schedules", "preview", "30 3 * * 1-5", "-z", "Europe/Berlin", "-n", "7")
     meaning, _, *slots = preview.stdout.splitlines()
-    assert "Monday to Friday" in meaning
+    assert "Monday through Friday" in meaning
     assert len(slots) == 7
     assert all("T03:30:00+0" in slot for slot in slots)
     wrong = within(fleet.url, "schedules", "preview", "30 3 * *")

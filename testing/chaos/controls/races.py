@@ -92,9 +92,7 @@ async def appliers_cross(scene: Scene) -> None:
     """One replica folds a few events and is held up, while another folds them all to the end."""
     gate = Gate()
     slow, plane = scene.replica(before=("runs", "advance", gate)), scene.replica()
-    await scene.submit(plane)
-    worker = scene.hand("worker")
-    assert await worker.take_run()
+    worker = await scene.worker_with_run(plane)
     worker.say(*STORY[:3])
     early = asyncio.create_task(take(slow, worker.rows()))
     await gate.reached.wait()
@@ -108,9 +106,7 @@ async def appliers_cross(scene: Scene) -> None:
 async def batches_overtake(scene: Scene) -> None:
     """The second event of a run arrives after the third."""
     plane = scene.replica()
-    await scene.submit(plane)
-    worker = scene.hand("worker")
-    assert await worker.take_run()
+    worker = await scene.worker_with_run(plane)
     worker.say(*STORY)
     rows = worker.rows()
     await take(plane, [rows[0], rows[2]])
@@ -129,9 +125,7 @@ async def nobody_speaks(scene: Scene) -> None:
 async def replica_dies_applying(scene: Scene) -> None:
     """A replica dies between the log and the documents, and the worker sends again."""
     dying, plane = scene.replica(before=("documents", "write", CrashOnce())), scene.replica()
-    await scene.submit(plane)
-    worker = scene.hand("worker")
-    assert await worker.take_run()
+    worker = await scene.worker_with_run(plane)
     worker.say(*STORY)
     with suppress(Crash):
         await take(dying, worker.rows())
@@ -156,9 +150,7 @@ class FailingOnce:
 async def ingest_is_away(scene: Scene) -> None:
     """The control plane refuses a request, and takes the next one."""
     plane = scene.replica()
-    await scene.submit(plane)
-    worker = scene.hand("worker")
-    assert await worker.take_run()
+    worker = await scene.worker_with_run(plane)
     worker.say(*STORY)
     await worker.deliver(plane, lambda ingest: scene.parts.ingest(FailingOnce(ingest)))
     await worker.end(RunCompleted())

@@ -295,6 +295,13 @@ class Scene:
         submitted = await plane.submitter.submit(Submission(kind="probe", spec={}, by="race"))
         return submitted.run_id
 
+    async def worker_with_run(self, plane: Plane) -> Hand:
+        """Return a worker that has claimed a new run."""
+        await self.submit(plane)
+        worker = self.hand("worker")
+        assert await worker.take_run()
+        return worker
+
     async def rescue(self, plane: Plane) -> None:
         """Let a replica wait out its patience, and take back what nobody renews."""
         await plane.rescuer.run_once()

@@ -112,7 +112,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     expect(page.locator(".preview")).to_contain_text("has to be five fields")
     page.get_by_label("When (cron)").fill("0 9 * * 1-5")
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator(".preview")).to_contain_text("At 09:00, Monday to Friday")
+    expect(page.locator(".preview")).to_contain_text("At 09:00 on Monday through Friday")
     expect(page.locator(".preview li")).to_have_count(5)
     expect(page.locator(".preview li").first).to_contain_text("09:00 UTC+0")
     expect(page.get_by_label("Specification")).to_have_value('{"seconds": 0')
@@ -133,7 +133,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     page.get_by_label("Specification").fill('{"seconds": 0}')
     page.get_by_role("button", name="Add the schedule").click()
     page.wait_for_url(f"**/schedules/{name}")
-    expect(page.locator(".lead")).to_have_text("At 09:00, Monday to Friday")
+    expect(page.locator(".lead")).to_have_text("At 09:00 on Monday through Friday")
     stored = fleet.client.get(f"/api/schedules/{name}").json()
     assert (stored["cron"], stored["timeZone"]) == ("0 9 * * 1-5", "Europe/Berlin")
     assert stored["run"]["spec"] == {"seconds": 0}
@@ -147,7 +147,7 @@ def test_a_schedule_is_previewed_and_added_by_the_form(page: Page, fleet: Any, n
     page.get_by_label("When (cron)").fill("30 9 * * 1-5")
     page.get_by_role("button", name="Save").click()
     page.wait_for_url(f"**/schedules/{name}")
-    expect(page.locator(".lead")).to_have_text("At 09:30, Monday to Friday")
+    expect(page.locator(".lead")).to_have_text("At 09:30 on Monday through Friday")
 
 
 def test_a_cron_text_is_explained_while_it_is_typed(scripted: Page, fleet: Any) -> None:
@@ -156,7 +156,7 @@ def test_a_cron_text_is_explained_while_it_is_typed(scripted: Page, fleet: Any) 
     expect(scripted.locator(".preview")).to_contain_text("has to be five fields")
     scripted.get_by_label("When (cron)").press_sequentially(" 1-5")
     expect(scripted.locator(".preview strong")).to_have_text(
-        "Every 15 minutes from 09:00 to 17:45, Monday to Friday"
+        "Every 15th minute from 09:00 through 17:59 on Monday through Friday"
     )
     scripted.get_by_label("Time zone").fill("Mars/Olympus")
     expect(scripted.locator(".preview")).to_contain_text("no time zone")
@@ -229,7 +229,7 @@ def test_a_preview_tells_times_or_the_problem(fleet: Any) -> None:
         return found
 
     found = preview(cron="0 9 * * 1-5", time_zone="Asia/Kolkata")
-    assert (found["meaning"], found["problem"]) == ("At 09:00, Monday to Friday", None)
+    assert (found["meaning"], found["problem"]) == ("At 09:00 on Monday through Friday", None)
     assert [each["local"][10:] for each in found["next"]] == ["T09:00:00+05:30"] * 5
     assert [each["at"][10:] for each in found["next"]] == ["T03:30:00.000Z"] * 5
     for query, code in (
