@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,7 @@ from control_plane.model.run import AttemptToken
 from control_plane.store.queue.runs import Found
 from events import catalog as c
 from events.codec import Decoded, decode_ndjson
-from events.testing import EPOCH, RUN_ID, make_line
+from events.testing import EPOCH, RUN_ID, SeededIds, make_line
 from events.text.attempt_id import AttemptId
 
 NOBODY: Any = None
@@ -169,3 +170,64 @@ def test_what_waits_for_a_run_that_nobody_knows_and_a_heartbeat_end_by_themselve
     assert request(ADMIN, None).arrival(said, 1).expires_at is not None  # type: ignore[arg-type]
     assert request(ADMIN, OneRun()).arrival(beat, 1).expires_at is not None  # type: ignore[arg-type]
     assert request(ADMIN, OneRun()).arrival(said, 1).expires_at is None  # type: ignore[arg-type]
+
+
+class Log:
+    """A log that holds events with these ids."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+
+    async def by_ids(self, ids: Sequence[str]) -> Any:
+        return {each: None for each in ids if each in self.ids}
+
+
+class Full:
+    """Budgets of which nothing is left, or as much as anybody wants."""
+
+    def __init__(self, why: str | None) -> None:
+        self.why = why
+
+    async def look(self, *_: object) -> None:
+        """Read nothing."""
+
+    def refusal(self, *_: object) -> str | None:
+        return self.why
+
+
+@pytest.mark.parametrize(
+    ("closed", "full", "code"), [("it is sealed", None, "sealed"), (None, "full", "over_budget")]
+)
+async def test_behind_a_seal_or_a_budget_only_what_is_stored_is_told_again(
+    closed: str | None, full: str | None, code: str
+) -> None:
+    class Closed(OneRun):
+        def closes(self, *_: object) -> str | None:
+            return closed
+
+    asked = request(OF_TOKEN, Closed())
+    candidates = [INGESTOR._check(line(sequence=number), asked, ROOM) for number in (6, 7)]
+    stored = candidates[0].id  # type: ignore[union-attr]
+    log: Any = Log(stored)
+    budgets: Any = Full(full)
+    ingestor = replace(INGESTOR, events=log, budgets=budgets, ids=SeededIds())
+    kept = await ingestor._possible(candidates, asked)  # type: ignore[arg-type]
+    assert [each.id for each in kept] == [stored]
+    assert [each.code for each in asked.answer.rejected] == [code]
+    assert len(asked.letters) == 1
+
+
+async def test_another_attempts_run_is_not_even_read_with_a_run_token() -> None:
+    class Store:
+        asked: frozenset[str] = frozenset()
+
+        async def find(self, names: frozenset[str]) -> Any:
+            Store.asked = names
+            return {}
+
+    store: Any = Store()
+    ingestor = replace(INGESTOR, store=store)
+    await ingestor._runs([line()], Sender("t", may_decide=False, attempt=AttemptId("other", 1)))
+    assert Store.asked == frozenset()
+    await ingestor._runs([line()], OF_TOKEN)
+    assert Store.asked == {RUN_ID}
