@@ -21,6 +21,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024  # no control plane sends a longer one
 SLASHED: Final = frozenset({"pod_id", "artifact_id"})  # ids that hold slashes, which stay as they are
+DOTS: Final = frozenset({".", ".."})
 
 
 class Malformed(Exception):
@@ -49,10 +50,7 @@ class Call(Generic[A]):
     @property
     def address(self) -> str:
         """The path with its values in place."""
-        quoted = {
-            name: quote(value, safe="/" if name in SLASHED else "") for name, value in self.place.items()
-        }
-        return self.path.format_map(quoted)
+        return self.path.format_map({name: _quoted(name, value) for name, value in self.place.items()})
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -68,6 +66,12 @@ class Call(Generic[A]):
         if self.answer is Redirect:
             return cast("A", Redirect(location or ""))
         return decoded(content, self.answer)
+
+
+def _quoted(name: str, value: str) -> str:
+    """Return a value as a part of a path; `.` and `..` lead nowhere."""
+    parts = quote(value, safe="/" if name in SLASHED else "").split("/")
+    return "/".join(part.replace(".", "%2E") if part in DOTS else part for part in parts)
 
 
 @dataclass(slots=True)

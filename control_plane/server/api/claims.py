@@ -110,7 +110,8 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/api/pods")
     async def report(body: PodLine, principal: MayClaim) -> PodOrders:
-        require_pod(principal, body.id)
+        for named in (body.id, body.pod):
+            require_pod(principal, named)
         orders = await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
         return filled(PodOrders, orders)
 

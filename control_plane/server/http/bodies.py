@@ -182,7 +182,7 @@ def _is_whole_zstd(wire: bytes) -> bool:
 
     To be called on what that reader found to be small, since nothing is bounded here.
     """
-    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+    decompressor = zstandard.ZstdDecompressor()
     frame = decompressor.decompressobj()
     frames = 1
     for part in _slices(wire):

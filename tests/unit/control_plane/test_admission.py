@@ -63,6 +63,17 @@ def test_too_many_requests_are_told_how_long_to_wait() -> None:
     assert caught.value.retry_after_s == 4.0
 
 
+async def test_a_sender_waits_for_its_own_large_request_though_there_is_room() -> None:
+    admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
+    with admission.place("pod") as first, admission.place("pod") as second:
+        await first.large()
+        waiting = asyncio.ensure_future(second.large())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        first.leave()
+        await asyncio.wait_for(waiting, 5)
+
+
 async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_when_they_leave() -> None:
     admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:

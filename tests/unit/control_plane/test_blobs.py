@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from control_plane.config import read_storage
-from control_plane.files.blobs import open_blobs
+from control_plane.files import blobs as module
+from control_plane.files.blobs import DOWNLOAD, SHOWN_CHARS_MAX, open_blobs
+from control_plane.files.multipart import PART_BYTES_MIN
+from control_plane.files.signing import URL_LIFE, Content, with_headers
+from control_plane.server.api.contract.bodies import SoughtArtifact
+from control_plane.server.api.uploads import artifact_key, cut, named
 from events.runtime.errors import PodfleetError, Rejected, Transient
 
 NOWHERE = {
@@ -20,10 +27,10 @@ NOWHERE = {
 }
 
 
-@pytest.mark.parametrize("key", ["runs/a/a1/../../b/a1/x", "runs/./x", "", "é" * 513])
+@pytest.mark.parametrize("key", ["runs/a/a1/../../b/a1/x", "runs/./x", "", "é" * 513, "runs/a\nb"])
 def test_a_key_that_no_object_can_have_is_refused_in_words(key: str) -> None:
     blobs = open_blobs(read_storage(NOWHERE))
-    for ask in (blobs.get_url(key, name="x"), blobs.digest(key), blobs.beginning(key, 9)):
+    for ask in (blobs.get_url(key, name="x"), blobs.digest(key), blobs.beginning(key, 9), blobs.version(key)):
         with pytest.raises(Rejected) as refused:
             asyncio.run(ask)
         assert refused.value.code == "bad_key"
@@ -59,3 +66,107 @@ def test_what_the_storage_refuses_for_good_is_no_outage(
             asyncio.run(blobs.version("runs/x"))
         storage.shutdown()
         assert refused.value.code == code
+
+
+def test_what_the_storage_says_of_a_refusal_is_shown_in_short() -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"<Error><Code>Bad</Code><Message>%s</Message></Error>" % (b"x" * 5_000)
+            self.send_response(400)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    async def ask() -> None:
+        client = open_blobs(read_storage({**NOWHERE, "MINIO_ENDPOINT": f"127.0.0.1:{storage.server_port}"}))
+        await module.storage_call(lambda: client.client.get_object("podfleet", "runs/x"))
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as storage:
+        threading.Thread(target=storage.serve_forever, daemon=True).start()
+        with pytest.raises(Rejected) as refused:
+            asyncio.run(ask())
+        storage.shutdown()
+    assert len(refused.value.message) == SHOWN_CHARS_MAX
+
+
+@pytest.mark.parametrize(
+    ("content_type", "kind", "told"),
+    [
+        ("application/pdf", "inline", "application/pdf"),
+        ("image/png", "inline", "image/png"),
+        ("text/html", "attachment", DOWNLOAD),
+        ("image/svg+xml; charset=utf-8", "attachment", DOWNLOAD),
+        ("text/html\r\nx: y", "attachment", DOWNLOAD),
+    ],
+)
+def test_a_file_is_shown_in_place_as_what_we_signed_and_else_a_download(
+    content_type: str, kind: str, told: str
+) -> None:
+    blobs = open_blobs(read_storage(NOWHERE))
+    url = asyncio.run(blobs.get_url("runs/x", name='a/b"\r\n;é.pdf', content_type=content_type))
+    query = parse_qs(urlsplit(url).query)
+    (disposition,) = query["response-content-disposition"]
+    assert disposition == f"{kind}; filename*=UTF-8''b%22%0D%0A%3B%C3%A9.pdf"
+    assert query["response-content-type"] == [told]
+    assert query["X-Amz-Expires"] == [str(int(URL_LIFE.total_seconds()))]
+    assert URL_LIFE.total_seconds() <= 15 * 60
+
+
+SHA256 = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("digests", "conditions", "is_part", "headers"),
+    [
+        (False, False, False, {}),
+        (True, False, False, {"x-amz-checksum-sha256"}),
+        (True, True, False, {"x-amz-checksum-sha256", "if-none-match"}),
+        (False, True, True, {}),
+    ],
+)
+def test_a_put_is_signed_with_its_length_and_all_that_the_storage_holds_to(
+    *, digests: bool, conditions: bool, is_part: bool, headers: set[str]
+) -> None:
+    puts = open_blobs(read_storage(NOWHERE)).puts
+    puts.knows.digests, puts.knows.conditions = digests, conditions
+    part = {"partNumber": "1", "uploadId": "u"} if is_part else {}
+    signed = puts.sign("runs/x", Content(7, SHA256), **part)
+    query = parse_qs(urlsplit(signed.url).query)
+    assert set(query["X-Amz-SignedHeaders"][0].split(";")) == {"host", "content-length", *headers}
+    assert set(signed.headers) == set(headers)
+    if digests:
+        (told,) = (value for name, value in signed.headers.items() if "checksum" in name)
+        assert base64.b64decode(told).hex() == SHA256
+    assert "secret-secret" not in repr(puts)
+    longer = with_headers(signed.url, puts.secret_key, {**signed.headers, "content-length": "8"})
+    assert parse_qs(urlsplit(longer).query)["X-Amz-Signature"] != query["X-Amz-Signature"]
+
+
+def sought(**more: object) -> SoughtArtifact:
+    return SoughtArtifact.model_validate({"name": "x", "size": 4 * PART_BYTES_MIN, **more})
+
+
+def test_a_file_is_cut_into_parts_that_storage_takes() -> None:
+    assert cut(sought(sha256=SHA256)) is None
+    assert cut(sought(sha256=SHA256, parts=4)) is not None
+    for size, advice in ((4 * PART_BYTES_MIN, "ask for 4 at most"), (PART_BYTES_MIN, "leave parts out")):
+        with pytest.raises(Rejected, match=advice):
+            cut(sought(sha256=SHA256, parts=5, size=size))
+
+
+def test_a_file_has_one_name_for_its_content_and_lies_below_its_attempt() -> None:
+    ulid = "01K0000000000000000000000A"
+    assert named(sought(sha256=SHA256)) == SHA256[:16]
+    assert named(sought(upload=ulid, parts=2)) == ulid
+    for wrong in ({"upload": ulid}, {}, {"sha256": SHA256, "upload": ulid, "parts": 2}):
+        with pytest.raises(Rejected) as refused:
+            named(sought(**wrong))
+        assert refused.value.code == "bad_upload"
+    assert artifact_key("r", 1, "a/b", "c") == "runs/r/a1/c/a/b"
+    with pytest.raises(Rejected) as refused:
+        artifact_key("r", 1, "../b", "c")
+    assert refused.value.code == "bad_name"

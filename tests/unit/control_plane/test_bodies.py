@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+import threading
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.server.http import bodies
 from control_plane.server.http.bodies import (
     ACCEPTED_ENCODINGS,
     CHUNK_BYTES,
@@ -255,12 +257,26 @@ async def test_a_body_that_fails_its_checksum_is_rejected(encoding: str, compres
         await read(bytes(body), encoding)
 
 
-async def test_a_zstd_window_over_the_limit_is_rejected_before_it_is_allocated() -> None:
-    parameters = zstandard.ZstdCompressionParameters(window_log=27)
+@pytest.mark.parametrize("window_log", [24, 27])
+async def test_a_zstd_window_over_the_limit_is_rejected_before_it_is_allocated(window_log: int) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=window_log)
     compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     body = compressor.compress(NOISE) + compressor.flush()
     with pytest.raises(BadEncoding):
         await read(body, "zstd")
+
+
+async def test_what_grows_large_is_decoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    decoded = bodies._decoded
+
+    def noted(coding: str, wire: bytes, maximum: int) -> bytes:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return decoded(coding, wire, maximum)
+
+    monkeypatch.setattr(bodies, "_decoded", noted)
+    await read(gzip.compress(bytes(SMALL_BYTES + 1)), "gzip")
+    assert threads == [True, False]
 
 
 async def test_a_body_that_does_not_arrive_is_given_up() -> None:

@@ -110,3 +110,28 @@ async def test_a_form_has_so_many_fields_in_all_of_its_pieces_empty_ones_too(med
     await sent(PAIRS_MAX + 1, "application/json")
     with pytest.raises(HTTPException, match="over 1,000 fields"):
         await sent(PAIRS_MAX + 1, media)
+
+
+async def test_who_has_sent_a_whole_body_may_wait_for_its_answer() -> None:
+    messages = [{"type": "http.request", "body": b"x", "more_body": False}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await asyncio.sleep(0.03)
+        return {"type": "http.disconnect"}
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        assert [(await receive())["type"] for _ in range(2)] == ["http.request", "http.disconnect"]
+
+    await BodyLimit(slow, body_s=0.01)({"type": "http"}, receive, None)  # type: ignore[arg-type] # a part of ASGI
+
+
+@pytest.mark.parametrize("media", [b"Multipart/Form-Data", b" multipart/form-data; boundary=x"])
+async def test_a_multipart_body_is_known_however_its_type_is_written(media: bytes) -> None:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"x", "more_body": False}
+
+    scope = {"type": "http", "headers": [(b"content-type", media)]}
+    with pytest.raises(HTTPException, match="not accepted"):
+        await BodyLimit(hold)(scope, receive, None)  # type: ignore[arg-type] # a part of ASGI

@@ -12,6 +12,7 @@ from control_plane.log.byte_budgets import Budgets
 from events import catalog as c
 from events.codec import decode_ndjson
 from events.envelope import Event
+from events.runtime.errors import Transient
 from events.testing import RUN_ID, ManualClock, make_line
 from events.text.attempt_id import AttemptId
 
@@ -92,3 +93,60 @@ async def test_a_key_over_its_budget_waits_for_the_next_hour_and_no_other_key_do
         await Budgets(counts, clock, 1_000, key_bytes_max=100).look([], ["k1"])
     clock.advance(3_000)
     await held.look([account(3)], ["k1"])
+
+
+async def test_what_others_stored_is_read_again_after_a_while_and_keeps_the_account_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_budgets, "KNOWN_MAX", 2)
+    counts, clock = Counts(), ManualClock()
+    held = Budgets(counts, clock, 100)
+    for attempt in (1, 2):
+        await held.look([account(attempt)], ())
+    counts.stored[account(1)] = 100
+    await held.look([account(1)], ())
+    assert held.refusal(event(1), account(1)) is None
+    clock.advance(byte_budgets.KNOWN_S)
+    await held.look([account(1)], ())
+    assert held.refusal(event(1), account(1)) is not None
+    await held.look([account(3)], ())
+    assert held.refusal(event(1), account(1)) is not None, "it was read after the second"
+
+
+async def test_an_end_has_room_beyond_the_budget_which_ends_too() -> None:
+    counts = Counts()
+    held = Budgets(counts, ManualClock(), 100)
+    (decoded,) = decode_ndjson(make_line(c.RunCompleted(), attempt=1))
+    assert isinstance(decoded.outcome, Event)
+    for stored, has_room in ((100, True), (99 + byte_budgets.RESERVE_BYTES, True), (10**9, False)):
+        counts.stored[account(1)] = stored
+        held._known.clear()
+        await held.look([account(1)], ())
+        assert (held.refusal(decoded.outcome, account(1)) is None) is has_room
+        assert held.refusal(event(1), account(1)) is not None
+
+
+async def test_what_others_say_of_an_attempt_is_charged_apart() -> None:
+    others = byte_budgets.account(AttemptId(RUN_ID, 1), by_holder=False)
+    held = Budgets(Counts(), ManualClock(), 100)
+    await held.look([account(1), others], ())
+    held.charge(others, None, 100)
+    assert held.refusal(event(1), account(1)) is None
+    assert "by others than its holder" in (held.refusal(event(1), others) or "")
+
+
+async def test_a_charge_that_was_not_written_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counts()
+    held = Budgets(counts, ManualClock(), 100)
+    held.charge(account(1), None, 60)
+
+    async def fail(_: Mapping[str, int]) -> None:
+        held.charge(account(1), None, 1)
+        raise Transient("mongodb_unreachable", "away")
+
+    with monkeypatch.context() as away:
+        away.setattr(counts, "add_event_bytes", fail)
+        with pytest.raises(Transient):
+            await held.run_once()
+    assert await held.run_once() == 1
+    assert counts.stored == {account(1): 61}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,8 +13,10 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Mount
 
-from control_plane.access.auth import require
+from control_plane.access.auth import Principal, require
+from control_plane.access.keys import Scope
 from control_plane.config import Settings, read_settings
+from control_plane.server.api.claims import require_pod
 from control_plane.server.app import create_app
 from control_plane.server.deps import wire
 from control_plane.store import database
@@ -86,6 +89,44 @@ async def test_a_stranger_is_refused_everywhere_before_anything_is_looked_up(app
                 target = path.replace(":path", "").replace("{", "").replace("}", "")
                 answer = await stranger.request(method, target)
                 assert answer.status_code == 401, (method, path)
+
+
+async def test_the_key_of_one_pod_neither_claims_nor_reports_as_another(app: FastAPI) -> None:
+    bound = Principal("k", frozenset[Scope]({"claim"}), "id", pod="pod-7")
+
+    async def identify(*_: object) -> Principal:
+        return bound
+
+    app.state.authenticator = SimpleNamespace(identify=identify)
+    claim = {"token": "T" * 43, "mode": "hybrid", "kinds": ["probe"]}
+    line = {
+        "mode": "hybrid", "kinds": ["probe"], "state": "idle", "version": "1",
+        "startedAt": "2026-01-01T00:00:00Z", "capabilities": {"cpus": 1, "memoryMib": 1},
+        "telemetry": {"memoryMib": 1},
+    }  # fmt: skip
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as pod:
+        for path, body in (
+            ("/api/claims", {**claim, "pod": "pod-8/3f2a"}),
+            ("/api/claims", {**claim, "pod": "pod-70/3f2a"}),
+            ("/api/pods", {**line, "id": "pod-8/3f2a", "pod": "pod-7"}),
+            ("/api/pods", {**line, "id": "pod-7/3f2a", "pod": "pod-8"}),
+        ):
+            answer = await pod.post(path, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (403, "foreign_pod"), body
+    require_pod(bound, "pod-7/3f2a")
+
+
+async def test_no_answer_is_kept_guessed_at_or_shared_and_only_files_of_ours_may_be_kept(
+    app: FastAPI,
+) -> None:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as stranger:
+        for path, kept in (("/api/runs", "no-store"), ("/nothing", "no-store"), ("/static/style.css", None)):
+            headers = (await stranger.get(path)).headers
+            assert headers.get("cache-control") == kept, path
+            assert headers["x-content-type-options"] == "nosniff", path
+            assert headers["cross-origin-opener-policy"] == "same-origin", path
 
 
 async def test_no_answer_leads_to_the_host_that_a_request_names(app: FastAPI) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.model import projection
 from control_plane.model.projection import (
     ARTIFACTS,
     MESSAGE_MAX,
@@ -45,6 +46,7 @@ from events.kinds.experiment import (
 )
 from events.kinds.fact import Fact
 from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
+from events.kinds.kind import Projected
 from events.lifecycle import Cause
 from events.queue.settlement import End
 from tests.unit.control_plane import histories
@@ -672,3 +674,38 @@ def test_however_often_an_application_dies_before_its_cursor_moves_the_documents
     whole = fold(VIEW, events, 0)
     assert kept == stored([whole])
     assert (view, cursor) == (whole.view, whole.seq)
+
+
+def kept(monkeypatch: pytest.MonkeyPatch, *written: Projected, error: Exception | None = None) -> Any:
+    """Return what becomes of a fact whose kind writes this, or fails."""
+    kind, _ = projection.PROJECTIONS[IdeationGenerated]
+
+    def projected(*_: Any) -> Any:
+        if error is not None:
+            raise error
+        return written
+
+    monkeypatch.setattr(projection, "PROJECTIONS", {IdeationGenerated: (kind, projected)})
+    (event,) = log_of([IdeationGenerated(ideas=[])])
+    return project(VIEW, event)
+
+
+def test_a_kind_writes_fields_of_documents_of_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, _ = projection.PROJECTIONS[IdeationGenerated]
+    own, *_ = kind.documents
+    assert isinstance(kept(monkeypatch, Projected(own.name, "k", {own.fields[0]: 1})), Update)
+    for foreign, words in (
+        (Projected("runs", "k", {"status": "COMPLETED"}), "'runs' is no collection of its own"),
+        (Projected("artifacts", "k", {}), "'artifacts' is no collection of its own"),
+        (Projected(own.name, "k", {"runId": "another"}), "has no field 'runId'"),
+        (Projected(own.name, "k", {own.fields[0]: 1, "$set": 1}), "has no field '$set'"),
+    ):
+        aside = kept(monkeypatch, foreign)
+        assert isinstance(aside, SetAside)
+        assert (aside.code, words in aside.reason) == (projection.PROJECTION_FAILED, True)
+
+
+def test_of_what_a_kind_says_as_it_fails_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    aside = kept(monkeypatch, error=RuntimeError("x" * 10_000))
+    assert isinstance(aside, SetAside)
+    assert len(aside.reason) == MESSAGE_MAX

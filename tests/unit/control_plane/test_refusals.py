@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from control_plane.log.ingest import AHEAD_MAX, CUT
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
-from control_plane.verify.refusals import wrongly_refused
+from control_plane.verify.refusals import LINE_KEPT_BYTES, wrongly_refused
 from events.catalog import RunLog
 from events.testing import EPOCH, make_line
 
@@ -64,3 +66,54 @@ def test_what_waits_for_a_run_that_does_not_exist_may_contradict_a_line() -> Non
 def test_only_a_closed_record_refuses_a_line(run: dict[str, Any], *, is_right: bool) -> None:
     evidence = Evidence("runs", run, (), (), (), (), (), (), now=EPOCH)
     assert (wrongly_refused(evidence, letter("sealed", f"{RUN_ID}/a2")) is None) == is_right
+
+
+@pytest.mark.parametrize(
+    ("code", "sequence", "why"),
+    [
+        ("far_ahead", AHEAD_MAX + 1, None),
+        ("far_ahead", AHEAD_MAX, "its sequence is not far ahead"),
+        ("any_other", 3, "no line is refused as 'any_other'"),
+        ("bad_json", 3, "the line can be read"),
+        ("unknown_run", 3, None),
+    ],
+)
+def test_a_reason_is_held_against_the_line(code: str, sequence: int, why: str | None) -> None:
+    line = make_line(RunLog(message="hello"), sequence=sequence, run_id=RUN_ID, attempt=2)
+    held = {"_id": "01L", "code": code, "line": line.decode(), "principal": "pod-7", "at": EPOCH}
+    assert wrongly_refused(None, held) == why
+
+
+def test_a_line_that_was_cut_cannot_be_judged() -> None:
+    for line in ("{" + CUT, "{" + " " * (LINE_KEPT_BYTES - 1)):
+        assert wrongly_refused(None, {**letter("far_ahead", "pod-7"), "line": line}) is None
+    assert wrongly_refused(None, {**letter("far_ahead", "pod-7"), "line": "{"}) is not None
+
+
+def test_a_run_is_unknown_to_a_line_that_came_before_it_alone() -> None:
+    for created, why in ((EPOCH, "the run existed"), (EPOCH + timedelta(seconds=2), None)):
+        evidence = Evidence("runs", {"attempt": 2, "createdAt": created}, (), (), (), (), (), (), now=EPOCH)
+        held = {**letter("unknown_run", "pod-7"), "at": EPOCH + timedelta(seconds=1)}
+        assert wrongly_refused(evidence, held) == why
+
+
+def test_the_holder_has_no_right_to_lines_without_a_number() -> None:
+    line = make_line(RunLog(message="hello"), sequence=None, run_id=RUN_ID, attempt=2).decode()
+    held = {**letter("forbidden", f"{RUN_ID}/a2"), "line": line}
+    assert wrongly_refused(None, held) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("after_end", "attempt 2 had not ended before event 3"),
+        ("foreign_key", "its name and its key are the attempt's own"),
+        ("bad_path", "its name and its key are the attempt's own"),
+        ("any_other", "no event is set aside as 'any_other'"),
+    ],
+)
+def test_what_was_set_aside_without_a_reason_is_found(code: str, why: str) -> None:
+    aside = {"_id": "aside/x", "code": code, "attempt": 2, "sequence": 3}
+    evidence = Evidence("runs", {"_id": RUN_ID, "attempt": 2}, (), (), (), (), (), (), now=EPOCH)
+    assert wrongly_refused(evidence, aside) == why
+    assert wrongly_refused(None, aside) == "its run does not exist"

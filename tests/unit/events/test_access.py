@@ -51,6 +51,8 @@ def test_a_key_goes_where_its_place_says(
         ({KEY: "secret"}, {URL: "https://127.0.0.1:8700"}),
         ({KEY: "secret"}, {URL: "http://127.0.0.1:8701"}),
         ({KEY: "secret"}, {URL: "http://[::1"}),
+        ({URL: "http://[::1"}, {KEY: "secret", URL: "http://[::2"}),
+        ({KEY: "secret"}, {URL: f"{URL_DEFAULT}/of-another"}),
     ],
 )
 def test_a_key_for_another_address_is_refused_in_words(
@@ -93,12 +95,25 @@ def test_a_fleet_is_found_while_it_runs_and_only_in_a_file_of_ours(tmp_path: Pat
         assert running(tmp_path) is None
     file.chmod(0o600)
     said = json.loads(file.read_text())
-    for change in ({"moment": "1"}, {"pid": 2**31}, {"pid": "x"}, {"pid": None}):
+    for change in ({"moment": "1"}, {"pid": 2**31}, {"pid": "x"}, {"pid": None}, {"pid": 1e999}):
         file.write_text(json.dumps({**said, **change}))
         assert running(tmp_path) is None, change
-    for text in ("", "[]", "null", "{}", "[" * 4_000, "\xff"):
+    for text in ("", "[]", "null", "{}", "[" * 4_000, "\xff", json.dumps({**said, "x": "x" * 4_096})):
         file.write_text(text)
         assert running(tmp_path) is None, text
+
+
+def test_a_fleet_of_another_user_is_none_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / FILE
+    file.write_text(noted(NEAR, os.getpid()))
+    file.chmod(0o600)
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    assert running(tmp_path) is None
+
+
+def test_no_key_shows_in_a_representation() -> None:
+    assert "secret" not in repr(Access(ELSEWHERE, "secret", {"MINIO_SECRET_KEY": "secret"}))
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,23 @@ def test_a_refusal_is_short_whatever_was_sent(changes: dict[str, object]) -> Non
     assert len(outcome.message) <= MESSAGE_CHARS_MAX
 
 
+def test_a_refusal_of_a_long_text_still_says_why() -> None:
+    outcome = decode_structured(make_line().replace(b"ai.run.log", b"x" * 2_000))
+    assert isinstance(outcome, Refusal)
+    assert outcome.message == f"{'x' * 60 + '…'!r} does not begin with ai."
+
+
+def test_a_content_type_that_is_none_is_refused_without_data_too() -> None:
+    event = {name: value for name, value in json.loads(make_line()).items() if name != "data"}
+    outcome = decode_structured(json.dumps({**event, "datacontenttype": "json"}).encode())
+    assert isinstance(outcome, Refusal)
+    assert outcome.code == "bad_attribute"
+
+
+def test_of_so_many_origins_the_last_are_kept() -> None:
+    assert codec._origin.cache_info().maxsize == codec.ORIGINS_MAX
+
+
 def test_data_becomes_the_fact_of_its_type_and_stays_what_was_sent() -> None:
     event = json.loads(make_line())
     event |= {"type": "ai.run.stage_started", "data": {"stage": "Stage_1", "index": 1, "host": "h"}}

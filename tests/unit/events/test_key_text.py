@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.runtime.clock import SystemIds
-from events.text.key_text import LETTERS, letters, read, read_run_token, run_token, written
+from events.text.key_text import LETTERS, _checksum, letters, read, read_run_token, run_token, written
 
 ULIDS = st.text("0123456789ABCDEFGHJKMNPQRSTVWXYZ", min_size=26, max_size=26)
 SECRETS = st.text(LETTERS, min_size=43, max_size=43)
@@ -38,6 +38,17 @@ def test_no_other_text_is_a_token(text: str) -> None:
 def test_a_text_with_a_right_checksum_is_still_no_run_token(random: str) -> None:
     assert read_run_token(written("run", random)) is None
     assert read_run_token(written("pod", "A" * 80)) is None
+
+
+@pytest.mark.parametrize("random", ["", "-" * 43, "A" * 42 + "é"])
+def test_a_text_with_a_right_checksum_is_no_key_of_other_letters(random: str) -> None:
+    assert read(written("pod", random)) is None
+
+
+def test_a_text_with_a_right_checksum_is_no_key_of_another_system() -> None:
+    assert read(written("pod", "A")) == ("pod", "A")
+    assert read(f"pod_A_{_checksum('pod_A')}") is None
+    assert read("pf_\ud800_A_000000") is None
 
 
 def test_letters_keep_all_bits() -> None:

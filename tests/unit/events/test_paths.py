@@ -77,3 +77,10 @@ def test_decoders_read_both_and_say_where_a_bad_one_stood() -> None:
             decoder.decode(text)
     with pytest.raises(TypeError):
         from_text(Path, "x")
+
+
+@pytest.mark.parametrize("kind", [SafeName, RunPath])
+def test_a_refusal_shows_the_beginning_of_a_long_text(kind: type) -> None:
+    with pytest.raises(BadPath) as refused:
+        kind("x/../" * 1_000)
+    assert len(refused.value.message) < 250

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from events.testing import RUN_ID, make_run
+from events.testing import RUN_ID, ManualClock, make_run
 from podfleet import (
     AsyncClient,
     BadAddress,
@@ -26,8 +26,9 @@ from podfleet import (
     Unreachable,
     connection,
 )
-from podfleet.client import call, synchronous, transport
+from podfleet.client import call, calls, following, synchronous, transport
 from podfleet.client.calls import PAGE
+from podfleet.client.following import Follower
 from podfleet.connection import status_of
 from podfleet.nouns import Nouns
 
@@ -97,6 +98,51 @@ def test_lines_and_refusals_are_read_to_a_limit(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 100)
     with pytest.raises(Unreachable, match="more than 100 bytes"):
         list(answered(500, {"code": "x" * 200, "detail": "no"}).export_audit_log())
+
+
+def streaming(content: bytes, media: str = "text/event-stream") -> Client:
+    return client_of(lambda _: httpx.Response(200, content=content, headers={"content-type": media}))
+
+
+def test_a_message_of_the_stream_is_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(following, "PATIENCE_S", 0.0)
+    clock = ManualClock()
+    news = Follower(streaming(b"data: xxxxxxxxx\n" * 11), RUN_ID, clock).news()
+    clock.wait = lambda *_: clock.advance(1.0)  # type: ignore[method-assign, assignment]
+    with pytest.raises(Unreachable, match="more than 100 bytes"):
+        next(news)
+
+
+def test_an_answer_that_is_no_stream_is_asked_for_instead() -> None:
+    follower = Follower(streaming(b"event: run\ndata: {}\n\n" * 3, "text/html"), RUN_ID, ManualClock())
+    news = follower.news()
+    assert [next(news) for _ in range(9)] == [following.Look()] * 9, "it polls, and never ends"
+
+
+def test_patience_with_a_silent_control_plane_ends_and_each_wait_is_short() -> None:
+    clock, waits = ManualClock(), []
+
+    def wait(_: object, seconds: float) -> bool:
+        waits.append(seconds)
+        clock.advance(seconds)
+        return False
+
+    def silent(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    clock.wait = wait  # type: ignore[method-assign, assignment]
+    for ask in (
+        lambda follower: next(follower.news()),
+        lambda follower: follower.look(calls.run(RUN_ID)),
+    ):
+        follower = Follower(client_of(silent), RUN_ID, clock)
+        follower._hear()
+        waits.clear()
+        with pytest.raises(Unreachable, match="goes on without us"):
+            ask(follower)
+        assert max(waits) == following.AGAIN_MAX_S
+        assert following.PATIENCE_S < sum(waits) <= following.PATIENCE_S + following.AGAIN_MAX_S
 
 
 def test_lines_are_those_of_the_answer_however_it_is_cut() -> None:
@@ -283,10 +329,51 @@ def test_an_id_cannot_lead_to_another_path() -> None:
         return httpx.Response(404, json={})
 
     client = client_of(answering)
-    for ask in (lambda: client.run("../keys?x#y"), lambda: client.pod("p 1/3f2a")):
+    for ask in (
+        lambda: client.run("../keys?x#y"),
+        lambda: client.pod("p 1/3f2a"),
+        lambda: client.cancel(".."),
+        lambda: client.drain("../runs/./r1"),
+    ):
         with pytest.raises(NotFound):
             ask()
-    assert paths == [b"/api/runs/..%2Fkeys%3Fx%23y", b"/api/pods/p%201/3f2a"]
+    assert paths == [
+        b"/api/runs/..%2Fkeys%3Fx%23y",
+        b"/api/pods/p%201/3f2a",
+        b"/api/runs/%2E%2E/cancel",
+        b"/api/pods/%2E%2E/runs/%2E/r1/drain",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"a": "\xff"}', b"[" * 100_000 + b"]" * 100_000, b'{"a": "\xed\xa0\x80"}']
+)
+def test_what_cannot_be_decoded_is_no_answer(content: bytes) -> None:
+    with pytest.raises(call.Malformed):
+        call.decoded(content, dict[str, Any])
+
+
+@pytest.mark.parametrize(
+    ("url", "by_proxy", "checks"),
+    [
+        (URL, False, True),
+        ("http://localhost:1", False, True),
+        ("https://127.0.0.1:1", False, True),
+        ("http://far.example", True, True),
+        ("https://far.example", True, True),
+    ],
+)
+def test_no_proxy_stands_before_this_machine_and_certificates_are_checked(
+    url: str, *, by_proxy: bool, checks: bool
+) -> None:
+    target = transport.Target(url, "a-secret-key")
+    options = target.options()
+    assert options["trust_env"] is by_proxy
+    verify = options["verify"]
+    assert (verify if isinstance(verify, bool) else verify.check_hostname) is checks
+    assert isinstance(verify, bool) is not (url.startswith("http://") and not by_proxy)
+    assert options["headers"] == {"Authorization": "Bearer a-secret-key"}
+    assert "a-secret-key" not in repr(target)
 
 
 def test_where_a_file_lies_is_where_the_control_plane_sends_whoever_asks() -> None:

@@ -29,7 +29,7 @@ def test_a_data_directory_has_one_holder_and_is_free_afterwards(tmp_path: Path) 
     with held(tmp_path), pytest.raises(ConfigError, match=str(os.getpid())), held(tmp_path):
         pytest.fail("held twice")
     with held(tmp_path):
-        assert (tmp_path / "up.lock").exists()
+        assert (tmp_path / "up.lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_interrupts_are_counted_and_the_old_handlers_come_back() -> None:
