@@ -41,10 +41,12 @@ from tests.integration.programs.cheats import (
     IGNORES,
     LASTS,
     PRELUDE,
+    REACHES,
     SLOW,
     TRADES,
     slow,
 )
+from tests.integration.programs.leavings import PROGRAM, SAID
 
 SEEDS = (1, 2, 3)
 
@@ -235,3 +237,18 @@ def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(trial_setup: TrialS
     alike = [replace(pair, others=()) for pair in judgement.pairs]
     assert judge(alike, "decrease").verdict == "pass", "the seeds agree"
     assert (judgement.verdict, judgement.reason) == ("fail", "the interval includes zero")
+
+
+def test_no_way_leads_from_a_program_to_what_judges(trial_setup: TrialSetup) -> None:
+    trials = trial_setup.tried(REACHES, SEEDS[:1])
+    assert trials.error is None
+    assert "GOT {}" in trials.log_tail, trials.log_tail
+
+
+def test_whatever_a_seed_leaves_costs_that_seed_alone_and_is_named(trial_setup: TrialSetup) -> None:
+    *hostile, honest = trial_setup.tried(PROGRAM, range(len(SAID) + 1)).trials
+    for trial, words in zip(hostile, SAID, strict=True):
+        assert trial.scores is None
+        assert words in (trial.error or ""), trial
+    assert (honest.error, honest.scores is None) == (None, False)
+    assert not any(trial_setup.bench.places.iterdir())

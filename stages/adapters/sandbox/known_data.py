@@ -17,10 +17,23 @@ from events.runtime.errors import PipelineError
 
 TABLES: Final = (
     *(".csv", ".tsv", ".arff", ".parquet", ".feather", ".dta", ".sav", ".rda", ".rdata", ".rdb", ".rds"),
-    *(".xls", ".xlsx", ".svmlight", ".libsvm", ".jsonl", ".data", "-ubyte"),
+    *(
+        ".xls",
+        ".xlsx",
+        ".ods",
+        ".svmlight",
+        ".libsvm",
+        ".jsonl",
+        ".data",
+        "-ubyte",
+        ".arrow",
+        ".orc",
+        ".avro",
+    ),
+    *(".sas7bdat", ".xpt", ".por"),
 )
 ARRAYS: Final = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".pkl", ".pickle")
-PACKINGS: Final = ("", ".gz", ".bz2", ".xz", ".zst")
+PACKINGS: Final = ("", ".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4", ".lzma")
 CODE: Final = (".py", ".pyc", ".so", ".pyi", ".pyx", ".pxd", ".r")
 # Which, and whose folders, hold data in whatever form where they hold no code.
 COLLECTIONS: Final = frozenset({"datasets", "sample_data", "sampledata", "tests", "test"})

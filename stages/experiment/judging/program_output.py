@@ -24,6 +24,7 @@ POINTS_MAX: Final = 5_000
 EPOCH_MAX: Final = 1 << 31
 PARAMETERS_MAX: Final = 1 << 53  # beyond, a number in double precision is no count
 SUM_TOLERANCE: Final = 1e-3  # how far a row of probabilities may be from one
+VALUE_MAX: Final = 1e150  # squares of larger values, added up, leave double precision
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=PARAMETERS_MAX)]
 
@@ -75,6 +76,8 @@ def read_answers(file: Path, task: Task, rows: int, outputs: int) -> Floats:
         raise Mistake(f"the answers cannot be used: {error}") from error
     if not np.isfinite(answers).all():
         raise Mistake("the program answers with numbers that are not finite")
+    if np.abs(answers).max() > VALUE_MAX:
+        raise Mistake(f"the program answers with numbers beyond {VALUE_MAX:g}")
     if task == "regression":
         return answers.reshape(rows)
     sums = answers.sum(axis=1)

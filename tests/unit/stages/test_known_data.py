@@ -16,10 +16,11 @@ FILES = (
     "sk/datasets/descr/iris.rst", "sk/datasets/_base.py", "sk/tests/data/iris.json.gz", "sk/tests/test_it.py",
     "mpl/mpl-data/sample_data/a.txt", "mpl/mpl-data/fonts/b.ttf", "mpl/mpl-data/rc",
     "models/anes/anes.csv", "models/anes/data.py", "models/anes/table.npz", "vega/_data/cars.json",
-    "vega/_data/iris.csv",
+    "vega/_data/iris.csv", "frames/io.py", "frames/iris.csv.zip", "frames/iris.arrow", "frames/iris.sas7bdat",
     "zone/zoneinfo.tar.gz", "zone/__init__.py", "dist/RECORD",
 )  # fmt: skip
 MASKED = (
+    "frames/iris.arrow", "frames/iris.csv.zip", "frames/iris.sas7bdat",
     "models/anes/anes.csv", "mpl/mpl-data/sample_data", "sk/datasets/data", "sk/datasets/descr",
     "sk/tests/data", "vega/_data",
 )  # fmt: skip

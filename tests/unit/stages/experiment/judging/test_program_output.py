@@ -172,3 +172,10 @@ def test_a_damaged_array_is_read_or_refused(tmp_path: Path, place: int, byte: in
     except Mistake:
         return
     assert answers.shape == (ROWS, CLASSES)
+
+
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, 1.1e150])
+def test_numbers_whose_squares_cannot_be_added_up_are_refused(tmp_path: Path, value: float) -> None:
+    np.save(tmp_path / "a.npy", np.full(ROWS, value))
+    with pytest.raises(Mistake, match="beyond 1e\\+150"):
+        read_answers(tmp_path / "a.npy", "regression", ROWS, 1)
