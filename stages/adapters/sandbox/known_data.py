@@ -17,20 +17,8 @@ from events.runtime.errors import PipelineError
 
 TABLES: Final = (
     *(".csv", ".tsv", ".arff", ".parquet", ".feather", ".dta", ".sav", ".rda", ".rdata", ".rdb", ".rds"),
-    *(
-        ".xls",
-        ".xlsx",
-        ".ods",
-        ".svmlight",
-        ".libsvm",
-        ".jsonl",
-        ".data",
-        "-ubyte",
-        ".arrow",
-        ".orc",
-        ".avro",
-    ),
-    *(".sas7bdat", ".xpt", ".por"),
+    *(".xls", ".xlsx", ".svmlight", ".libsvm", ".jsonl", ".data", "-ubyte"),
+    *(".ods", ".arrow", ".orc", ".avro", ".sas7bdat", ".xpt", ".por"),
 )
 ARRAYS: Final = (".npz", ".npy", ".mat", ".h5", ".hdf5", ".pkl", ".pickle")
 PACKINGS: Final = ("", ".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4", ".lzma")
