@@ -42,7 +42,7 @@ class Ranges:
                 break
             if first > known + 1:
                 missing.append((known + 1, first - 1))
-            known = max(known, last)
+            known = last
         if known < up_to:
             missing.append((known + 1, up_to))
         return Ranges(tuple(missing))

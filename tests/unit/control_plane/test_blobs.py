@@ -170,3 +170,32 @@ def test_a_file_has_one_name_for_its_content_and_lies_below_its_attempt() -> Non
     with pytest.raises(Rejected) as refused:
         artifact_key("r", 1, "../b", "c")
     assert refused.value.code == "bad_name"
+
+
+def test_of_a_large_object_the_beginning_alone_is_asked_for() -> None:
+    ranges: list[str | None] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000000")
+            self.send_header("ETag", "e")
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            ranges.append(self.headers["Range"])
+            self.send_response(206)
+            self.send_header("Content-Length", "9")
+            self.end_headers()
+            self.wfile.write(b"beginning")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as storage:
+        threading.Thread(target=storage.serve_forever, daemon=True).start()
+        blobs = open_blobs(read_storage({**NOWHERE, "MINIO_ENDPOINT": f"127.0.0.1:{storage.server_port}"}))
+        assert asyncio.run(blobs.beginning("runs/x", 9)) == b"beginning"
+        storage.shutdown()
+    assert ranges == ["bytes=0-8"]

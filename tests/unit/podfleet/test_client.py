@@ -100,8 +100,9 @@ def test_lines_and_refusals_are_read_to_a_limit(monkeypatch: pytest.MonkeyPatch)
         list(answered(500, {"code": "x" * 200, "detail": "no"}).export_audit_log())
 
 
-def streaming(content: bytes, media: str = "text/event-stream") -> Client:
-    return client_of(lambda _: httpx.Response(200, content=content, headers={"content-type": media}))
+def streaming(content: bytes) -> Client:
+    head = {"content-type": "text/event-stream"}
+    return client_of(lambda _: httpx.Response(200, content=content, headers=head))
 
 
 def test_a_message_of_the_stream_is_read_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,10 +115,16 @@ def test_a_message_of_the_stream_is_read_to_a_limit(monkeypatch: pytest.MonkeyPa
         next(news)
 
 
-def test_an_answer_that_is_no_stream_is_asked_for_instead() -> None:
-    follower = Follower(streaming(b"event: run\ndata: {}\n\n" * 3, "text/html"), RUN_ID, ManualClock())
-    news = follower.news()
-    assert [next(news) for _ in range(9)] == [following.Look()] * 9, "it polls, and never ends"
+def test_an_answer_that_is_no_stream_is_asked_for_once_and_then_it_polls() -> None:
+    asked: list[str] = []
+
+    def answering(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, content=b"event: run\ndata: {}\n\n", headers={"content-type": "text/html"})
+
+    news = Follower(client_of(answering), RUN_ID, ManualClock()).news()
+    assert [next(news) for _ in range(9)] == [following.Look()] * 9
+    assert asked == ["/api/stream"]
 
 
 def test_patience_with_a_silent_control_plane_ends_and_each_wait_is_short() -> None:
@@ -345,9 +352,7 @@ def test_an_id_cannot_lead_to_another_path() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "content", [b'{"a": "\xff"}', b"[" * 100_000 + b"]" * 100_000, b'{"a": "\xed\xa0\x80"}']
-)
+@pytest.mark.parametrize("content", [b'{"a": "\xff"}', b'{"a":' * 100_000, b'{"a": "\xed\xa0\x80"}'])
 def test_what_cannot_be_decoded_is_no_answer(content: bytes) -> None:
     with pytest.raises(call.Malformed):
         call.decoded(content, dict[str, Any])
