@@ -29,9 +29,9 @@ LEVELS: Final[Mapping[str, frozenset[str]]] = {
 }
 LEVEL_STYLES: Final = {"error": "red", "warn": "yellow", "warning": "yellow", "debug": "dim"}
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow until the run ends.")]
 Lines = Annotated[
-    str, typer.Option("--lines", "-n", metavar="N", help="How many of the latest to begin with, or `all`.")
+    str, typer.Option("--lines", "-n", metavar="N", help="Number of latest lines to start with, or `all`.")
 ]
 Level = Annotated[str | None, typer.Option(help="Only log lines of this level.", metavar="LEVEL")]
 
@@ -47,7 +47,7 @@ def tail(
     lines: Lines = str(LINES),
     as_json: AsJson = False,
 ) -> None:
-    """Print the latest events of a run; with -f, also those to come."""
+    """Print the latest events of a run; with -f, also new ones."""
     wanted = None if kind is None else kind if kind.startswith("ai.") else f"ai.{kind}"
     if wanted is not None:
         _doubt(wanted)

@@ -44,15 +44,15 @@ class Progress:
 
 @app.command()
 def rebuild(
-    run: Annotated[str | None, typer.Argument(help="This run only.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Runs of this kind only.")] = None,
-    after: Annotated[str, typer.Option(help="Go on behind this run.")] = "",
+    run: Annotated[str | None, typer.Argument(help="Only this run.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only runs of this kind.")] = None,
+    after: Annotated[str, typer.Option(help="Continue after this run.")] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be written, without writing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """Make the documents of runs anew from their events, beside a fleet at work; 1 when some could not be."""
+    """Rebuild the documents of runs from their events, on a live fleet; exit status 1 if some failed."""
     import asyncio
 
     from events.runtime.errors import ConfigError, Rejected, Transient
