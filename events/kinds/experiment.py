@@ -127,7 +127,7 @@ class NodeRestored(Fact, frozen=True):
 
 
 class NodeSelectedBest(Fact, frozen=True):
-    """The node that a stage selected, and why; mean and standard error over the seeds of its re-evaluation."""
+    """The node that a stage selected, and why; mean and standard error of its re-evaluation."""
 
     stage: Name
     node: Name
@@ -168,7 +168,7 @@ def _outcome(data: Mapping[str, Any]) -> str:
 
 KIND: Final = Kind(
     name="experiment",
-    says="Tests an idea on a data set: tree search over programs, validation with fresh seeds, plots, a paper.",
+    says="Tests an idea on a data set: search over programs, validation with fresh seeds, plots, a paper.",
     spec=ExperimentSpec,
     example={"idea": "Does momentum help on digits?", "preset": "quick"},
     pipeline="stages.experiment.pipeline",

@@ -66,7 +66,7 @@ SIGNS: Final[Mapping[str, str]] = {"ok": "✓", "note": "·", "failed": "✗"}
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Check Python, GPU, MongoDB, storage, control plane and clock; exit status 1 if a required check fails."""
+    """Check Python, GPU, MongoDB, storage, control plane and clock; 1 if a required check fails."""
     from podfleet.embedded.config import environment
 
     variables = environment(Path.cwd())
