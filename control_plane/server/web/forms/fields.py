@@ -29,7 +29,7 @@ LABELS: Final = {
     "spec": "Specification",
     "priority": "Priority",
     "missed": "Missed times",
-    "overlap": "While one still runs",
+    "overlap": "While a run is active",
     "note": "Note",
 }
 
