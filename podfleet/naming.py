@@ -11,7 +11,7 @@ import typer
 
 from events.answers.kinds.hypotheses import HypothesisRow
 from events.answers.runs import RunRow
-from podfleet.client.calls import PAGE
+from podfleet.client.endpoints import PAGE
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
 from podfleet.output import clean

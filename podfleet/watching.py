@@ -14,7 +14,7 @@ import typer
 from events.answers.attempts import Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
-from podfleet.client import calls
+from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, is_over
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
@@ -59,7 +59,7 @@ def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
             if isinstance(news, Changed) and is_live(news.run) and not is_terminal():
                 screen.show(news.run)
                 continue
-            run = follower.look(calls.run(run_id))
+            run = follower.look(endpoints.run(run_id))
             screen.show(run)
             if is_over(run):
                 return run
@@ -79,7 +79,7 @@ def _screen(follower: Follower, run_id: str, *, as_json: bool) -> Iterator[Scree
         return
     board = Board()
     follower.on_silence = board.be_silent
-    for event in reversed(follower.look(calls.events(run_id, type=LOG, limit=LOG_LINES)).items):
+    for event in reversed(follower.look(endpoints.events(run_id, type=LOG, limit=LOG_LINES)).items):
         board.log(event)
     with board.live():
         yield board

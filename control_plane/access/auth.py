@@ -23,9 +23,9 @@ from fastapi import Request
 from control_plane.access import run_tokens
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL, Scope
-from control_plane.access.peers import user_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import Session, SignIn, is_brought_back
+from control_plane.access.socket_owner import user_of
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.config import LOOPBACK
 from events.runtime.errors import Rejected, Transient

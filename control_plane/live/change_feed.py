@@ -78,7 +78,7 @@ class ChangeFeed:
         """The resume token of the last change; None before the first."""
         return self._token
 
-    def require_room(self) -> None:
+    def require_capacity(self) -> None:
         """Raise `Transient` if the process has its maximum of readers."""
         if self.readers >= READERS_MAX:
             raise Transient("too_many_readers", "this control plane serves no more live streams; try again")

@@ -30,7 +30,7 @@ class LivePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QueuePosition:
     """The runs ahead of a run in its class; a count that reached `counted_to` is a lower bound."""
 
     ahead: int
@@ -47,7 +47,7 @@ class Reason:
     evidence: Mapping[str, Any]
 
 
-def explain(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
+def explain(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
     """Return why the stored run has its status, the weightiest first."""
     status = Status(run["status"])
     if status in FINAL:
@@ -64,7 +64,7 @@ def explain(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
             return [_delayed(run), *_nobody(run, pods), *_deadline(run)]
         case _ if status in HELD:
             return _held(run)
-    return [*_paused(run), *_serving(run, line, pods), *_in_line(run, line), *_deadline(run)]
+    return [*_paused(run), *_serving(run, position, pods), *_in_queue(run, position), *_deadline(run)]
 
 
 def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
@@ -116,10 +116,10 @@ def _delayed(run: Document) -> Reason:
     return Reason("delayed", message, evidence)
 
 
-def _serving(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
+def _serving(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
     reason = _pods_reason(run["classKey"], pods)
-    if reason.code == "pod_idle" and line.ahead:
-        return []  # the line, not the pods
+    if reason.code == "pod_idle" and position.ahead:
+        return []  # the position, not the pods
     return [reason]
 
 
@@ -156,24 +156,24 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     return Reason("pods_busy", f"{of_all} {words}", evidence)
 
 
-def _in_line(run: Document, line: Line) -> list[Reason]:
-    position = line.ahead + 1
+def _in_queue(run: Document, position: QueuePosition) -> list[Reason]:
+    place = position.ahead + 1
     evidence = {
         "classKey": run["classKey"],
-        "position": position,
-        "ahead": line.ahead,
-        "aheadByPriority": line.by_priority,
+        "position": place,
+        "ahead": position.ahead,
+        "aheadByPriority": position.by_priority,
         "priority": run["priority"],
-        "countedTo": line.counted_to,
-        "isExact": line.ahead < line.counted_to,
+        "countedTo": position.counted_to,
+        "isExact": position.ahead < position.counted_to,
     }
-    if not line.ahead:
+    if not position.ahead:
         return [Reason("position", f"it is the next of {run['classKey']}", evidence)]
-    least = "at least " if line.ahead >= line.counted_to else ""
-    runs = "run of its class is" if line.ahead == 1 else "runs of its class are"
-    message = f"{least}{line.ahead:,} {runs} ahead of it"
-    if line.by_priority:
-        message += f", {line.by_priority:,} by a higher priority than its {run['priority']}"
+    least = "at least " if position.ahead >= position.counted_to else ""
+    runs = "run of its class is" if position.ahead == 1 else "runs of its class are"
+    message = f"{least}{position.ahead:,} {runs} ahead of it"
+    if position.by_priority:
+        message += f", {position.by_priority:,} by a higher priority than its {run['priority']}"
     return [Reason("position", message, evidence)]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from control_plane.log.ingest import AHEAD_MAX, CUT
-from control_plane.log.unclaimed import LETTER_PREFIX
+from control_plane.log.unclaimed_lines import LETTER_PREFIX
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.projection import artifact_prefix, artifact_problem
-from control_plane.model.ranges import Ranges
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import read, text_of
 from control_plane.store.verify.evidence import Document, Evidence
@@ -82,7 +82,7 @@ def _contradicts(evidence: Evidence, event: Event) -> bool:
     identity = storage_id(event.run_id, event.source, event.id)
     if identity in evidence.hashes:
         return evidence.hashes[identity] != content_hash(event)
-    held = evidence.positions.get(event.attempt, Ranges())
+    held = evidence.positions.get(event.attempt, IntervalSet())
     return event.sequence is not None and event.sequence in held
 
 

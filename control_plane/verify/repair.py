@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.projection import PROJECTION_FAILED
-from control_plane.model.ranges import Ranges
 from control_plane.store.log.documents import stage_document
 from control_plane.store.verify.evidence import Document, Evidence
 from control_plane.store.verify.shapes import name, problem
@@ -157,8 +157,8 @@ def _lost(evidence: Evidence, told: Replayed, attempt: int) -> Iterator[str]:
 
     A log with an end event has lost nothing, and a single document is wrong by itself.
     """
-    held = evidence.positions.get(attempt, Ranges())
-    reach = held.reach(0)
+    held = evidence.positions.get(attempt, IntervalSet())
+    reach = held.last_contiguous(0)
     folded = told.attempts.get(attempt)
     settled = [each.sets.get("settled") for each in evidence.decisions if each.attempt == attempt]
     if folded is not None and folded.view.end_seq is not None:

@@ -9,7 +9,7 @@ import typer
 
 from events.answers.logs import LoggedEvent
 from events.text.harmless import for_spreadsheet
-from podfleet.client import calls
+from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.naming import RUN, RunName, find
@@ -95,7 +95,7 @@ def show(
                 continue
             case Changed(told) if told.finished_at is None or told.log_open:
                 continue
-        current = follower.look(calls.run(run_id))
+        current = follower.look(endpoints.run(run_id))
         for event in log.more() if has_begun else log.begin(last):
             printer(event)
         has_begun = True

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from stages.isolation.reach import Reach
+from stages.isolation.egress_policy import EgressPolicy
 
 BEFORE: Final = "connection.connect_tcp.started"
 AFTER: Final = "connection.connect_tcp.complete"
@@ -47,12 +47,12 @@ class Request(Protocol):
 class Guard:
     """A hook for `event_hooks={"request": [...]}`. Raises `AddressRefused` out of the request."""
 
-    reach: Reach
+    egress: EgressPolicy
 
     async def __call__(self, request: Request) -> None:
         """Judge an address that the request names, and have every connection for it judged."""
         host = request.url.raw_host.decode("ascii")
-        if objection := self.reach.early_objection(host):
+        if objection := self.egress.early_objection(host):
             raise AddressRefused(objection)
         request.extensions = {**request.extensions, "trace": self._trace(host)}
 
@@ -86,5 +86,5 @@ class Guard:
             raise
 
     def _judge(self, host: str, address: str) -> None:
-        if objection := self.reach.objection(host, address):
+        if objection := self.egress.objection(host, address):
             raise AddressRefused(objection)

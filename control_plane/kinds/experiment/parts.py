@@ -9,7 +9,7 @@ from typing import Any, Final
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
-from control_plane.reads.parts import KindPart
+from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes
@@ -87,6 +87,6 @@ PARTS: Final = (
         rank=60,
         columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
         read=node_events,
-        told=without_texts,
+        rows=without_texts,
     ),
 )

@@ -21,7 +21,7 @@ from events.catalog import (
     ValidationAutoCompleted,
     ValidationAutoStarted,
 )
-from events.delivery.outgoing import said
+from events.delivery.outgoing import fact_frame
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from events.text.attempt_id import AttemptId
@@ -227,7 +227,7 @@ class SimulatedChild:
         if isinstance(step, Made | Checkpoint):
             listener(step)
             return
-        frame = said(step)
+        frame = fact_frame(step)
         if isinstance(step, RunCompleted | RunFailed | RunCanceled):
             self._final = frame.type
         listener(frame)

@@ -1,4 +1,4 @@
-"""Which user of this machine has the other end of a connection: the kernel is asked about the one socket.
+"""The user that owns the other end of a connection on this machine: the kernel is asked about the one socket.
 
 A proxy that says nothing of itself is known by that: it runs as a user of its own.
 """
