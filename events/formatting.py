@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
-from events.text.brief import brief_data
-from events.text.harmless import is_number
+from events.text.escaping import is_number
+from events.text.truncation import brief_data
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600

@@ -15,7 +15,7 @@ from control_plane.reads.kind_errors import reported
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
 from events.runtime.errors import ConfigError, Transient
-from events.text.brief import brief_list
+from events.text.truncation import brief_list
 
 Json = dict[str, Any]
 

@@ -45,8 +45,8 @@ from events.answers.attempts import PodAttempt
 from events.answers.audit_log import AuditEntry
 from events.answers.fleet import QueuedClass
 from events.answers.keys import Key
+from events.answers.kind_parts import in_json
 from events.answers.logs import LoggedEvent, LogPage
-from events.answers.parts import in_json
 from events.answers.pods import Pod, Sample
 from events.answers.runs import Comparison, Run, RunRow
 from events.answers.runs import Part as PartAnswer
@@ -55,7 +55,7 @@ from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
-from events.text.brief import brief_fields, brief_list
+from events.text.truncation import brief_fields, brief_list
 
 Json = dict[str, Any]
 Item = TypeVar("Item")

@@ -18,7 +18,7 @@ from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, 
 from events.files.checkpoints import PREFIX
 from events.kinds.queues import QUEUES
 from events.lifecycle import Status
-from events.text.brief import brief_data, brief_fields
+from events.text.truncation import brief_data, brief_fields
 
 BESIDE_MAX: Final = 1_000
 # Of what one read takes in, however much a pod has said.

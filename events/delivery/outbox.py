@@ -21,8 +21,8 @@ import msgspec
 
 from events.catalog import ENDS
 from events.chain import NOTHING, chained
-from events.delivery.durable import commit, lock_file, open_database
-from events.delivery.outgoing import MESSAGE_MAX, Row, bounded, cut, fact_frame, refusal_of, with_line
+from events.delivery.durable_sqlite import commit, lock_file, open_database
+from events.delivery.event_encoder import MESSAGE_MAX, Row, bounded, cut, fact_frame, refusal_of, with_line
 from events.kinds.fact import Fact
 from events.pipe import FactFrame
 from events.queue.settlement import End

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from events.chain import REFUSED
+from events.delivery.event_encoder import Row, fact_frame, refusal_of, with_line
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import Row, fact_frame, refusal_of, with_line
 from events.kinds.fact import Fact
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp

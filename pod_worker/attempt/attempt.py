@@ -26,8 +26,8 @@ from events.catalog import (
     RunLog,
     RunPreempted,
 )
+from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import end_of
 from events.files.checkpoints import MANIFEST
 from events.files.removing import remove_tree
 from events.kinds import stages_before
@@ -45,7 +45,7 @@ from pod_worker.attempt.lease import judge
 from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
 from pod_worker.attempt.settlement import Evidence, Order, final_fact, without_files
 from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
-from pod_worker.child.ending import TimedOut
+from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.fetched import Fetched
 

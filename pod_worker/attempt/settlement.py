@@ -9,7 +9,7 @@ import msgspec
 
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
 from events.kinds.fact import Fact
-from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]
 

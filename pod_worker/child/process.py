@@ -27,7 +27,7 @@ from events.pipe import Checkpoint, FactFrame, FromChild, FromParent, Kept, Made
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 from events.text.mask import passwords_of
-from pod_worker.child.ending import Exited, NeverStarted, Signalled
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
 from pod_worker.child.pipe_reader import PipeReader
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.process_space import ProcessSpace

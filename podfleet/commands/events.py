@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from events.answers.logs import LoggedEvent
-from events.text.harmless import for_spreadsheet
+from events.text.escaping import for_spreadsheet
 from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
 from podfleet.connection import EXIT_WRONG_USE, client, fail

@@ -19,8 +19,8 @@ from control_plane.store.log.events import decode as decode_event
 from control_plane.store.queue.runs import Advance, Found, Runs
 from control_plane.store.queue.runs import decode as decode_run
 from events.codec import Decoded
+from events.delivery.event_encoder import Row
 from events.delivery.outbox import Attempt
-from events.delivery.outgoing import Row
 from events.envelope import Event
 from events.lifecycle import Failures, Standing, Status
 from events.queue import journal

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Attempt, Intention, Outbox
-from events.delivery.outgoing import fact_frame
 from events.kinds.fact import Fact
 from events.pipe import FactFrame
 from events.queue.settlement import End

@@ -24,7 +24,7 @@ from events.catalog import ENDS
 from events.pipe import LINE_MAX_BYTES, FactFrame, FromChild, Made, Ready, Start, encode
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
-from pod_worker.child.ending import Exited, NeverStarted, Signalled, failure_for
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.main import load_what_works
 from pod_worker.child.pipe_reader import PipeReader, log_frame

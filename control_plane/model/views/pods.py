@@ -8,7 +8,7 @@ from typing import Any
 
 from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
-from events.text.brief import brief_fields
+from events.text.truncation import brief_fields
 
 
 def pod(document: Mapping[str, Any], silent_since: datetime) -> Pod:

@@ -12,7 +12,7 @@ from events.answers.attempts import Attempt, Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import ModelUsage, RunRow, Usage
 from events.lifecycle import HELD
-from events.text.brief import brief_fields
+from events.text.truncation import brief_fields
 
 Document = Mapping[str, Any]
 

@@ -25,8 +25,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, RunStarted
 from events.codec import LINE_BYTES_MAX, decode_structured
 from events.delivery import outbox as outbox_module
+from events.delivery.event_encoder import Row, end_of
 from events.delivery.outbox import DUE_EVENTS, Outbox
-from events.delivery.outgoing import Row, end_of
 from events.envelope import Event, line_hash
 from events.kinds.experiment import NodeCreated
 from events.pipe import FactFrame
@@ -72,7 +72,7 @@ from events.catalog import RunFailed, RunLog
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import end_of
+from events.delivery.event_encoder import end_of
 from events.text.attempt_id import AttemptId
 outbox = Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
 outbox.open_attempt(AttemptId("run", 1), token="t", source="s", collection="runs")

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from events.catalog import Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
+from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import fact_frame
 from events.files.checkpoints import MANIFEST
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
@@ -28,7 +28,7 @@ from pod_worker.attempt.attempt import Attempt, Ports
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
 from pod_worker.attempt.usage import Rate, usage_of
-from pod_worker.child.ending import Exited, Signalled
+from pod_worker.child.exit_status import Exited, Signalled
 from pod_worker.child.process import Exit, Listener
 from pod_worker.files.fetched import Fetched
 

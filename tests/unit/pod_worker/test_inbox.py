@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from events.catalog import RunLog
-from events.delivery.outgoing import fact_frame
+from events.delivery.event_encoder import fact_frame
 from events.testing import ManualClock
 from pod_worker.attempt.inbox import HEARD_MAX, Inbox
 

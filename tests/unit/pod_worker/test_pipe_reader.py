@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from events.catalog import RunCompleted
-from events.delivery.outgoing import fact_frame
+from events.delivery.event_encoder import fact_frame
 from events.pipe import Checkpoint, FromChild, Made, Ready, encode
 from pod_worker.child import pipe_reader
 from pod_worker.child.pipe_reader import FEW_BYTES, PipeReader, log_frame

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
 from events.kinds.fact import Fact
 from pod_worker.attempt.settlement import Evidence, Order, final_fact, obeyed, without_files
-from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 COMPLETED = RunCompleted(summary="all done")
 FAILED = RunFailed(

@@ -15,7 +15,7 @@ import msgspec
 from control_plane.access.auth import SAFE_METHODS
 from control_plane.reads.paging import LIMIT_MAX
 from control_plane.server.api.contract.struct_routes import REFERENCE
-from events.answers.parts import with_parts
+from events.answers.kind_parts import with_parts
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from fastapi.dependencies.utils import get_typed_return_annotation
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from events.answers.parts import spread
+from events.answers.kind_parts import spread
 from events.answers.runs import Run
 
 JSON: Final = "application/json"

@@ -14,9 +14,9 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from control_plane.server.api.contract.bodies import LABELS_MAX, Json, NewRun
-from control_plane.server.web.forms.complaints import complaints
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
+from control_plane.server.web.forms.validation_errors import complaints
 from events.formatting import sentence
 from events.kinds.fields import Field, arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind

@@ -16,7 +16,7 @@ from events.kinds.idea import Idea
 from events.runtime.errors import PipelineError
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line
-from stages.experiment.research.modelled.trouble import LASTING, PASSING, code_of, given_up
+from stages.experiment.research.modelled.failure_policy import LASTING, PASSING, code_of, given_up
 from stages.models.model import Model, ModelError, Question, Trouble
 from stages.models.structured import ask_for
 from stages.ports import Notes, Say

@@ -24,8 +24,8 @@ from stages.experiment.research.modelled.answer import (
     read_program,
     substance,
 )
+from stages.experiment.research.modelled.failure_policy import given_up
 from stages.experiment.research.modelled.reviewing import ask_reviews
-from stages.experiment.research.modelled.trouble import given_up
 from stages.experiment.research.modelled.writing import ask_words
 from stages.experiment.research.proposal import NoProposal, Proposal
 from stages.experiment.seeds import seed_for

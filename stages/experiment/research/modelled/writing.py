@@ -19,7 +19,7 @@ from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line
-from stages.experiment.research.modelled.trouble import ANSWER_TROUBLES
+from stages.experiment.research.modelled.failure_policy import ANSWER_TROUBLES
 from stages.experiment.tree import Node
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for

@@ -17,7 +17,7 @@ from control_plane.reads.kind_parts import KindPart, parts_of_kinds
 from control_plane.server.web import sections
 from control_plane.server.web.sections import RunPage, Section
 from control_plane.store.reads import Part, RunReads
-from events.answers.parts import in_json
+from events.answers.kind_parts import in_json
 from events.runtime.errors import ConfigError, Transient
 from events.testing import RUN_ID
 from podfleet.details import show_run

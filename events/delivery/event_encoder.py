@@ -1,4 +1,4 @@
-"""Encodes one event for ingest: a line that ingest can take, or a refusal in its place. Pure."""
+"""Encodes an event for ingest: a line that ingest can take, or a refusal in its place. Pure."""
 
 from __future__ import annotations
 
