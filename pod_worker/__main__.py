@@ -45,8 +45,8 @@ def main() -> int:
         while is_alone(settings) and not stop.wait(LOOK_S):
             settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
-        if told := objection(sys.version_info[:3]):
-            log.warning("start.old_python", extra={"why": told})
+        if warning := objection(sys.version_info[:3]):
+            log.warning("start.old_python", extra={"why": warning})
         confinement, user = confine(settings)
         options = ChildOptions(environ=settings.environ, confinement=confinement)
         with ForkServer(options, SystemClock()) as fork_server:

@@ -180,13 +180,13 @@ class Worker:
         self.state.idle_since_s = self.ports.clock.monotonic_s()
         known: Sequence[WaitingClass] = ()
         while not self._is_over():
-            asked, seeker = instant(self.ports.clock), self._seeker(ready)
+            requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
                 claim = self._resolve() or self._try(seeker, known)
                 if claim is not None:
-                    return claim, asked
+                    return claim, requested_at
                 # A queue may have waited for a run by itself, and then need not be left alone.
-                took_s = instant(self.ports.clock).elapsed_s(asked)
+                took_s = instant(self.ports.clock).elapsed_s(requested_at)
                 pause_s = max(0.0, POLL_S + POLL_JITTER_S * self.ports.ids.fraction() - took_s)
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
@@ -241,7 +241,7 @@ class Worker:
         self.state.is_in_doubt = False
         return claim
 
-    def _serve(self, claim: Claim, asked: Instant, child: Process) -> None:
+    def _serve(self, claim: Claim, requested_at: Instant, child: Process) -> None:
         source = source_of(self.pod.id, claim)
         try:
             self.ports.outbox.open_attempt(
@@ -264,7 +264,9 @@ class Worker:
             claim=claim,
             renewals=self.queue,
             clock=self.ports.clock,
-            pulse=Pulse(grant(asked=asked, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes),
+            pulse=Pulse(
+                grant(requested_at=requested_at, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes
+            ),
             every_s=self.pod.renew_every_s,
         )
         self.heard_from[claim.attempt_id] = heartbeat

@@ -117,8 +117,8 @@ class Plain:
             return
         self._last = state
         if self.as_json:
-            told = msgspec.to_builtins(run)
-            print_json_line({name: told.get(name) for name in SHOWN})
+            fields = msgspec.to_builtins(run)
+            print_json_line({name: fields.get(name) for name in SHOWN})
         else:
             say(" ".join(words(run)))
 
@@ -134,22 +134,22 @@ SHOWN: Final = (
 def words(run: RunRow) -> list[str]:
     """Return the state of a run in one line."""
     stage = run.current_stage
-    said = [run.id, run.status]
+    words = [run.id, run.status]
     if run.paused:
-        said.append("(paused)")
+        words.append("(paused)")
     if is_live(run) and stage and run.status not in ("QUEUED", "DELAYED"):
-        said += [stage.name, percent(stage.progress), stage.activity or ""]
+        words += [stage.name, percent(stage.progress), stage.activity or ""]
     if run.attempt > 1:
-        said.append(f"attempt {run.attempt} of {run.max_attempts}")
+        words.append(f"attempt {run.attempt} of {run.max_attempts}")
     if run.status == "SCHEDULED":
-        said.append(f"on {run.claimed_by}")
+        words.append(f"on {run.claimed_by}")
     if run.status == "AWAITING_HUMAN":
-        said.append(f"– a person's verdict is due: podfleet reviews pass {run.id} (or fail)")
+        words.append(f"– a person's verdict is due: podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
-        said.append(f"after {lasted(run)}")
+        words.append(f"after {lasted(run)}")
     if run.error and (run.status == "DELAYED" or not is_live(run)):
-        said.append(f"– {run.error.code}: {run.error.message}")
-    return [each for each in said if each]
+        words.append(f"– {run.error.code}: {run.error.message}")
+    return [each for each in words if each]
 
 
 def percent(progress: float | None) -> str:
@@ -242,8 +242,8 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
     if run.error:
         lines.append(Text(clean(f"{run.error.code}: {run.error.message}"), "red"))
     for event in log:
-        said = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
-        lines.append(Text(said, "dim", no_wrap=True, overflow="ellipsis"))
+        words = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
+        lines.append(Text(words, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
         lines.append(Text(f"a person's verdict is due: podfleet reviews pass {run.id} (or fail)", "magenta"))
     if is_silent:

@@ -218,9 +218,9 @@ class Keyed:
             return Principal("root", ALL)
         try:
             if offered.startswith(run_tokens.PREFIX):
-                said = await self.run_tokens.read(offered)
-                name = f"{said.run_id}/a{said.attempt}"
-                return Principal(name, RUN_TOKEN_SCOPES, attempt=AttemptId(said.run_id, said.attempt))
+                token = await self.run_tokens.read(offered)
+                name = f"{token.run_id}/a{token.attempt}"
+                return Principal(name, RUN_TOKEN_SCOPES, attempt=AttemptId(token.run_id, token.attempt))
             key = await self.ring.whose(offered)
         except Unauthorized:
             # A right key is never slowed down by the wrong ones of a neighbour at the same address.
@@ -265,8 +265,8 @@ async def _admitted(request: Request, scope: Scope) -> Principal:
     found = await _identified(request, request.headers)
     ASKER.set(found)
     route = getattr(request.scope.get("route"), "path", request.url.path)
-    asked = Admitted(found, scope, route, request.path_params)
-    setattr(request.state, ADMITTED, asked)
+    admitted = Admitted(found, scope, route, request.path_params)
+    setattr(request.state, ADMITTED, admitted)
     if scope not in found.scopes:
         raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
     if found.form_token is not None and request.method not in SAFE_METHODS:

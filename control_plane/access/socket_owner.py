@@ -48,10 +48,10 @@ def _can_ask() -> bool:
 
 def _owner(client: Place, server: Place) -> int:
     try:
-        asked = _question(client, server)
+        request = _question(client, server)
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, SOCK_DIAG) as kernel:
             kernel.settimeout(WAIT_S)
-            kernel.send(asked)
+            kernel.send(request)
             answer = kernel.recv(ANSWER_BYTES)
     except OSError:
         return GONE

@@ -258,9 +258,9 @@ class Ingestor:
         """Return which kinds of extra lines still fit; the store is asked only if a line needs it."""
         if not request.sender.may_decide:
             return Capacity(orphans=False, unclaimed=False)
-        told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
-        orphans = sum(event.sequence is None and event.run_id not in request.runs for event in told)
-        unclaimed = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
+        events = [line.outcome for line in lines if isinstance(line.outcome, Event)]
+        orphans = sum(event.sequence is None and event.run_id not in request.runs for event in events)
+        unclaimed = sum(event.sequence is not None and not request.is_claimed(event) for event in events)
         return Capacity(
             orphans=not orphans or await self.events.orphan_count(ORPHANS_MAX) + orphans <= ORPHANS_MAX,
             unclaimed=not unclaimed or await self.unclaimed.capacity() >= unclaimed,

@@ -54,9 +54,9 @@ def explain(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> 
         return _over(run, status)
     match status:
         case Status.AWAITING_HUMAN:
-            said = run.get("validation") or {}
+            validation = run.get("validation") or {}
             message = "it waits for a person's verdict"
-            return [Reason("awaits_person", message, {"validation": dict(said) or None})]
+            return [Reason("awaits_person", message, {"validation": dict(validation) or None})]
         case Status.CANCELING:
             asked = dict(run["cancelRequested"] or {})
             return [Reason("canceling", f"{run['claimedBy']} stops it now, as somebody asked", asked)]
@@ -134,13 +134,15 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         return Reason("no_live_pod", "no pod is live", evidence)
     serving = [pod for pod in pods if not any(lacks(class_key, pod.abilities))]
     if not serving:
-        told = [{"id": pod.id, "lacks": list(lacks(class_key, pod.abilities))} for pod in pods[:PODS_SHOWN]]
-        missing = sorted({each for pod in told for each in pod["lacks"]})
+        lacking = [
+            {"id": pod.id, "lacks": list(lacks(class_key, pod.abilities))} for pod in pods[:PODS_SHOWN]
+        ]
+        missing = sorted({each for pod in lacking for each in pod["lacks"]})
         live = "the one live pod" if len(pods) == 1 else f"none of {len(pods)} live pods"
         message = f"{live} serves {class_key}" if len(pods) > 1 else f"{live} does not serve {class_key}"
         if len(missing) == 1:
             message += f": {missing[0]}"
-        return Reason("no_pod_serves", message, {**evidence, "pods": told})
+        return Reason("no_pod_serves", message, {**evidence, "pods": lacking})
     states = {pod.id: "draining" if pod.is_draining else pod.state for pod in serving}
     shown = [{"id": name, "state": state} for name, state in list(states.items())[:PODS_SHOWN]]
     evidence |= {"servingPods": len(serving), "pods": shown}

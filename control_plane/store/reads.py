@@ -185,8 +185,8 @@ class RunReads:
         if levels:  # a log line without a level is an `info`, as in the catalogue
             residual["data.level"] = {"$in": [*levels, None] if "info" in levels else list(levels)}
         if text is not None:
-            said = {"$regex": re.escape(text), "$options": "i"}
-            residual["$or"] = [{name: said} for name in _SPOKEN]
+            matches = {"$regex": re.escape(text), "$options": "i"}
+            residual["$or"] = [{name: matches} for name in _SPOKEN]
         wanted = Wanted(
             collection="events",
             leading=leading,

@@ -32,7 +32,7 @@ class Case:
     """A run's evidence, and the replay of its log."""
 
     evidence: Evidence
-    told: Replayed
+    replayed: Replayed
 
 
 def status_path(case: Case) -> Iterator[str]:
@@ -40,7 +40,7 @@ def status_path(case: Case) -> Iterator[str]:
     for entry in case.evidence.decisions:
         if (problem := _illegal(entry)) is not None:
             yield problem
-    yield from case.told.contradictions
+    yield from case.replayed.contradictions
 
 
 def _illegal(entry: Entry) -> str | None:
@@ -72,9 +72,9 @@ def final_status_changed(case: Case) -> Iterator[str]:
 
 def status_unexplained(case: Case) -> Iterator[str]:
     """The stored status is the one that follows from the log."""
-    told, stored = case.told.fields.get("status"), case.evidence.run["status"]
-    if told != stored:
-        yield f"stored is {stored}, the log leads to {told}"
+    replayed, stored = case.replayed.fields.get("status"), case.evidence.run["status"]
+    if replayed != stored:
+        yield f"stored is {stored}, the log leads to {replayed}"
 
 
 def two_owners(case: Case) -> Iterator[str]:
@@ -118,7 +118,7 @@ def revision_gap(case: Case) -> Iterator[str]:
 def sequence_gap(case: Case) -> Iterator[str]:
     """The log has all applied events without a gap; events after a gap wait only for a limited time."""
     evidence = case.evidence
-    yield from case.told.unreached
+    yield from case.replayed.unreached
     cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
     current = evidence.run["attempt"]
     cursors[current] = max(cursors.get(current, 0), evidence.run["lastEventSeq"])

@@ -104,7 +104,7 @@ def _set_aside(evidence: Evidence | None, letter: Document) -> str | None:
         return None if ends else f"attempt {attempt} had not ended before event {sequence}"
     if letter["code"] in (BAD_PATH, "foreign_key"):
         prefix = artifact_prefix(evidence.run_id, attempt)
-        said = [event.data for event in own if event.sequence == sequence]
-        found = [artifact_problem(str(each.get("name")), str(each.get("key")), prefix) for each in said]
+        data = [event.data for event in own if event.sequence == sequence]
+        found = [artifact_problem(str(each.get("name")), str(each.get("key")), prefix) for each in data]
         return None if any(found) else "its name and its key are the attempt's own"
     return f"no event is set aside as {letter['code']!r}"

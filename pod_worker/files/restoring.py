@@ -133,8 +133,8 @@ class HttpCheckpoints:
         self._read(candidate.manifest, folder, place, budget)
         with read_beneath(folder, place) as file:
             manifest = decode_contents(file.read())
-        told = (manifest.name, manifest.run_id, manifest.attempt)
-        if told != (candidate.name, candidate.run_id or claim.run_id, candidate.attempt):
+        identity = (manifest.name, manifest.run_id, manifest.attempt)
+        if identity != (candidate.name, candidate.run_id or claim.run_id, candidate.attempt):
             raise _BrokenError("its manifest is that of another one")
         if len({file.name for file in manifest.files} | {MANIFEST}) != len(manifest.files) + 1:
             raise _BrokenError("two of its files have one name")

@@ -110,8 +110,8 @@ class Confinement:
             hidden.add(home)
         real = {os.path.realpath(each) for each in hidden} - {"/"}
         # Python adds the folder that it was started in, which may hold anything.
-        asked = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
-        unasked = {os.getcwd()} - {SOURCE, *asked}
+        search_path = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
+        unasked = {os.getcwd()} - {SOURCE, *search_path}
         return cls(
             method=method,
             work=data / "work",
@@ -133,9 +133,11 @@ class Confinement:
     @classmethod
     def read(cls, word: str) -> Self:
         """Return the confinement that such an argument describes."""
-        told = json.loads(word)
-        paths = {name: Path(told[name]) for name in ("work", "temporary")}
-        return cls(method=told["method"], places=tuple(told["places"]), hidden=tuple(told["hidden"]), **paths)
+        fields = json.loads(word)
+        paths = {name: Path(fields[name]) for name in ("work", "temporary")}
+        return cls(
+            method=fields["method"], places=tuple(fields["places"]), hidden=tuple(fields["hidden"]), **paths
+        )
 
     def find_gap(self, environ: Mapping[str, str]) -> str | None:
         """Return why no process can be confined by this method here; None if one can.

@@ -318,16 +318,16 @@ def up(options: Options, world: World) -> int:
     """
     stack = Stack(options, world)
     idle = threading.Event()
-    with interrupts() as asked:
+    with interrupts() as interrupted:
         try:
             stack.begin()
-            while not asked.count and not stack.is_settled(LOOK_S):
+            while not interrupted.count and not stack.is_settled(LOOK_S):
                 pass
-            if not asked.count:
+            if not interrupted.count:
                 stack.check()
                 world.say(f"ready {stack.url} (data in {options.data}; Ctrl-C stops everything)")
                 world.say(_how_to_enter(stack, options))
-            while not asked.count and stack.is_running():
+            while not interrupted.count and stack.is_running():
                 world.clock.wait(idle, LOOK_S)
             stack.check()
         except PodfleetError as error:
@@ -336,7 +336,7 @@ def up(options: Options, world: World) -> int:
         finally:
             stack.ask_to_stop()
             while stack.is_running():
-                if asked.count > 1:
+                if interrupted.count > 1:
                     stack.hurry()
                 world.clock.wait(idle, LOOK_S)
             stack.stop()

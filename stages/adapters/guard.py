@@ -57,14 +57,14 @@ class Guard:
         request.extensions = {**request.extensions, "trace": self._trace(host)}
 
     def _trace(self, host: str) -> Trace:
-        asked: list[str] = []
+        hosts: list[str] = []
 
         async def judge(event: str, info: Mapping[str, Any]) -> None:
             if event == BEFORE:
-                asked.append(info["host"])
+                hosts.append(info["host"])
                 if info["host"] == host:
                     await self._judge_name(host, info["port"])
-            elif event == AFTER and asked[-1] == host:
+            elif event == AFTER and hosts[-1] == host:
                 await self._judge_peer(host, info["return_value"])
 
         return judge

@@ -419,11 +419,11 @@ class Experiment:
 
     def _tell_of_doubt(self, verdicts: Verdicts) -> None:
         """Report the request for a replication, before any other pod can find the measurement."""
-        said = verdict_line(self.claim, verdicts.judgement)
-        self.context.log(said, "warning")
+        line = verdict_line(self.claim, verdicts.judgement)
+        self.context.log(line, "warning")
         self.context.emit(
             ValidationAutoCompleted(
-                verdict="fail", summary=said, scores=verdicts.scores(self.claim), replication="asked for"
+                verdict="fail", summary=line, scores=verdicts.scores(self.claim), replication="asked for"
             )
         )
 

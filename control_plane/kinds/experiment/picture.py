@@ -115,7 +115,7 @@ def _circle(node: Json, x: float, y: float) -> Circle:
     metric = node["metric"]
     number = f"{metric:.3g}" if isinstance(metric, int | float) else ""
     is_best = bool(node["best"])
-    said = [node["id"], node["status"], f"{node['metricName'] or 'metric'} {number}" if number else ""]
+    words = [node["id"], node["status"], f"{node['metricName'] or 'metric'} {number}" if number else ""]
     plan = f": {node['plan'][:PLAN_CHARS_MAX]}" if node["plan"] else ""
     return Circle(
         id=node["id"],
@@ -125,5 +125,5 @@ def _circle(node: Json, x: float, y: float) -> Circle:
         is_best=is_best,
         sign="★" if is_best else SIGNS.get(node["status"], ""),
         label=number,
-        title=", ".join(each for each in said if each) + plan,
+        title=", ".join(each for each in words if each) + plan,
     )

@@ -38,8 +38,8 @@ def stage(document: Document, run: Document) -> Stage:
     """Return a stage of a run; one that was under way when its attempt was lost is no longer RUNNING."""
     is_current = document["attempt"] == run["attempt"] and (run["status"] in HELD or run["logOpen"])
     is_lost = document["status"] == "RUNNING" and not is_current
-    said = {"progress": 0.0, **document}  # a pod may leave out that a stage began
-    return from_document(Stage, said, status=INTERRUPTED if is_lost else document["status"])
+    complete = {"progress": 0.0, **document}  # a pod may leave out that a stage began
+    return from_document(Stage, complete, status=INTERRUPTED if is_lost else document["status"])
 
 
 def artifact(document: Document) -> Artifact:

@@ -35,8 +35,8 @@ class AuditFilters(BaseModel):
 
     def stored(self) -> dict[str, str]:
         """Return the filters by the names of the stored fields."""
-        asked = {"by": self.by, "keyId": self.key, "object": self.object, "action": self.action}
-        return {name: value for name, value in asked.items() if value is not None}
+        filters = {"by": self.by, "keyId": self.key, "object": self.object, "action": self.action}
+        return {name: value for name, value in filters.items() if value is not None}
 
 
 class AuditPage(AuditFilters):

@@ -131,12 +131,12 @@ async def _is_gone(request: Request) -> bool:
 
 def held(run_id: str, token: str) -> RunToken:
     """Return the content of a run token for this run. Raises `Rejected`, `Conflict`."""
-    said = read_run_token(token)
-    if said is None:
+    run_token = read_run_token(token)
+    if run_token is None:
         raise Rejected("bad_run_token", "Podfleet-Run-Token is not the `runToken` of a claim")
-    if said.run_id != run_id:
+    if run_token.run_id != run_id:
         raise Conflict("lease_lost", f"this token is not of run {run_id}")
-    return said
+    return run_token
 
 
 def shown(claim: Claim) -> ClaimedRun:

@@ -281,17 +281,17 @@ class Watch:
         """Return why the program itself never ran, if so."""
         os.set_blocking(self._problem, False)
         try:
-            said = os.read(self._problem, CHUNK_BYTES).decode(errors="replace")
+            problem = os.read(self._problem, CHUNK_BYTES).decode(errors="replace")
         except BlockingIOError:
-            said = ""
+            problem = ""
         if not self.plan.namespaces:
-            return said
+            return problem
         # bubblewrap tells the exit status only of a program that it has started
-        if self._status == 0 or '"exit-code"' in said:
+        if self._status == 0 or '"exit-code"' in problem:
             return ""
         if self._status is not None and self._status < 0:
             return ""
-        return self._output.text().strip() or said or "bubblewrap did not start it, and does not say why"
+        return self._output.text().strip() or problem or "bubblewrap did not start it, and does not say why"
 
 
 def end_everybody(bury: Callable[[], bool]) -> int:

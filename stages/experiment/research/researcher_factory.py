@@ -87,8 +87,10 @@ def choose_researcher(
         return ChosenResearcher(built_in, spending.check, is_costly=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
     if claim is not None and claim.metric.is_told:
-        told = f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
-        context.log(f"the claim of an earlier attempt is not used: it is about {told}", "warning")
+        measure = (
+            f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
+        )
+        context.log(f"the claim of an earlier attempt is not used: it is about {measure}", "warning")
         claim = None  # whoever left it may have lied: it ends no run
     if claim is None:
         claim = choose(model, idea, data_set, context.notes, context.log)

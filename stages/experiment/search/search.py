@@ -304,11 +304,11 @@ class Search:
     def _judged(self, sprout: Node, trials: Trials) -> Tried:
         """Return the node with what its program was worth."""
         attempt, (trial,) = self.context.attempt, trials.trials
-        told = replace(sprout, seconds=round(trials.seconds, 3), log_tail=trials.log_tail[-LOG_CHARS:])
+        outcome = replace(sprout, seconds=round(trials.seconds, 3), log_tail=trials.log_tail[-LOG_CHARS:])
         if trial.scores is None:
-            return Tried(replace(told, error=trial.error), None, attempt)
+            return Tried(replace(outcome, error=trial.error), None, attempt)
         node = replace(
-            told,
+            outcome,
             scores=dict(trial.scores),
             metric=trial.scores[self.metric.name],
             works=is_better(self.quality, trial.scores[self.quality.name], self.naive),

@@ -142,7 +142,7 @@ def serve(drill: str, home: Path) -> Figures:
             work=home / "work",
             stop=threading.Event(),
         )
-        lease = grant(asked=instant(CLOCK), ttl_s=LEASE_S)
+        lease = grant(requested_at=instant(CLOCK), ttl_s=LEASE_S)
         before_mib = _mib()
         start_thread("gauge", gauge.watch)
         Attempt(ports, claim, child, Heartbeat(claim, fleet, CLOCK, Pulse(lease)), lambda _: None).run()

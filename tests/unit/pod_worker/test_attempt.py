@@ -226,7 +226,7 @@ class Scene:
             clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
             work=self.folder / "work", stop=self.stop, rate=rate or Rate(),
         )  # fmt: skip
-        start = grant(asked=instant(self.clock), ttl_s=TTL_S)
+        start = grant(requested_at=instant(self.clock), ttl_s=TTL_S)
         pulse = Pulse(start, paused=claim.paused, notes=claim.notes)
         heartbeat = Heartbeat(claim, self.store, self.clock, pulse)
         if beats:

@@ -211,10 +211,10 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     @routes.post("/schedules/{schedule_id}/pause")
     async def pause(schedule_id: str, principal: MaySubmit, note: Note = "") -> Response:
         try:
-            said = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
+            note_text = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=_path(schedule_id))
-        order = service.pause(schedule_id, paused=True, by=principal.name, note=said)
+        order = service.pause(schedule_id, paused=True, by=principal.name, note=note_text)
         return await carried_out(site, order, _path(schedule_id))
 
     @routes.post("/schedules/{schedule_id}/resume")

@@ -93,10 +93,10 @@ def _add_review(routes: APIRouter, site: Site) -> None:
         return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 
 
-def _once(said: HumanVerdict) -> str:
-    verdict = "pass" if said.verdict == "pass" else "fail"
+def _once(verdict_given: HumanVerdict) -> str:
+    verdict = "pass" if verdict_given.verdict == "pass" else "fail"
     return (
-        f"This run has its verdict: {said.reviewer} said {verdict}. "
+        f"This run has its verdict: {verdict_given.reviewer} said {verdict}. "
         "It can be revised on the run's page, with a reason."
     )
 
