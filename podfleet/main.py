@@ -72,8 +72,8 @@ def signin() -> None:
     """Print a one-time sign-in link for a browser, valid for ten minutes."""
     from podfleet.connection import client
 
-    asked = client()
-    print(f"{asked.target.url}{asked.sign_in_link().path}")
+    control_plane = client()
+    print(f"{control_plane.target.url}{control_plane.sign_in_link().path}")
 
 
 def _fleet_here() -> Access:
@@ -113,17 +113,17 @@ def main() -> None:
             if sys.stdout is not None:  # closed by who started us
                 sys.stdout.flush()
     except ConfigError as error:
-        end, said = 2, error.message
+        end, message = 2, error.message
     except ModuleNotFoundError as error:  # as on a pod, which has no web stack
         wanted = "pip install 'podfleet[control,embedded]'"
-        end, said = 1, f"this install has no {error.name}, which the command needs: {wanted}"
+        end, message = 1, f"this install has no {error.name}, which the command needs: {wanted}"
     except OSError as error:  # as where the disk is full on which the output goes
-        end, said = 1, "" if isinstance(error, BrokenPipeError) else str(error)
+        end, message = 1, "" if isinstance(error, BrokenPipeError) else str(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is lost, and said to be
     else:
         return
-    if said:
-        print(clean_lines(said), file=sys.stderr)
+    if message:
+        print(clean_lines(message), file=sys.stderr)
     sys.exit(end)
 
 

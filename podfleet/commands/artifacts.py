@@ -224,15 +224,15 @@ def _download(control_plane: Client, artifact: Artifact, file: Any) -> None:
 def _address(control_plane: Client, artifact: Artifact) -> str:
     """Return the signed address of an artifact's content, once it was checked. Raises `Unkept`."""
     location = None
-    asked = 0
+    tries = 0
     while location is None:
-        asked += 1
+        tries += 1
         try:
             location = control_plane.artifact_address(artifact.id).location
         except Refused as error:
             if error.code not in WITHHELD:
                 raise
-            if error.code != UNREAD or asked == CHECKS_MAX:
+            if error.code != UNREAD or tries == CHECKS_MAX:
                 raise Unkept(error.detail) from error
             tell(error.detail)
     if not location.startswith(("http://", "https://")):

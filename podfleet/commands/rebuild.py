@@ -127,9 +127,9 @@ def _tell(wish: Wish, run_id: str, what: str, messages: Iterable[str]) -> None:
 def _tell_progress(wish: Wish, progress: Progress) -> None:
     counts = progress.counts
     rebuilt = f"{counts['rebuilt']:,} {'would be ' if wish.is_dry else ''}rebuilt"
-    told = f"{counts['runs']:,} runs looked at, {rebuilt}, {counts['left']:,} not as their logs tell"
+    summary = f"{counts['runs']:,} runs looked at, {rebuilt}, {counts['left']:,} not as their logs tell"
     where = f"; the last one was {progress.latest}" if progress.latest else ""
-    print(clean(told + where), file=sys.stderr, flush=True)
+    print(clean(summary + where), file=sys.stderr, flush=True)
 
 
 def _going_on(wish: Wish, progress: Progress) -> str:
