@@ -40,7 +40,7 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 
 @pytest.fixture(scope="session")
-def from_document(mongod: Mongod) -> Iterator[tuple[str, Database[dict[str, object]]]]:
+def filled(mongod: Mongod) -> Iterator[tuple[str, Database[dict[str, object]]]]:
     """A store that `testing.seed` has filled: its address, and its database, for tests that only read."""
     with own_database(mongod) as url:
         done = seed(url)

@@ -97,5 +97,5 @@ def test_a_search_that_ended_early_does_not_say_that_nothing_fits() -> None:
     values: dict[str, Any] = {"items": [], "types": [], "chosen": {}, "sieve": {}}
     values |= {"run_id": "R", "newer": None, "wanted": LogFilters(), "is_live": True}
     pages = Pages("http://storage")
-    assert b"No event fits" in pages.page("events.html", **values, older=None).body
-    assert b"looks further back" in pages.page("events.html", **values, older="cursor").body
+    assert b"No event matches" in pages.page("events.html", **values, older=None).body
+    assert b"searches further back" in pages.page("events.html", **values, older="cursor").body
