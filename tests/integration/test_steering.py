@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted
+from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted, ValidationAutoCompleted
 from events.delivery.control_plane_client import bearer
 from events.files.checkpoints import emptied, manifest_artifact
 from events.kinds.fact import Fact
@@ -223,10 +223,14 @@ class Hand:
     def settle(self, claim: Claim, how: End) -> None:
         self.queue.settle(claim, how, self.said.get((claim.run_id, claim.attempt), 0), jitter=0.0)
 
-    def checkpoints(self, claim: Claim) -> list[dict[str, Any]]:
+    def offer(self, claim: Claim) -> dict[str, Any]:
         headers = bearer(claim.run_token)
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
-        found: list[dict[str, Any]] = self.fleet.client.post(path, headers=headers).json()["checkpoints"]
+        found: dict[str, Any] = self.fleet.client.post(path, headers=headers).json()
+        return found
+
+    def checkpoints(self, claim: Claim) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.offer(claim)["checkpoints"]
         return found
 
     def offered(self, claim: Claim) -> list[tuple[str, str, int]]:
@@ -320,6 +324,16 @@ def test_no_part_is_repeated_behind_what_was_set_aside(fleet: Any, hand: Hand) -
     assert "finished Stage_2; retry from Stage_2" in refused.json()["detail"]
     assert steer(fleet, second, "retry", from_stage="Stage_2").status_code == 201
     assert steer(fleet, first, "retry", from_stage="Stage_3").status_code == 201, "it set nothing aside"
+
+
+def test_an_attempt_learns_that_an_earlier_one_asked_for_a_replication(fleet: Any, hand: Hand) -> None:
+    run_id = fleet.submit("experiment", spec={"idea": "Dropout helps"})
+    for is_asked in (False, True):
+        claim = hand.claim(run_id)
+        answer = hand.offer(claim)
+        assert (answer["checkpoints"], answer["replicationAsked"]) == ([], is_asked)
+        hand.say(claim, ValidationAutoCompleted(verdict="fail", replication="asked for"))
+        hand.queue.settle(claim, End("preempted"), hand.said[run_id, claim.attempt], jitter=0.0)
 
 
 def test_a_run_that_finished_nothing_can_only_be_retried_whole(fleet: Any, hand: Hand) -> None:
