@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from events.runtime.errors import Transient
@@ -23,49 +21,22 @@ _LOGGED: Final[set[tuple[str, str, str]]] = set()
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Failure:
-    """What went wrong, in words for the reader."""
-
-    words: str = ""
-
-
 async def made(kind: str, title: str, make: Callable[[], Awaitable[T]], failed: Callable[[str], T]) -> T:
     """Return what the code of a kind makes within `PART_S`, else what `failed` makes of the words.
 
     Raises `Transient`.
     """
-    with guarded(kind, title) as failure:
+    try:
         async with asyncio.timeout(PART_S):
             return await make()
-    return failed(failure.words)
+    except BaseException as error:  # noqa: BLE001 - a package may do anything
+        return failed(words_for(kind, title, error))
 
 
-@contextmanager
-def guarded(kind: str, title: str) -> Iterator[Failure]:
-    """Turn whatever the code of a kind raises into words. Raises `Transient`."""
-    failure = Failure()
-    try:
-        yield failure
-    except (Transient, KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _is_canceled():
-            raise
-        failure.words = _reported(kind, title, error)
-
-
-def _is_canceled() -> bool:
-    """Say whether somebody cancels the running task; beside the event loop nobody can."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return False
-    return task is not None and task.cancelling() > 0
-
-
-def _reported(kind: str, title: str, error: BaseException) -> str:
-    """Log the error with its traceback, if it is new, and return the words for the reader."""
+def words_for(kind: str, title: str, error: BaseException) -> str:
+    """Return the words for the reader of `title`; a new error is logged. Raises what is no fault of a kind."""
+    if isinstance(error, Transient | KeyboardInterrupt | GeneratorExit) or _is_ours(error):
+        raise error
     known = (kind, title, type(error).__name__)
     if known not in _LOGGED:
         _LOGGED.add(known)
@@ -73,3 +44,14 @@ def _reported(kind: str, title: str, error: BaseException) -> str:
     return (
         f"the section {title!r} of the kind {kind!r} could not be made; the log of the control plane says why"
     )
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Say whether somebody cancels the running task; beside the event loop nobody can."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0

@@ -28,7 +28,7 @@ from msgspec import UNSET
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
-from control_plane.reads.kind_errors import guarded
+from control_plane.reads.kind_errors import words_for
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.runs.explainer import class_reasons
 from control_plane.server.api.runs import Filters, LogFilters, RunsView
@@ -150,9 +150,10 @@ class Pages:
 def of_kind(context: Context, kind: str, section: Shown) -> Markup:
     """Return a section whose template a kind brings; where that fails, it says so in words."""
     assert section.title
-    with guarded(kind, section.title) as failure:
+    try:
         return _section(context, section)
-    return _section(context, failed(section.title, failure.words))
+    except BaseException as error:  # noqa: BLE001 - a package may do anything
+        return _section(context, failed(section.title, words_for(kind, section.title, error)))
 
 
 def _section(context: Context, section: Shown) -> Markup:
