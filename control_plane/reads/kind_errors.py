@@ -34,7 +34,7 @@ async def made(kind: str, title: str, make: Callable[[], Awaitable[T]], failed: 
 
 
 def words_for(kind: str, title: str, error: BaseException) -> str:
-    """Return the words for the reader of `title`; a new error is logged. Raises what is no fault of a kind."""
+    """Return words for the reader of `title`; a new error is logged. Raises what is no fault of a kind."""
     if isinstance(error, Transient | KeyboardInterrupt | GeneratorExit) or _is_ours(error):
         raise error
     known = (kind, title, type(error).__name__)
