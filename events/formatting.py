@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
+from events.kinds.asking import asked
 from events.text.escaping import is_number
 from events.text.truncation import brief_data
 
@@ -232,7 +233,9 @@ def says(event: LoggedEvent) -> str:
             tokens = f"{data.get('prompt_tokens') or 0} + {data.get('completion_tokens') or 0} tokens"
             return f"{data['model']}: {tokens}" if data.get("model") else "a stretch of the pod's time"
         case name if name in _LINES:
-            return _LINES[name](data)
+            return asked(
+                lambda: str(_LINES[name](data)), lambda error: f"its kind has no words for it ({error})"
+            )
     for name in ("message", "summary", "plan", "name", "node", "stage", "verdict"):
         if data.get(name):
             return str(data[name])

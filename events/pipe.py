@@ -60,6 +60,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
 
     `notes` are those that people have written before; `pod` is the name of the pod. `pods_before` has, for
     the name of a checkpoint, the pods of the attempts until it was left, "" for an unknown one.
+    `replication_asked` is whether an earlier attempt asked for a replication.
     """
 
     run_id: str
@@ -72,6 +73,7 @@ class Start(msgspec.Struct, frozen=True, tag_field="frame", tag="start"):
     notes: list[Note] = []
     pod: str = ""
     pods_before: dict[str, list[str]] = {}
+    replication_asked: bool = False
 
 
 class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):

@@ -32,7 +32,10 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One attempt's world: its specification, its folder, its clock, its voice; `pod` is where it runs."""
+    """One attempt's world: its specification, its folder, its clock, its voice; `pod` is where it runs.
+
+    `replication_asked` is whether an earlier attempt asked for a replication, by the control plane's record.
+    """
 
     run_id: str
     attempt: int
@@ -44,6 +47,7 @@ class Context:
     notes: Notes
     tools: Tools
     pod: str = ""
+    replication_asked: bool = False
     where: Where = field(default_factory=Where)
 
     def emit(self, fact: Fact) -> None:

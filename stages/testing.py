@@ -177,6 +177,7 @@ def make_context(
     attempt: int = 1,
     clock: Clock | None = None,
     pod: str = "",
+    replication_asked: bool = False,
 ) -> Context:
     """Return a context in memory; without `tools` nothing can be executed."""
     return Context(
@@ -190,6 +191,7 @@ def make_context(
         notes=notes or MemoryNotes(),
         tools=tools or make_tools(),
         pod=pod,
+        replication_asked=replication_asked,
     )
 
 

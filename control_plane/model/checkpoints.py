@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from control_plane.model.projection import artifact_prefix, artifact_problem
-from events.files.checkpoints import checkpoint_of, manifest_artifact
+from events.files.checkpoints import checkpoint_of, is_emptied, manifest_artifact
 from events.files.paths import SafeName
 from events.kinds import stages_of
 
@@ -21,6 +21,11 @@ class Candidate:
     attempt: int
     manifest: Mapping[str, Any]
     files: Sequence[Mapping[str, Any]]
+
+    @property
+    def is_emptied(self) -> bool:
+        """Return whether its attempt set aside by it what earlier ones left under the name."""
+        return is_emptied(self.manifest["sha256"], self.name, self.run_id, self.attempt)
 
 
 def candidates(artifacts: Sequence[Mapping[str, Any]]) -> list[Candidate]:
@@ -49,9 +54,13 @@ def finished(kind: str, documents: Sequence[Mapping[str, Any]], kept: Sequence[C
     """Return the stages that a run has finished and left a checkpoint of.
 
     A checkpoint is kept in the middle of a stage too; a stage is over where it says so, in any
-    attempt, or where a later one has begun.
+    attempt, or where a later one has begun. Nothing counts that was said or left before an attempt
+    set aside what there was.
     """
     stages = stages_of(kind)
+    last = max((each.attempt for each in kept if each.is_emptied), default=0)
+    documents = [each for each in documents if each["attempt"] > last]
+    kept = [each for each in kept if each.attempt > last]
     latest = max((stages.index(each["name"]) for each in documents if each["name"] in stages), default=0)
     completed = {each["name"] for each in documents if each["status"] == "COMPLETED"}
     left = {each.name for each in kept}

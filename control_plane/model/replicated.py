@@ -25,6 +25,15 @@ def pods_until(attempts: Sequence[Json], last: int) -> list[str]:
     return list(dict.fromkeys(_name(known.get(number)) for number in range(1, last + 1)))
 
 
+def asked_by(attempts: Sequence[Json], before: int) -> list[int]:
+    """Return the attempts before `before` that asked for a replication."""
+    return [
+        each["attempt"]
+        for each in attempts
+        if each["attempt"] < before and (each.get("validation") or {}).get("replication") == ASKED
+    ]
+
+
 def believed(validations: Sequence[Json], attempts: Sequence[Json]) -> list[dict[str, Any]]:
     """Return the verdicts on a run, each with the replication that the record of its attempts bears out."""
     return [
@@ -49,12 +58,8 @@ def borne_out(document: Json, attempts: Sequence[Json]) -> dict[str, Any]:
 
 
 def _place(attempt: int, attempts: Sequence[Json]) -> Replicated:
-    earlier = [each for each in attempts if each["attempt"] < attempt]
-    numbers = [
-        each["attempt"] for each in earlier if (each.get("validation") or {}).get("replication") == ASKED
-    ]
     own = next((_name(each.get("pod")) for each in attempts if each["attempt"] == attempt), UNKNOWN)
-    before = pods_until(attempts, max(numbers, default=0))
+    before = pods_until(attempts, max(asked_by(attempts, attempt), default=0))
     return ELSEWHERE if before and UNKNOWN not in (own, *before) and own not in before else SAME
 
 

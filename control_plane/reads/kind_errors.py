@@ -1,18 +1,42 @@
-"""What a reader is told where the code of a kind fails; the log has the error once."""
+"""What a reader is told where the code of a kind fails; the log has the error once.
+
+Law: a package may raise anything. An outage of the store is no fault of it, nor what ends our own task.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from events.runtime.errors import Transient
 
 log = logging.getLogger(__name__)
 
+PART_S: Final = 10.0  # for the code of a kind, the store's time included
 # Pages that stay current are made again and again: each error of a section is logged once in a process.
 _LOGGED: Final[set[tuple[str, str, str]]] = set()
 
+T = TypeVar("T")
 
-def reported(kind: str, title: str, error: BaseException) -> str:
-    """Log the error with its traceback, if it is new, and return the words for the reader."""
+
+async def made(kind: str, title: str, make: Callable[[], Awaitable[T]], failed: Callable[[str], T]) -> T:
+    """Return what the code of a kind makes within `PART_S`, else what `failed` makes of the words.
+
+    Raises `Transient`.
+    """
+    try:
+        async with asyncio.timeout(PART_S):
+            return await make()
+    except BaseException as error:  # noqa: BLE001 - a package may do anything
+        return failed(words_for(kind, title, error))
+
+
+def words_for(kind: str, title: str, error: BaseException) -> str:
+    """Return words for the reader of `title`; a new error is logged. Raises what is no fault of a kind."""
+    if isinstance(error, Transient | KeyboardInterrupt | GeneratorExit) or _is_ours(error):
+        raise error
     known = (kind, title, type(error).__name__)
     if known not in _LOGGED:
         _LOGGED.add(known)
@@ -20,3 +44,14 @@ def reported(kind: str, title: str, error: BaseException) -> str:
     return (
         f"the section {title!r} of the kind {kind!r} could not be made; the log of the control plane says why"
     )
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Say whether somebody cancels the running task; beside the event loop nobody can."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0

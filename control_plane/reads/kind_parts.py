@@ -11,10 +11,10 @@ import msgspec
 
 from control_plane.model.kind_packages import modules
 from control_plane.model.presentation import plain
-from control_plane.reads.kind_errors import reported
+from control_plane.reads.kind_errors import made
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
-from events.runtime.errors import ConfigError, Transient
+from events.runtime.errors import ConfigError
 from events.text.truncation import brief_list
 
 Json = dict[str, Any]
@@ -23,7 +23,6 @@ Json = dict[str, Any]
 RUN_FIELDS: Final = frozenset(Run.__struct_encode_fields__)
 
 PART_MAX: Final = 400  # rows of what belongs to one kind
-PART_S: Final = 10.0  # for the code of a kind, the store's time included
 ROWS_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 
 
@@ -59,16 +58,14 @@ class PartRows:
 
 
 async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> PartRows:
-    """Return the brief rows of a part; a failure of the kind's code is reported. Raises `Transient`."""
-    try:
-        async with asyncio.timeout(PART_S):
-            found = await part.read(reads, run_id)
-            # beside the event loop: what a pod said decides how long it takes
-            return await asyncio.to_thread(_made_rows, part, found)
-    except Transient:  # of the store
-        raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
-        return PartRows(is_whole=False, problem=reported(kind, part.title, error))
+    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`."""
+
+    async def read() -> PartRows:
+        found = await part.read(reads, run_id)
+        # beside the event loop: what a pod said decides how long it takes
+        return await asyncio.to_thread(_made_rows, part, found)
+
+    return await made(kind, part.title, read, lambda words: PartRows(is_whole=False, problem=words))
 
 
 def _made_rows(part: KindPart, found: Part) -> PartRows:

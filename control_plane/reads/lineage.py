@@ -6,7 +6,7 @@ nothing else. A parent that was such a run itself passes on what it took.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,14 +43,17 @@ class Lineage:
     async def first_missing(self, run_id: str, kind: str, stage: str) -> str | None:
         """Return the first stage before `stage` without a checkpoint in the lineage, or None."""
         wanted = stages_before(kind, stage)
-        kept = await self._finished(run_id, kind)
+        left = candidates(await self.reads.checkpoints(run_id, None))
+        kept, hidden = await self._finished(run_id, kind, left), _emptied(left)
         async for ancestor in self._ancestors(run_id):
-            kept |= await self._finished(ancestor.run_id, kind) & ancestor.names
+            left = candidates(await self.reads.checkpoints(ancestor.run_id, None))
+            kept |= await self._finished(ancestor.run_id, kind, left) & ancestor.names - hidden
+            hidden |= _emptied(left)
         return next((each for each in wanted if each not in kept), None)
 
-    async def _finished(self, run_id: str, kind: str) -> set[str]:
+    async def _finished(self, run_id: str, kind: str, left: Sequence[Candidate]) -> set[str]:
         documents = (await self.reads.beside("stages", [run_id], _BY_ATTEMPT)).documents
-        return finished(kind, documents, candidates(await self.reads.checkpoints(run_id, None)))
+        return finished(kind, documents, left)
 
     async def _ancestors(self, run_id: str) -> AsyncIterator[Ancestor]:
         names: frozenset[str] | None = None
@@ -63,3 +66,8 @@ class Lineage:
             names = before if names is None else names & before
             run_id = run["parentRunId"]
             yield Ancestor(run_id, names)
+
+
+def _emptied(left: Sequence[Candidate]) -> set[str]:
+    """Return the names under which a run has set aside what its ancestors left, too."""
+    return {each.name for each in left if each.is_emptied}

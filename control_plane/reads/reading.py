@@ -376,7 +376,7 @@ class Reading:
         return LogStretch(page.items, earlier, page.items[-1].position if page.next else None)
 
     async def attempts(self, run_id: str) -> Sequence[Json]:
-        """Return which pod made each attempt of a run, until the last one of which a file is registered."""
+        """Return pod and verdict of each attempt of a run, until the last with a registered file."""
         return await self.run_reads.pods_of_attempts(run_id)
 
     async def checkpoints(self, run_id: str, before: int) -> list[Candidate]:

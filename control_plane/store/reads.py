@@ -235,11 +235,11 @@ class RunReads:
             return await cursor.to_list()
 
     async def pods_of_attempts(self, run_id: str) -> list[Document]:
-        """Return attempt and pod of each attempt of a run whose claim is written beside it.
+        """Return pod and verdict of each attempt of a run whose claim is written beside it.
 
         That is all of them until one of which a file is registered: claims are written before files.
         """
-        return await self._attempts([run_id], {"attempt": 1, "pod": 1})
+        return await self.verdicts_of_attempts([run_id])
 
     async def verdicts_of_attempts(self, run_ids: Sequence[str]) -> list[Document]:
         """Return pod and verdict of each attempt of some runs."""

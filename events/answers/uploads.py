@@ -66,6 +66,10 @@ class Checkpoint(Answer, frozen=True, kw_only=True):
 
 
 class Checkpoints(Answer, frozen=True, kw_only=True):
-    """The checkpoints from which an attempt can go on, the nearest and latest of each name first."""
+    """The checkpoints from which an attempt can go on, the nearest and latest of each name first.
+
+    `replication_asked` is whether an earlier attempt asked for a replication, checkpoints or not.
+    """
 
     checkpoints: list[Checkpoint]
+    replication_asked: bool

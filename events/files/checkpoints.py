@@ -6,6 +6,7 @@ manifest is registered. A later one of the same name takes its place.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -95,6 +96,21 @@ def _decoded(decoder: msgspec.json.Decoder[T], content: bytes) -> T:
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as it is kept. Raises `TypeError` for a state that is no JSON."""
     return msgspec.json.encode(manifest, enc_hook=_as_text)
+
+
+def emptied(name: str, run_id: str, attempt: int) -> bytes:
+    """Return the manifest by which an attempt sets aside what earlier ones left under a name.
+
+    It has neither state nor files, so that its digest alone says what it is.
+    """
+    return encode_manifest(
+        Manifest(version=1, name=SafeName(name), run_id=run_id, attempt=attempt, state={}, files=[])
+    )
+
+
+def is_emptied(sha256: str, name: str, run_id: str, attempt: int) -> bool:
+    """Say whether a manifest with this digest sets earlier ones aside."""
+    return sha256 == hashlib.sha256(emptied(name, run_id, attempt)).hexdigest()
 
 
 def _as_text(value: object) -> str:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from events.kinds.asking import asked
 from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Projection
 from events.kinds.loading import loaded
-from events.kinds.spec import Spec
+from events.kinds.spec import TITLE_MAX, Spec
 from events.runtime.errors import Rejected
 
 ROWS: Final = ("experiment", "ideation", "probe")
@@ -60,10 +61,22 @@ def read_spec(kind: str, raw: Mapping[str, Any]) -> Spec:
         spec = msgspec.convert(dict(raw), wanted.spec)
     except msgspec.ValidationError as error:
         raise Rejected("invalid_spec", f"spec: {error}{known_fields(error, wanted.spec)}") from error
-    problem = wanted.check(spec)
+    problem = problem_with(wanted, spec)
     if problem is not None:
         raise Rejected("invalid_spec", f"spec: {problem}")
     return spec
+
+
+def problem_with(kind: Kind, spec: Any) -> str | None:
+    """Return what a kind finds wrong with a specification of its form; a check that fails finds that."""
+
+    def check() -> str | None:
+        found: object = kind.check(spec)
+        return None if found is None else str(found)
+
+    return asked(
+        check, lambda error: f"the check of the kind {kind.name!r} failed ({error}); mend its package"
+    )
 
 
 def known_fields(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> str:
@@ -75,4 +88,9 @@ def known_fields(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> 
 
 def title_of(kind: str, spec: Spec) -> str:
     """Return the line under which people find the run."""
-    return KINDS[kind].title(spec) or kind
+
+    def title() -> str:
+        found: object = KINDS[kind].title(spec)
+        return found[:TITLE_MAX] if isinstance(found, str) else ""
+
+    return asked(title, lambda _: "") or kind

@@ -30,7 +30,7 @@ from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
 from events.files.checkpoints import MANIFEST
 from events.files.removing import remove_tree
-from events.kinds import stages_before
+from events.kinds import stages_before, stages_of
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
 from events.queue.claims import Claim
@@ -43,10 +43,17 @@ from pod_worker.attempt.heartbeat import Heartbeat
 from pod_worker.attempt.inbox import Inbox
 from pod_worker.attempt.lease import judge
 from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
-from pod_worker.attempt.settlement import Evidence, Order, final_fact, without_files
+from pod_worker.attempt.settlement import (
+    Evidence,
+    Order,
+    final_fact,
+    may_be_of_checkpoints,
+    without_files,
+)
 from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
 from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
+from pod_worker.files.emptying import emptied_checkpoints
 from pod_worker.files.fetched import Fetched
 
 log = logging.getLogger(__name__)
@@ -176,7 +183,8 @@ class Attempt:
     noted: int = 0
     full_since_s: float | None = None
     unsaved: list[FactFrame | Fact] = field(default_factory=list)
-    pods_before: dict[str, list[str]] = field(default_factory=dict)  # by the checkpoint that was left
+    went_on: bool = False  # whether it kept a checkpoint of its own
+    fetched: Fetched = field(default_factory=Fetched)
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.ports.clock)
@@ -238,7 +246,7 @@ class Attempt:
                 is_away = True
             else:
                 is_away = False
-            self.pods_before = fetched.pods
+            self.fetched = fetched
             self.unsaved += [RunLog(message=each, level="warning") for each in fetched.warnings]
             self._save()
             self._require(folder, retryable=is_away)
@@ -273,7 +281,8 @@ class Attempt:
             hypothesis_id=claim.hypothesis_id,
             notes=list(notes),
             pod=self.ports.pod,
-            pods_before=self.pods_before,
+            pods_before=self.fetched.pods,
+            replication_asked=self.fetched.replication_asked,
         )
 
     def _supervise(self) -> Exit:
@@ -344,6 +353,7 @@ class Attempt:
                 self.unsaved.append(ArtifactDetected(name=heard.name[:NAME_MAX], stage=heard.stage))
                 self.ports.uploads.add(self.claim, heard)
             case Checkpoint() if all(self._is_ours(each) for each in heard.files):
+                self.went_on = self.went_on or heard.name in stages_of(self.claim.kind)
                 self.ports.uploads.add_checkpoint(self.claim, heard, self.child.answer)
             case Checkpoint():
                 self.child.answer(Kept(heard.number, "a file lies outside the attempt's folder"))
@@ -363,9 +373,13 @@ class Attempt:
         return msgspec.structs.replace(made, path=os.path.join(os.path.realpath(path.parent), path.name))
 
     def _is_ours(self, made: Made) -> bool:
+        path = Path(made.path)
+        return path.name not in ("", "..") and path.is_relative_to(self._real_workspace)
+
+    @property
+    def _real_workspace(self) -> Path:
         # Not what the folder resolves to: its process may put a link in its place.
-        path, folder = Path(made.path), self.workspace.parent.resolve() / self.workspace.name
-        return path.name not in ("", "..") and path.is_relative_to(folder)
+        return self.workspace.parent.resolve() / self.workspace.name
 
     def _stand(self) -> None:
         match judge(self.heartbeat.pulse.lease, at=instant(self.ports.clock)):
@@ -458,6 +472,8 @@ class Attempt:
                 last_words=ended.last_words,
             )
         )
+        if isinstance(fact, RunFailed) and may_be_of_checkpoints(fact, self.reported, went_on=self.went_on):
+            fact = self._begin_anew(fact)
         missing = self._drain_uploads(fact)
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
@@ -472,6 +488,23 @@ class Attempt:
             log.error("outbox.refused", extra={"code": error.code, "why": error.message})
             kept = self.ports.outbox.find(self.claim.attempt_id)
         self._settle(how, kept.last, kept.root)
+
+    def _begin_anew(self, failure: RunFailed) -> Fact:
+        """Set aside what the process found, and give the run back; the failure where that cannot be done."""
+        found = [name for name in stages_of(self.claim.kind) if name in self.fetched.pods]
+        kept: list[Kept] = []
+        try:
+            for each in emptied_checkpoints(self.claim.attempt_id, found, self._real_workspace):
+                self.ports.uploads.add_checkpoint(self.claim, each, kept.append)
+        except OSError as error:
+            log.error("checkpoints.not_emptied", extra={"run": self.claim.run_id, "why": str(error)})
+        self._drain_uploads(failure)
+        if not found or sum(each.problem is None for each in kept) < len(found):
+            return failure
+        why = f"this attempt went on from earlier ones and ended by {failure.code}"
+        message = f"{why}, so the next one begins anew: {failure.message}"
+        self.unsaved.append(RunLog(message=message, level="error"))
+        return RunPreempted(reason=why)
 
     def _charge_the_rest(self) -> None:
         """Report the pod's cost since the last report; on a full disk only the end is written."""

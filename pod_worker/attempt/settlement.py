@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +12,8 @@ from events.kinds.fact import Fact
 from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]
+# Ends of the process that what it read may have caused; a full memory is this pod's own.
+BEHIND_CHECKPOINTS: Final = frozenset({"SEGFAULT", "ABORTED", "EXITED", "KILLED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,15 @@ def final_fact(evidence: Evidence) -> Fact:
         stage=evidence.stage,
         last_words=evidence.last_words,
     )
+
+
+def may_be_of_checkpoints(failure: RunFailed, said: Fact | None, *, went_on: bool) -> bool:
+    """Say whether the checkpoints that a process found may have ended it.
+
+    Where somebody outside may have, they are doubted only until it `went_on`: kept a checkpoint of its own.
+    """
+    has_died = said is None and failure.code in BEHIND_CHECKPOINTS
+    return has_died and not (failure.retryable and went_on)
 
 
 def obeyed(order: Order) -> RunCanceled | RunPreempted:

@@ -236,6 +236,7 @@ def _run(
         notes=notes,
         tools=tools(os.environ),
         pod=order.pod,
+        replication_asked=order.replication_asked,
     )
     run_pipeline(pipeline, context)
 

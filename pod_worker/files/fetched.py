@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The warnings for people, and for each checkpoint name the pods of the attempts until it was written."""
+    """The warnings for people, and for each checkpoint name the pods of the attempts until it was written.
+
+    `pods` has no checkpoint that sets earlier ones aside. `replication_asked` is whether an earlier attempt
+    asked for a replication, by the record of the control plane.
+    """
 
     warnings: list[str] = field(default_factory=list)
     pods: dict[str, list[str]] = field(default_factory=dict)
+    replication_asked: bool = False

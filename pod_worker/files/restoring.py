@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from events.files.checkpoints import (
     CheckpointFile,
     Contents,
     decode_contents,
+    is_emptied,
 )
 from events.files.paths import BadPath, RunPath, SafeName
 from events.queue.claims import Claim
@@ -68,9 +69,14 @@ class _Candidate(msgspec.Struct, frozen=True):
         other = "" if self.run_id in (None, run_id) else f" of run {self.run_id}"
         return f"attempt {self.attempt}{other}"
 
+    def is_emptied(self, run_id: str) -> bool:
+        """Return whether it only sets aside what there was before; `run_id` is the run that asks."""
+        return is_emptied(self.manifest.sha256, self.name, self.run_id or run_id, self.attempt)
+
 
 class _Candidates(msgspec.Struct, frozen=True):
     checkpoints: list[_Candidate]
+    replication_asked: bool = msgspec.field(name="replicationAsked", default=False)
 
 
 class _BrokenError(Exception):
@@ -89,10 +95,12 @@ class HttpCheckpoints:
 
         Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
         """
-        fetched = Fetched()
+        offered = self._offered(claim)
+        fetched = Fetched(replication_asked=offered.replication_asked)
         budget = _ByteBudget(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
-        for candidate in self._candidates(claim):  # the nearest and latest of each name first
-            if candidate.name in fetched.pods:
+        names: set[str] = set()
+        for candidate in offered.checkpoints:  # the nearest and latest of each name first
+            if candidate.name in names:
                 continue
             try:
                 self._fetch(candidate, claim, folder, budget)
@@ -101,13 +109,15 @@ class HttpCheckpoints:
                 shown = f"the checkpoint {candidate.name} of {left_by} is not used: {error}"
                 fetched.warnings.append(shown[:SHOWN_CHARS_MAX])
             else:
-                fetched.pods[candidate.name] = candidate.pods
+                names.add(candidate.name)
+                if not candidate.is_emptied(claim.run_id):
+                    fetched.pods[candidate.name] = candidate.pods
         return fetched
 
-    def _candidates(self, claim: Claim) -> Sequence[_Candidate]:
+    def _offered(self, claim: Claim) -> _Candidates:
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
         answer = self.control_plane.send("POST", path, headers=bearer(claim.run_token), timeout_s=CALL_S)
-        return answer.read(_Candidates, claim).checkpoints
+        return answer.read(_Candidates, claim)
 
     def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, budget: _ByteBudget) -> None:
         """Fill the folder of one checkpoint; remove it if that fails."""

@@ -49,7 +49,6 @@ from stages.experiment.paper.words import verdict_line
 from stages.experiment.plots.drawing import draw_all, draw_shown, pictures_at_most
 from stages.experiment.plots.picture import Picture
 from stages.experiment.record.ledger import (
-    COMPLETE,
     FreshState,
     Measured,
     PaperState,
@@ -361,7 +360,7 @@ class Experiment:
         arms = (stages[1].best, stages[2].best)
         first = Round(setup, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
         left = self.past.left("validation")
-        was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
+        was_asked = self.context.replication_asked  # a run goes back once at most
         self._take_fresh(first)
         is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
         if not is_doubted and not first.wanted and self.past.finished("validation") is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted
+from events.catalog import ArtifactRegistered, RunLog, StageCompleted, StageStarted, ValidationAutoCompleted
 from events.delivery.control_plane_client import bearer
-from events.files.checkpoints import manifest_artifact
+from events.files.checkpoints import emptied, manifest_artifact
 from events.kinds.fact import Fact
 from events.queue.claims import Claim
 from events.queue.settlement import End
@@ -222,10 +223,14 @@ class Hand:
     def settle(self, claim: Claim, how: End) -> None:
         self.queue.settle(claim, how, self.said.get((claim.run_id, claim.attempt), 0), jitter=0.0)
 
-    def checkpoints(self, claim: Claim) -> list[dict[str, Any]]:
+    def offer(self, claim: Claim) -> dict[str, Any]:
         headers = bearer(claim.run_token)
         path = f"/api/runs/{claim.run_id}/artifacts/checkpoints"
-        found: list[dict[str, Any]] = self.fleet.client.post(path, headers=headers).json()["checkpoints"]
+        found: dict[str, Any] = self.fleet.client.post(path, headers=headers).json()
+        return found
+
+    def checkpoints(self, claim: Claim) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.offer(claim)["checkpoints"]
         return found
 
     def offered(self, claim: Claim) -> list[tuple[str, str, int]]:
@@ -243,11 +248,16 @@ def hand(fleet: Any) -> Iterator[Hand]:
     db.client.close()
 
 
-def kept(claim: Claim, name: str) -> ArtifactRegistered:
+def kept(claim: Claim, name: str, sha256: str = "0" * 64) -> ArtifactRegistered:
     """Return the registration of a checkpoint's manifest."""
     artifact = manifest_artifact(name)
     key = f"runs/{claim.run_id}/a{claim.attempt}/{'0' * 16}/{artifact}"
-    return ArtifactRegistered(name=artifact, key=key, size=2, sha256="0" * 64)
+    return ArtifactRegistered(name=artifact, key=key, size=2, sha256=sha256)
+
+
+def set_aside(claim: Claim, name: str) -> ArtifactRegistered:
+    """Return the registration by which an attempt sets aside what there was under a name."""
+    return kept(claim, name, hashlib.sha256(emptied(name, claim.run_id, claim.attempt)).hexdigest())
 
 
 def test_a_part_is_repeated_behind_what_the_line_of_its_parents_has_finished(fleet: Any, hand: Hand) -> None:
@@ -295,6 +305,35 @@ def test_a_part_is_repeated_behind_what_the_line_of_its_parents_has_finished(fle
     whole = steer(fleet, third, "retry").json()
     assert (whole["parentRunId"], whole["fromStage"]) == (third, None)
     assert hand.offered(hand.claim(whole["id"])) == []
+
+
+def test_no_part_is_repeated_behind_what_was_set_aside(fleet: Any, hand: Hand) -> None:
+    first = fleet.submit("experiment", spec={"idea": "Dropout helps"})
+    claim = hand.claim(first)
+    hand.finish(claim, "Stage_1", "Stage_2")
+    hand.fail(claim)
+    second = steer(fleet, first, "retry", from_stage="Stage_3").json()["id"]
+    claim = hand.claim(second)
+    hand.say(claim, StageStarted(stage="Stage_3"), set_aside(claim, "Stage_1"), set_aside(claim, "Stage_2"))
+    hand.queue.settle(claim, End("preempted"), hand.said[second, 1], jitter=0.0)
+    claim = hand.claim(second)
+    hand.finish(claim, "Stage_1")
+    hand.fail(claim)
+    refused = steer(fleet, second, "retry", from_stage="Stage_3")
+    assert (refused.status_code, refused.json()["code"]) == (409, "no_checkpoint")
+    assert "finished Stage_2; retry from Stage_2" in refused.json()["detail"]
+    assert steer(fleet, second, "retry", from_stage="Stage_2").status_code == 201
+    assert steer(fleet, first, "retry", from_stage="Stage_3").status_code == 201, "it set nothing aside"
+
+
+def test_an_attempt_learns_that_an_earlier_one_asked_for_a_replication(fleet: Any, hand: Hand) -> None:
+    run_id = fleet.submit("experiment", spec={"idea": "Dropout helps"})
+    for is_asked in (False, True):
+        claim = hand.claim(run_id)
+        answer = hand.offer(claim)
+        assert (answer["checkpoints"], answer["replicationAsked"]) == ([], is_asked)
+        hand.say(claim, ValidationAutoCompleted(verdict="fail", replication="asked for"))
+        hand.queue.settle(claim, End("preempted"), hand.said[run_id, claim.attempt], jitter=0.0)
 
 
 def test_a_run_that_finished_nothing_can_only_be_retried_whole(fleet: Any, hand: Hand) -> None:

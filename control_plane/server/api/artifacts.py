@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
-from control_plane.model.replicated import pods_until
+from control_plane.model.replicated import asked_by, pods_until
 from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
@@ -43,7 +43,7 @@ def router(deps: Deps) -> APIRouter:
     @routes.post("/api/runs/{run_id}/artifacts/checkpoints")
     async def checkpoints(run_id: str, attempt: int = Depends(own)) -> Checkpoints:
         found = await deps.reading.checkpoints(run_id, attempt)
-        made = await deps.reading.attempts(run_id) if found else ()
+        made = await deps.reading.attempts(run_id)
 
         async def signed(artifact: Mapping[str, Any]) -> SignedFile:
             url = await deps.blobs.get_url(artifact["key"], name=artifact["name"])
@@ -61,7 +61,8 @@ def router(deps: Deps) -> APIRouter:
                 )
                 for each in found
                 if all(is_key(file["key"]) for file in (each.manifest, *each.files))
-            ]
+            ],
+            replication_asked=bool(asked_by(made, attempt)),
         )
 
     return routes

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 from control_plane.model.kind_packages import modules
-from control_plane.reads.kind_errors import reported
-from control_plane.reads.kind_parts import PART_S, KindPart
+from control_plane.reads.kind_errors import made
+from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Json
 from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.charts import line_chart
@@ -20,7 +19,7 @@ from control_plane.server.web.side_by_side import curve, metrics
 from events.answers.artifacts import Artifact
 from events.answers.runs import Run
 from events.files.checkpoints import PREFIX
-from events.runtime.errors import ConfigError, Transient
+from events.runtime.errors import ConfigError
 
 CURVES_SHOWN: Final = 12
 ROWS_SHOWN: Final = 100  # of a part without a template of its own
@@ -82,14 +81,12 @@ async def sections(page: RunPage) -> list[Shown]:
 
 async def _of_kind(section: Section, title: str, page: RunPage) -> Shown | None:
     """Return a section that the code of a kind makes, or what says that it failed. Raises `Transient`."""
-    try:
-        async with asyncio.timeout(PART_S):
-            view = await section.load(page)
-            return None if view is None else Shown(section.template, {**view}, title)
-    except Transient:  # of the store
-        raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
-        return failed(title, reported(page.run.kind, title, error))
+
+    async def load() -> Shown | None:
+        view = await section.load(page)
+        return None if view is None else Shown(section.template, {**view}, title)
+
+    return await made(page.run.kind, title, load, lambda words: failed(title, words))
 
 
 def failed(title: str, problem: object) -> Shown:

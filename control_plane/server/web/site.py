@@ -28,7 +28,7 @@ from msgspec import UNSET
 from control_plane.access.auth import ASKER, FORM_FIELD
 from control_plane.access.keys import Scope
 from control_plane.model import kind_packages
-from control_plane.reads.kind_errors import reported
+from control_plane.reads.kind_errors import words_for
 from control_plane.runs.decisions import NOTE_CHARS_MAX
 from control_plane.runs.explainer import class_reasons
 from control_plane.server.api.runs import Filters, LogFilters, RunsView
@@ -152,8 +152,8 @@ def of_kind(context: Context, kind: str, section: Shown) -> Markup:
     assert section.title
     try:
         return _section(context, section)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
-        return _section(context, failed(section.title, reported(kind, section.title, error)))
+    except BaseException as error:  # noqa: BLE001 - a package may do anything
+        return _section(context, failed(section.title, words_for(kind, section.title, error)))
 
 
 def _section(context: Context, section: Shown) -> Markup:

@@ -30,11 +30,11 @@ TIME_LIMIT_S: Final = 120.0
 WARNINGS_MAX: Final = 5
 WARNING_MAX: Final = 300  # characters
 LOG_MAX: Final = 1 << 20  # bytes of a log that are read
-FILE_MAX: Final = 256 << 20  # bytes of a file that a program may write
+FILE_MAX: Final = 64 << 20  # bytes of a file that a program may write, its output among them
 PDF_END_MAX: Final = 1_024  # bytes
 PLACE: Final = "stages.experiment.paper"  # where the templates lie
 HEAPS: Final = ("+RTS", "-M512m", "-RTS")
-TYPST_BYTES_MAX: Final = 2 << 30
+TYPST_BYTES_MAX: Final = 1 << 30  # a paper of forty pages full of tables needs as much
 # In a process of its own: a figure of another pod may be one on which it ends, or for which it needs all memory.
 TYPESET: Final = """
 import sys, typst
@@ -42,11 +42,12 @@ target, pdf, root, most, longest = sys.argv[1:]
 try:
     _, doubts = typst.compile_with_warnings(target, output=pdf, root=root, ignore_system_fonts=True)
     pages = typst.query(target, "<pages>", field="value", one=True, root=root, ignore_system_fonts=True)
-except (RuntimeError, OSError) as error:
-    sys.exit(str(error)[:int(longest)])
+    pages = int(pages)
+except BaseException as error:  # one of Rust's among them
+    sys.exit(str(error)[:int(longest)] or type(error).__name__)
 for message in [*dict.fromkeys(doubt.message for doubt in doubts)][:int(most)]:
     print("typst:", " ".join(message.split())[:int(longest)])
-print(int(pages))
+print(pages)
 """
 
 _BODY: Final = "\\begin{document}\n"
@@ -143,8 +144,8 @@ class PandocTypst:
                 source.parent, {"LC_ALL": "C.UTF-8", "HOME": str(source.parent), "PATH": os.defpath},
             )  # fmt: skip
         plain.unlink()
-        if not target.is_file():
-            raise RenderingFailed(f"pandoc {end.words}: {end.output}")
+        if not end.is_good or not target.is_file():  # what was stopped leaves half a file
+            raise RenderingFailed(f"pandoc {end.words}: {end.output[:WARNING_MAX]}")
         command = (
             sys.executable, "-I", "-c", TYPESET, target.name, pdf.name, ".", str(WARNINGS_MAX), str(WARNING_MAX),
         )  # fmt: skip

@@ -143,9 +143,9 @@ class Past:
     def set_aside(self, stages: Iterable[str]) -> bool:
         """Let the next attempt begin anew; False where earlier ones left nothing, or storage does not take it.
 
-        What a run takes from the run that it repeats stays: nobody asked to pay for that again.
+        What a run takes from the run that it repeats is judged the same way.
         """
-        left = [name for name in stages if (found := self.left(name)) is not None and not found.from_run]
+        left = [name for name in stages if self.left(name) is not None]
         are_safe = [self.context.checkpoint(name, {}) for name in left]
         return bool(left) and all(are_safe)
 

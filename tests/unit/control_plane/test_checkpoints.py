@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
 
 from control_plane.model.checkpoints import candidates, finished
-from events.files.checkpoints import file_artifact, manifest_artifact
+from events.files.checkpoints import emptied, file_artifact, manifest_artifact
 from events.kinds import stages_before, stages_of
 
 KIND = "experiment"
 
 
-def artifact(name: str, attempt: int = 1) -> dict[str, Any]:
-    return {"runId": "r", "attempt": attempt, "name": name, "key": f"runs/r/a{attempt}/0/{name}"}
+def artifact(name: str, attempt: int = 1, content: bytes = b"") -> dict[str, Any]:
+    key, digest = f"runs/r/a{attempt}/0/{name}", hashlib.sha256(content).hexdigest()
+    return {"runId": "r", "attempt": attempt, "name": name, "key": key, "sha256": digest}
 
 
-def stage(name: str, status: str) -> dict[str, Any]:
-    return {"name": name, "status": status}
+def set_aside(name: str, attempt: int) -> dict[str, Any]:
+    return artifact(manifest_artifact(name), attempt, emptied(name, "r", attempt))
+
+
+def stage(name: str, status: str, attempt: int = 1) -> dict[str, Any]:
+    return {"name": name, "status": status, "attempt": attempt}
 
 
 def kept(*names: str) -> list[Any]:
@@ -67,6 +73,23 @@ def test_a_stage_is_finished_where_it_is_over_and_left_a_checkpoint(
     documents: list[dict[str, Any]], names: list[str], expected: set[str]
 ) -> None:
     assert finished(KIND, documents, kept(*names)) == expected
+
+
+def test_what_was_set_aside_is_finished_only_where_a_later_attempt_finished_it() -> None:
+    left = [artifact(manifest_artifact(name)) for name in ("Stage_1", "Stage_2")]
+    said = [stage("Stage_1", "COMPLETED"), stage("Stage_2", "RUNNING"), stage("Stage_3", "RUNNING")]
+    assert finished(KIND, said, candidates(left)) == {"Stage_1", "Stage_2"}
+    left += [set_aside("Stage_1", 2), set_aside("Stage_2", 2)]
+    assert finished(KIND, said, candidates(left)) == set()
+    left += [artifact(manifest_artifact(name), 3) for name in ("Stage_1", "Stage_2")]
+    said += [stage("Stage_1", "COMPLETED", 3), stage("Stage_2", "RUNNING", 3)]
+    assert finished(KIND, said, candidates(left)) == {"Stage_1"}
+
+
+def test_only_the_manifest_without_state_and_files_of_that_very_attempt_sets_aside() -> None:
+    (aside,) = candidates([set_aside("Stage_1", 2)])
+    (other,) = candidates([artifact(manifest_artifact("Stage_1"), 3, emptied("Stage_1", "r", 2))])
+    assert (aside.is_emptied, other.is_emptied) == (True, False)
 
 
 def test_a_kind_without_stages_finishes_none() -> None:

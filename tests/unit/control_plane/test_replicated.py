@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.replicated import ASKED, ELSEWHERE, SAME, believed, pods_until
+from control_plane.model.replicated import ASKED, ELSEWHERE, SAME, asked_by, believed, pods_until
 
 
 def attempts(*pods: str | None, asked: int | tuple[int, ...] = 1) -> list[dict[str, Any]]:
@@ -70,3 +70,8 @@ def test_pods_are_told_by_their_names_and_those_that_nobody_knows_as_unknown() -
     assert pods_until(made, 4) == ["alpha", "", "beta"]
     assert pods_until([*made, {"attempt": 3, "pod": "gamma/1"}], 4) == ["alpha", "gamma", "beta"]
     assert pods_until([], 1) == [""]
+
+
+def test_a_replication_was_asked_for_where_an_earlier_attempt_did() -> None:
+    made = attempts("alpha/1", "beta/1", "beta/2", asked=2)
+    assert [asked_by(made, before) for before in (1, 2, 3, 4)] == [[], [], [2], [2]]

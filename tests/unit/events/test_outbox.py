@@ -317,6 +317,67 @@ def test_the_limit_stops_events_but_no_end_and_goes_with_the_backlog(tmp_path: P
         assert outbox.append_end(FIRST, RunCompleted(), End("completed")).attempt.last == last + 1
 
 
+def test_at_its_limit_an_outbox_is_hardly_larger_and_takes_no_new_attempt(tmp_path: Path) -> None:
+    with make_outbox(tmp_path, bytes_max=200_000) as outbox:
+        make_attempt(outbox)
+        outbox.check_room()
+        while not outbox.is_full():
+            outbox.append(FIRST, make_logs(1))
+        assert 200_000 <= outbox.size_bytes() < 220_000
+        with pytest.raises(Transient) as raised:
+            outbox.check_room()
+        assert raised.value.code == "OUTBOX_FULL"
+
+
+def test_a_batch_counts_the_end_of_each_line(outbox: Outbox) -> None:
+    outbox.append(FIRST, make_logs(2))
+    size = sum(len(row.line) for row in rows_of(outbox))
+    assert [len(outbox.batch(10, size + more)) for more in (1, 2)] == [1, 2]
+
+
+def test_an_attempt_that_ended_is_not_opened_again(outbox: Outbox) -> None:
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
+    with pytest.raises(Conflict, match="was opened and ended before"):
+        make_attempt(outbox)
+
+
+def test_only_what_ended_is_settled_and_only_what_did_not_is_abandoned(outbox: Outbox) -> None:
+    outbox.mark_settled(FIRST)
+    assert outbox.append(FIRST, make_logs(1)) == 1
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
+    outbox.abandon(FIRST)
+    assert len(outbox.unsettled()) == 1
+
+
+def test_an_attempt_that_was_settled_before_it_was_drained_is_forgotten_behind_its_last_line(
+    outbox: Outbox, tmp_path: Path
+) -> None:
+    outbox.append_end(FIRST, RunCompleted(), End("completed"))
+    outbox.mark_settled(FIRST)
+    outbox.confirm(rows_of(outbox))
+    with closing(sqlite3.connect(tmp_path / "outbox.sqlite3")) as observer:
+        assert observer.execute("SELECT count(*) FROM attempts").fetchone() == (0,)
+
+
+def test_a_refusal_that_comes_late_replaces_no_other_line(outbox: Outbox) -> None:
+    outbox.append(FIRST, make_logs(1))
+    (gone,) = rows_of(outbox)
+    outbox.confirm([gone])
+    outbox.append(FIRST, make_logs(1, first=2))
+    (row,) = rows_of(outbox)
+    assert row.position == gone.position, "SQLite gives a place again"
+    outbox.replace_refused(gone, "conflict", "it came too late")
+    assert rows_of(outbox) == [row]
+
+
+def test_what_waits_since_an_earlier_start_is_due_at_once(tmp_path: Path) -> None:
+    with make_outbox(tmp_path) as outbox:
+        make_attempt(outbox)
+        outbox.append(FIRST, make_logs(DUE_EVENTS))
+    with make_outbox(tmp_path) as outbox:
+        assert outbox.due.is_set()
+
+
 def test_freed_space_is_used_again(outbox: Outbox, tmp_path: Path) -> None:
     def used_bytes() -> int:
         for _ in range(20):

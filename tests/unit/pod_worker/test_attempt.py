@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.catalog import Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
+from events.catalog import Price, RunCompleted, RunFailed, RunLog, RunPreempted, RunStarted, RunUsage
 from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.files.checkpoints import MANIFEST
+from events.files.checkpoints import MANIFEST, emptied
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
 from events.queue.claims import Claim, Orders
@@ -150,11 +150,15 @@ class Files:
     waiting: bool = False
     said: list[str] = field(default_factory=list)
     clock: Timetable | None = None
+    problem: str | None = None  # of every checkpoint
+    checkpoints: dict[str, bytes] = field(default_factory=dict)  # the manifests, by their names
 
     def add(self, claim: Claim, made: Made) -> None: ...
 
     def add_checkpoint(self, claim: Claim, checkpoint: Checkpoint, answer: Callable[[Kept], None]) -> None:
-        answer(Kept(checkpoint.number))
+        manifest = Path(checkpoint.files[-1].path)
+        self.checkpoints[checkpoint.name] = manifest.read_bytes() if manifest.exists() else b""
+        answer(Kept(checkpoint.number, self.problem))
 
     def drain(self, claim: Claim, *, deadline_s: float) -> str | None:
         assert self.clock is not None
@@ -183,6 +187,8 @@ class Earlier:
     stages: tuple[str, ...] = ("Stage_1",)
     warnings: list[str] = field(default_factory=list)
     asked: int = 0
+    emptied: tuple[str, ...] = ()
+    replication_asked: bool = False
 
     def fetch(self, claim: Claim, folder: Path) -> Fetched:
         self.asked += 1
@@ -192,7 +198,8 @@ class Earlier:
             (folder / stage / MANIFEST).touch()
         if self.clock.monotonic_s() < self.from_s:
             raise Transient("away", "the control plane does not answer")
-        return Fetched(self.warnings, {each: ["alpha", ""] for each in self.stages})
+        pods = {each: ["alpha", ""] for each in self.stages if each not in self.emptied}
+        return Fetched(self.warnings, pods, self.replication_asked)
 
 
 @dataclass
@@ -727,3 +734,86 @@ def test_a_child_is_told_the_pods_that_the_control_plane_knows_of_its_checkpoint
     scene.attempt(number=2).run()
     assert scene.child.order is not None
     assert scene.child.order.pods_before == {"Stage_1": ["alpha", ""]}
+
+
+def test_a_child_is_told_that_a_replication_was_asked_for(scene: Scene) -> None:
+    scene.earlier.stages, scene.earlier.replication_asked = (), True
+    scene.clock.at(1, scene.child.complete)
+    scene.attempt(number=2).run()
+    assert scene.child.order is not None
+    assert scene.child.order.replication_asked
+
+
+def goes_on(scene: Scene, attempt: Attempt, name: str) -> None:
+    """Let the child keep a checkpoint."""
+    path = attempt.workspace / "1.json"
+    path.write_text("{}")
+    assert scene.child._listener is not None
+    scene.child._listener(Checkpoint(1, name, [Made(str(path), name, "application/json")]))
+
+
+@pytest.mark.parametrize(
+    ("end", "kept"),
+    [
+        (Signalled(9), None),
+        (Signalled(9), "spending"),  # which belongs to no stage
+        (Signalled(11), None),
+        (Signalled(11), "Stage_3"),
+        (Signalled(6), None),
+        (Exited(3), None),
+    ],
+)
+def test_a_process_that_dies_behind_checkpoints_has_them_set_aside_and_its_run_given_back(
+    scene: Scene, end: Exited | Signalled, kept: str | None
+) -> None:
+    scene.earlier.stages = ("Stage_1", "Stage_2", "spending")
+    attempt = scene.attempt(number=2, kind="experiment")
+    if kept is not None:
+        scene.clock.at(5, lambda: goes_on(scene, attempt, kept))
+    scene.clock.at(9, lambda: scene.child.end(end))
+    attempt.run()
+    assert scene.store.settled[0][0].outcome == "preempted"
+    for name in ("Stage_1", "Stage_2"):
+        assert scene.files.checkpoints[name] == emptied(name, RUN_ID, 2)
+    assert {*scene.files.checkpoints} - {kept} == {"Stage_1", "Stage_2"}, "what was spent stays spent"
+    assert scene.log()[-2:] == ["log", "preempted"], "what it died of is in the log"
+
+
+@pytest.mark.parametrize("case", ["went on", "set aside before", "nothing found", "no storage", "spoke"])
+def test_the_end_of_a_process_stays_its_own(scene: Scene, case: str) -> None:
+    scene.earlier.stages = () if case == "nothing found" else ("Stage_1",)
+    scene.earlier.emptied = ("Stage_1",) if case == "set aside before" else ()
+    scene.files.problem = "storage does not answer" if case == "no storage" else None
+    attempt = scene.attempt(number=2, kind="experiment")
+    if case == "went on":
+        scene.clock.at(5, lambda: goes_on(scene, attempt, "Stage_2"))
+    scene.clock.at(9, lambda: scene.child.end(Signalled(9)))
+    if case == "spoke":
+        scene.clock.at(9, lambda: scene.child.say(RunFailed(code="KILLED", message="so it says")))
+    attempt.run()
+    assert (scene.store.settled[0][0].outcome, scene.code()) == ("failed", "KILLED")
+    assert ("Stage_1" in scene.files.checkpoints) == (case == "no storage")
+
+
+def test_a_full_memory_is_this_pods_own(scene: Scene) -> None:
+    end = Exit(end=Signalled(9), final=None, oom_evidence=True, last_words="")
+    scene.clock.at(9, lambda: setattr(scene.child, "_exit", end))
+    scene.attempt(number=2, kind="experiment").run()
+    assert scene.code() == "OUT_OF_MEMORY"
+
+
+@pytest.mark.parametrize("place", ["the workspace", "a folder in it"])
+def test_what_would_be_written_through_a_link_is_not_set_aside(scene: Scene, place: str) -> None:
+    attempt = scene.attempt(number=2, kind="experiment")
+
+    def swap() -> None:
+        if place == "the workspace":
+            attempt.workspace.rename(attempt.workspace.with_name("moved"))
+        link = attempt.workspace if place == "the workspace" else attempt.workspace / "emptied"
+        link.symlink_to(scene.folder)
+
+    scene.clock.at(5, swap)
+    scene.clock.at(9, lambda: scene.child.end(Signalled(11)))
+    attempt.run()
+    assert scene.code() == "SEGFAULT"
+    assert not [*scene.folder.glob("*.json"), *scene.folder.glob("emptied")]

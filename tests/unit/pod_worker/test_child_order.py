@@ -29,26 +29,26 @@ def test_a_pipeline_learns_its_run_and_its_pod(tmp_path: Path) -> None:
     assert (context.run_id, context.attempt, context.pod) == ("r", 3, "alpha")
 
 
-def test_a_pipeline_learns_the_pods_until_a_checkpoint_by_its_order_alone(tmp_path: Path) -> None:
+def test_a_pipeline_learns_pods_and_a_wanted_replication_by_its_order_alone(tmp_path: Path) -> None:
     (tmp_path / "restored" / "one").mkdir(parents=True)
     manifest = Manifest(
         version=1, name=SafeName("one"), run_id="r", attempt=2, state={"pods": ["a liar"]}, files=[]
     )
     (tmp_path / "restored" / "one" / MANIFEST).write_bytes(encode_manifest(manifest))
-    seen: list[tuple[str, ...]] = []
+    seen: list[tuple[tuple[str, ...], bool]] = []
 
     def pipeline(context: Context) -> str:
         found = context.restored("one")
         assert found is not None
-        seen.append(found.pods)
+        seen.append((found.pods, context.replication_asked))
         return "done"
 
     restored, pods = str(tmp_path / "restored"), {"one": ["alpha", ""]}
-    order = Start("r", 3, "probe", {}, str(tmp_path), restored, pods_before=pods)
+    order = Start("r", 3, "probe", {}, str(tmp_path), restored, pods_before=pods, replication_asked=True)
     reporter: Any = RecordingReporter()
     parts: Any = (SimpleNamespace(say=reporter.say, send=reporter.say, ended=False), Deaf(), io.BytesIO())
     serve(order, {"probe": pipeline}, *parts)
-    assert seen == [("alpha", "")]
+    assert seen == [(("alpha", ""), True)]
 
 
 class Deaf:

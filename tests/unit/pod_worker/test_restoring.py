@@ -137,6 +137,24 @@ def test_the_latest_checkpoint_of_each_name_is_fetched_with_its_files(
     assert (tmp_path / "plots" / "b").read_bytes() == b"table"
 
 
+def test_what_sets_earlier_ones_aside_is_fetched_and_rests_on_nobody(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path
+) -> None:
+    for name, attempt, state in (("Stage_1", 2, {}), ("Stage_1", 1, {"best": 1}), ("Stage_2", 1, {"x": 1})):
+        house.keep(name, attempt, state)["pods"] = ["alpha"]
+    fetched = checkpoints.fetch(CLAIM, tmp_path)
+    assert fetched.pods == {"Stage_2": ["alpha"]}
+    assert found(tmp_path) == {"Stage_1": (2, {}), "Stage_2": (1, {"x": 1})}
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_the_control_plane_says_whether_a_replication_was_asked_for(
+    house: House, checkpoints: HttpCheckpoints, tmp_path: Path, is_asked: bool
+) -> None:
+    house.answer = httpx.Response(200, json={"checkpoints": [], "replicationAsked": is_asked})
+    assert checkpoints.fetch(CLAIM, tmp_path).replication_asked == is_asked
+
+
 @pytest.mark.parametrize("damage", ["altered", "missing", "no manifest", "file altered", "file unregistered"])
 def test_a_broken_checkpoint_gives_way_to_an_older_one_and_is_named(
     house: House, checkpoints: HttpCheckpoints, tmp_path: Path, damage: str

@@ -18,6 +18,7 @@ from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
 from control_plane.server.web.forms.validation_errors import complaints
 from events.formatting import sentence
+from events.kinds import problem_with
 from events.kinds.fields import Field, arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind
 from events.queue.requirements import Requirements
@@ -165,7 +166,7 @@ class RunForm:
             found = complaints(form, wanted[name])
             yield from (((name, *path), words) for path, words in found.items())
             if name == "spec" and is_whole and not found:
-                problem = self.kind.check(msgspec.convert(wanted[name], form))
+                problem = problem_with(self.kind, msgspec.convert(wanted[name], form))
                 if problem is not None:
                     named = _NAMED.search(problem)
                     yield (name, *(named[1].split(".") if named else ())), problem

@@ -33,8 +33,7 @@ def raises(error: BaseException) -> Any:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("control_plane.reads.kind_parts.PART_S", 0.05)
-    monkeypatch.setattr(sections, "PART_S", 0.05)
+    monkeypatch.setattr(kind_errors, "PART_S", 0.05)
     monkeypatch.setattr(kind_errors, "_LOGGED", set())
 
 
@@ -72,11 +71,14 @@ ODD_ROWS: Final[Sequence[Any]] = (
     [
         {"read": lambda *_: raises(ValueError("a secret"))},
         {"read": lambda *_: raises(SystemExit(3))},
+        {"read": lambda *_: raises(asyncio.CancelledError())},
+        {"read": lambda *_: raises(BaseExceptionGroup("several", [SystemExit(3)]))},
         {"read": lambda *_: 5},
         {"read": forever},
         {"read": none},
         {"read": reading(Part(5, False))},  # type: ignore[arg-type]
         {"rows": lambda _: raises(ValueError("a secret"))},
+        {"rows": lambda _: raises(asyncio.CancelledError())},
         *({"rows": lambda _, rows=rows: rows} for rows in NOT_ROWS),
     ],
 )
@@ -120,6 +122,26 @@ def test_a_part_that_fails_has_words_in_the_place_of_its_section(
     assert failed_once(caplog)
 
 
+class Late:
+    """A value that raises when a template shows it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __iter__(self) -> Any:
+        raise self.error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.error
+
+
+def later(error: BaseException) -> Any:
+    async def load(page: RunPage) -> Mapping[str, Any]:
+        return dict.fromkeys(("picture", "tree", "figures"), Late(error))
+
+    return load
+
+
 async def view(page: RunPage) -> Mapping[str, Any] | None:
     return {}
 
@@ -129,11 +151,14 @@ async def view(page: RunPage) -> Mapping[str, Any] | None:
     [
         {"load": lambda _: raises(ValueError("a secret"))},
         {"load": lambda _: raises(SystemExit(3))},
+        {"load": lambda _: raises(asyncio.CancelledError())},
         {"load": lambda _: {}},
         {"load": forever},
         {"load": reading(Part((), False))},
         {"template": "experiment/there_is_none.html", "load": view},
         {"load": view},  # its template needs more than that
+        {"load": later(SystemExit(3))},
+        {"load": later(asyncio.CancelledError())},
     ],
 )
 def test_a_section_that_fails_has_words_in_its_place(
@@ -156,6 +181,17 @@ def test_an_outage_of_the_store_is_no_fault_of_a_kind(monkeypatch: pytest.Monkey
         asyncio.run(replace(reading_of(Store(LOG)), parts={"experiment": (part,)}).run(RUN_ID))
     with pytest.raises(Transient):
         page_of(monkeypatch, replace(sections.of_kinds()["experiment"][0], load=lambda _: raises(outage)))
+
+
+def test_a_request_that_is_canceled_ends_in_the_middle_of_a_section() -> None:
+    async def cancel() -> None:
+        task = asyncio.create_task(kind_errors.made("hello", "a part", forever, str))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
 
 
 @pytest.mark.parametrize("part", [5, replace(PARTS[0], columns=None), replace(PARTS[0], rank="1")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,40 @@ def test_the_typesetter_gets_so_much_memory_and_no_more(
     monkeypatch.setattr(module, "TYPST_BYTES_MAX", 1 << 20)
     with pytest.raises(RenderingFailed, match="typst made no PDF"):
         PANDOC.render(source_in(tmp_path))
+
+
+LARGE = '#image(read("noise.bin", encoding: none), format: (encoding: "luma8", width: 10000, height: 7000))'
+
+
+@pytest.mark.parametrize(
+    ("typst", "words"),
+    [
+        ("#let many = range(30000000)", "memory allocation of [0-9]+ bytes failed"),
+        ('#panic("x" * 33554432)', "panicked with: xxx"),
+        ('#metadata("x" * 134217728) <pages>', r"invalid literal for int\(\)"),
+        ('#metadata("9" * 5000) <pages>', r"invalid literal for int\(\)"),
+        pytest.param(LARGE, "File too large", marks=pytest.mark.slow("packs a picture of 70 MB")),
+    ],
+)
+def test_a_document_that_takes_or_answers_much_ends_with_words(
+    tmp_path: Path, typst: str, words: str
+) -> None:
+    (tmp_path / "noise.bin").write_bytes(os.urandom(70_000_000) if typst == LARGE else b"")
+    (tmp_path / "given.typ").write_text(typst if "<pages>" in typst else f"{typst}\n#metadata(1) <pages>")
+    pandoc = program(tmp_path, "cp given.typ paper.typ", "pandoc")
+    with pytest.raises(RenderingFailed, match=f"typst made no PDF: {words}") as failure:
+        PandocTypst(pandoc).render(source_in(tmp_path))
+    assert len(failure.value.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [("exec head -c 70000000 /dev/zero", -25), ("echo half > paper.typ; exit 3", 3)]
+)
+def test_a_pandoc_that_fails_is_told_whatever_it_left(tmp_path: Path, body: str, status: int) -> None:
+    pandoc = program(tmp_path, f"sleep 0.2; {body}", "pandoc")
+    with pytest.raises(RenderingFailed, match=f"pandoc ended with status {status}") as failure:
+        PandocTypst(pandoc).render(source_in(tmp_path))
+    assert len(failure.value.message) < 400
 
 
 def test_what_was_made_is_named_and_the_source_is_kept(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ class Scene:
     folder: Path
     patch: pytest.MonkeyPatch
     kept: dict[str, Restored] = field(default_factory=dict)
-    pods: list[str] = field(default_factory=list)  # of the attempts, by the control plane's record
+    # by the control plane's record: the pods of the attempts, and whether one asked for a replication
+    pods: list[str] = field(default_factory=list)
+    asked: bool = False
     trainer: Trainer = field(default_factory=Trainer)
 
     def attempt(
@@ -116,11 +118,15 @@ class Scene:
         context = make_context(
             read_spec("experiment", SPEC), self.folder / str(attempt), reporter=reporter,
             checkpoints=own, tools=make_tools(judge_secret=fleet), attempt=attempt, pod=pod,
+            replication_asked=self.asked,
         )  # fmt: skip
         try:
             run_pipeline(pipeline.run, context)
         finally:
             self.kept |= own.kept
+            self.asked |= any(
+                each.replication == "asked for" for each in reporter.of(c.ValidationAutoCompleted)
+            )
         return reporter
 
     def seeds(self, purpose: str) -> set[int]:
@@ -141,7 +147,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, Rec
 @pytest.fixture
 def scene(asked: tuple[Scene, RecordingReporter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """The run as the next attempt finds it."""
-    return Scene(tmp_path, monkeypatch, dict(asked[0].kept), ["alpha"])
+    return Scene(tmp_path, monkeypatch, dict(asked[0].kept), ["alpha"], asked=True)
 
 
 def verdict(reporter: RecordingReporter) -> c.ValidationAutoCompleted:
@@ -260,6 +266,7 @@ def _cut(scene: Scene, *, is_complete: bool) -> None:
 
 def test_a_measurement_that_was_cut_off_still_asks_for_another_pod(scene: Scene) -> None:
     """A part of it was measured on `alpha`, and so `alpha` is no other pod; nor is `beta`, which ended it."""
+    scene.asked = False
     _cut(scene, is_complete=False)
     assert isinstance(scene.attempt("beta", Trainer()).facts[-1], c.RunPreempted)
     kept = dict(scene.kept)
@@ -268,7 +275,7 @@ def test_a_measurement_that_was_cut_off_still_asks_for_another_pod(scene: Scene)
         "beta": "on the same pod",
         "gamma": "on another pod",
     }.items():
-        again = Scene(scene.folder / pod, scene.patch, dict(kept), ["alpha", "beta"])
+        again = Scene(scene.folder / pod, scene.patch, dict(kept), ["alpha", "beta"], asked=True)
         assert verdict(again.attempt(pod, Trainer())).replication == place
 
 
@@ -310,6 +317,17 @@ def test_a_state_that_is_not_used_has_both_measurements_made_here_without_asking
     assert scene.seeds("validation")
     assert scene.seeds("replication")
     assert any("checkpoint of attempt 1" in each.message for each in reporter.of(c.RunLog))
+
+
+def test_what_was_set_aside_has_asked_all_the_same(scene: Scene) -> None:
+    """The next attempt finds nothing of the measurement, and the record that it asked."""
+    scene.kept = {name: Restored(2, {}) for name in scene.kept}
+    scene.pods.append("beta")
+    reporter = scene.attempt("gamma", Trainer())
+    assert isinstance(reporter.facts[-1], c.RunCompleted), "it went back once"
+    assert (verdict(reporter).verdict, verdict(reporter).replication) == ("pass", "on the same pod")
+    assert scene.seeds("validation")
+    assert scene.seeds("replication")
 
 
 def test_whoever_reads_that_a_measurement_is_whole_knows_by_then_that_it_asked(

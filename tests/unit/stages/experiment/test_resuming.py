@@ -388,15 +388,15 @@ def test_nothing_is_set_aside_for_a_fault_of_this_pod_nor_where_storage_does_not
     assert not any(not each.state for each in second.kept.values())
 
 
-def test_a_part_that_a_person_repeats_is_not_set_aside(
+def test_what_a_retry_takes_over_is_set_aside_as_what_a_resumption_does(
     whole: Diary, tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline.Experiment, "_validate", failing(UNFORESEEN))
     found = {name: replace(each, from_run="01K00000000000000000000009") for name, each in whole.kept.items()}
     own, reporter = MemoryCheckpoints(found=found), RecordingReporter()
     attempt(tmp_path, tools, own, reporter)
-    assert isinstance(reporter.facts[-1], c.RunFailed), reporter.facts[-1]
-    assert own.kept == {}
+    assert isinstance(reporter.facts[-1], c.RunPreempted), reporter.facts[-1]
+    assert {name for name, each in own.kept.items() if not each.state} == {*ORDER}
 
 
 def test_a_verdict_on_the_word_of_other_pods_says_so(whole: Diary, tools: Tools, tmp_path: Path) -> None:
