@@ -8,7 +8,8 @@ from typing import Any, Final
 import bson
 import pytest
 
-from control_plane.store.log.events import Arrival, storable
+from control_plane.model.run import Entry
+from control_plane.store.log.events import Arrival, entry_document, storable
 from control_plane.store.verify import collecting
 from control_plane.store.verify.collecting import BROKEN_MAX, LETTERS, STRETCH_BYTES, Collected, Unjudged
 from events.catalog import RunCompleted, RunLog, StageProgress
@@ -102,6 +103,34 @@ def test_of_reports_on_one_stage_the_last_is_held() -> None:
     found.add_event(event(60, StageProgress(stage="B", progress=0.5)), 300)
     found.close()
     assert [each["sequence"] for each in found.log] == [51, 52, 60]
+
+
+def test_a_report_is_held_before_what_has_an_effect_and_counts() -> None:
+    found = collected()
+    found.add_event(event(1, StageProgress(stage="A", progress=0.5)), ROOM - STRETCH_BYTES)
+    with pytest.raises(Unjudged):
+        found.add_event(event(2, RunCompleted()), 1)
+    assert [each["sequence"] for each in found.log] == [1]
+
+
+def test_a_report_of_another_attempt_follows_none() -> None:
+    found = collected()
+    for attempt, sequence in ((1, 1), (2, 2)):
+        found.add_event(event(sequence, StageProgress(stage="A", progress=0.5), attempt=attempt), 1)
+    found.close()
+    assert [each["attempt"] for each in found.log] == [1, 2]
+
+
+def test_a_decision_is_held() -> None:
+    entry = Entry(
+        n=1, cause="submit", came_from=None, to="QUEUED", attempt=0, seq=0, by="me", at=EPOCH, sets={}
+    )
+    decision = entry_document(RUN_ID, entry, Arrival("p", EPOCH))
+    found = collected()
+    found.add_decision(decision, ROOM)
+    assert found.broken == []
+    with pytest.raises(Unjudged):
+        found.add_decision(decision, 1)
 
 
 @pytest.mark.parametrize(

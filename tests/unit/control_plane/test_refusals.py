@@ -167,7 +167,11 @@ def test_a_settled_record_refuses_no_line_for_a_number_that_it_does_not_have() -
 
 
 def test_a_line_that_cannot_be_stored_is_one_that_the_store_does_not_take() -> None:
-    assert wrongly_refused(None, {**letter("unstorable", "pod-7"), "at": EPOCH}) == "it can be stored"
+    held = {**letter("unstorable", "pod-7"), "at": EPOCH}
+    assert wrongly_refused(None, held) == "it can be stored"
+    many = held["line"].replace('"message":"hello"', f'"message":"hello","more":{1 << 70}')
+    assert many != held["line"]
+    assert wrongly_refused(None, {**held, "line": many}) is None
 
 
 @pytest.mark.parametrize(
