@@ -200,3 +200,99 @@ def test_there_are_as_many_connections_as_the_process_may_have_files_for(
     found = connection_class()
     assert (found.limits.connections, told) == (room, [] if raised is None else [raised])
     assert found.waiting is not Connection.waiting
+
+
+async def test_where_all_send_the_longest_with_half_a_body_goes() -> None:
+    served = Served(connections=2)
+    made = [served.connect() for _ in range(2)]
+    for each, _ in made:
+        each.data_received(HALF)
+    served.connect()
+    assert [wire.is_aborted for _, wire in made] == [True, False]
+
+
+async def test_who_was_answered_may_go_unless_a_request_of_his_waits() -> None:
+    served = Served()
+    made, _ = served.connect()
+    made.data_received(ASK)
+    await served.settle()
+    assert [*served.kind.waiting] == [made]
+    other, _ = served.connect()
+    served.free.clear()
+    other.data_received(ASK * 2)
+    assert other not in served.kind.waiting
+    assert not other._is_idle()
+
+
+async def test_half_a_head_behind_an_answer_has_its_time() -> None:
+    served = Served()
+    made, _ = served.connect()
+    made.data_received(ASK + b"GET")
+    assert made._head_ends is None
+    await served.settle()
+    assert made._head_ends is not None
+
+
+async def test_the_last_answer_of_a_connection_has_to_be_read() -> None:
+    served = Served()
+    made, wire = served.connect()
+    made.data_received(ASK.replace(b"Host", b"Connection: close\r\nHost"))
+    await served.settle()
+    assert wire.is_closed
+    assert made._stall_ends is not None
+
+
+async def test_what_is_no_http_is_counted_and_its_answer_has_to_be_read() -> None:
+    counter = connection.ANSWERS.labels("4xx")
+    before = counter._value.get()
+    made, wire = Served().connect()
+    made.data_received(b"nonsense\r\n\r\n")
+    assert (b"400" in wire.written, counter._value.get() - before) == (True, 1)
+    assert made._stall_ends is not None
+
+
+async def test_who_stays_idle_for_too_long_is_ended() -> None:
+    made, wire = Served().connect()
+    made.timeout_keep_alive_handler()
+    assert wire.is_closed
+    assert made._stall_ends is not None
+
+
+async def test_each_wait_has_the_time_of_its_limit() -> None:
+    made, _ = Served(head_s=7.0, stall_s=3.0).connect()
+    now_s = asyncio.get_running_loop().time()
+    assert made._head_ends.when() - now_s == pytest.approx(7.0, abs=1.0)
+    made.pause_writing()
+    first = made._stall_ends
+    assert first.when() - now_s == pytest.approx(3.0, abs=1.0)
+    made.pause_writing()
+    assert first.cancelled()
+
+
+async def test_nobody_waits_for_a_connection_that_is_lost_already() -> None:
+    made, _ = Served().connect()
+    made.connection_lost(None)
+    made._end()
+    assert made._stall_ends is None
+
+
+async def test_one_answer_alone_may_be_larger_than_the_room() -> None:
+    made, wire = Served(unread_bytes=100).connect()
+    wire.buffered = 1_000
+    made.pause_writing()
+    assert not wire.is_aborted
+
+
+async def test_no_more_are_ended_than_have_to() -> None:
+    served = Served(unread_bytes=100)
+    made = [served.connect() for _ in range(3)]
+    for buffered, (each, wire) in zip((60, 30, 30), made, strict=True):
+        wire.buffered = buffered
+        each.pause_writing()
+    assert [wire.is_aborted for _, wire in made] == [True, False, False]
+
+
+def test_a_stranger_writes_no_log() -> None:
+    connection.log.setLevel("DEBUG")
+    connection_class()
+    assert not connection.log.isEnabledFor(30)
