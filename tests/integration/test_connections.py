@@ -92,7 +92,7 @@ async def test_a_head_that_is_never_whole_ends_the_connection_and_no_other() -> 
 
 
 async def test_a_head_without_end_is_not_kept() -> None:
-    async with served(head_bytes=10_000) as (connect, _, _kind):
+    async with served(head_bytes=10_000, head_s=60.0) as (connect, _, _kind):
         for begun in (b"GET /", b"GET / HTTP/1.1\r\nX: "):
             reader, writer = await connect()
             writer.write(begun)

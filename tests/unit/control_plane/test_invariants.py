@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from control_plane.model.run import Entry
 from control_plane.store.log.events import Arrival, entry_document, storable
-from control_plane.store.verify.evidence import Evidence
+from control_plane.store.verify.evidence import Evidence, Quiet
 from control_plane.verify.invariants import (
     GAP_GRACE,
     INVARIANTS,
@@ -232,6 +232,18 @@ def test_a_run_that_has_not_ended_may_stand_anywhere() -> None:
     assert found("final-status-changed", evidence, Replayed()) == []
 
 
+def test_a_person_who_revises_a_verdict_changes_how_a_run_ended() -> None:
+    revised = make_entry(4, "revise", HEALTHY_STATUS, "FAILED")
+    later = make_entry(5, "settled", "FAILED", HEALTHY_STATUS)
+    evidence = make_evidence(run=make_run(status="FAILED"), decisions=[*DECISIONS, revised])
+    assert found("final-status-changed", evidence, Replayed()) == []
+    evidence = make_evidence(decisions=[*DECISIONS, revised, later])
+    assert found("final-status-changed", evidence, Replayed()) == [
+        "decision 4 ended the run as FAILED, decision 5 made it COMPLETED",
+        "decision 4 ended the run as FAILED, stored is COMPLETED",
+    ]
+
+
 def test_the_stored_status_is_where_the_log_leads() -> None:
     evidence = make_evidence(run=make_run(status="RUNNING"))
     assert found("status-unexplained", evidence) == ["stored is RUNNING, the log leads to COMPLETED"]
@@ -401,6 +413,18 @@ def test_only_what_stands_behind_the_first_gap_waits() -> None:
     ]
 
 
+@pytest.mark.parametrize(("stretch", "is_late"), [((1, 5, 9), True), ((1, 1, 3), False), ((2, 5, 9), False)])
+def test_a_stretch_behind_a_gap_of_its_attempt_waits_only_for_a_while(
+    stretch: tuple[int, int, int], is_late: bool
+) -> None:
+    """The event behind the gap came just now, the stretch an hour ago."""
+    recent = make_event(6, at=NOW)
+    quiet = [Quiet(*stretch, LONG_AGO, LONG_AGO)]
+    evidence = make_evidence(events=[*EVENTS, recent], quiet=quiet)
+    waits = [each for each in found("sequence-gap", evidence, Replayed()) if each.startswith("attempt 1")]
+    assert bool(waits) == is_late
+
+
 def test_a_log_can_lack_what_was_applied_and_what_was_not() -> None:
     events = [make_event(1), make_event(3), make_event(6)]
     assert sequence_gaps(events, cursor=3) == [
@@ -460,6 +484,13 @@ def test_what_stands_behind_a_gap_or_in_another_attempt_is_not_late() -> None:
     assert unapplied(make_event(5)) == []
     assert unapplied(make_event(4, attempt=2)) == []
     assert unapplied(make_event(9), cursor=2) == ["attempt 1: event 3 is in the log and was never applied"]
+
+
+def test_what_a_verdict_has_sealed_is_not_applied_any_more() -> None:
+    sealed = make_run(sealed={"attempt": 1, "last": 3, "whole": True})
+    evidence = make_evidence(run=sealed, events=[*EVENTS, make_event(4)])
+    assert found("not-applied", evidence, Replayed()) == []
+    assert len(found("not-applied", make_evidence(events=[*EVENTS, make_event(4)]), Replayed())) == 1
 
 
 def test_a_run_that_nobody_has_claimed_applies_nothing() -> None:

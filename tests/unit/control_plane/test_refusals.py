@@ -5,14 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import bson
 import pytest
 
 from control_plane.log.ingest import AHEAD_MAX, CUT
+from control_plane.log.unclaimed import LETTER_PREFIX
+from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
 from control_plane.verify.refusals import LINE_KEPT_BYTES, wrongly_refused
-from events.catalog import RunLog
+from events.catalog import ArtifactRegistered, RunCompleted, RunLog, RunStarted
+from events.codec import decode_structured
+from events.envelope import Event
+from events.kinds.fact import Fact
 from events.testing import EPOCH, make_line
+from testing.simulation.store.replica_set import OPTIONS
 
 RUN_ID = "01K0000000000000000000000A"
 
@@ -117,3 +124,75 @@ def test_what_was_set_aside_without_a_reason_is_found(code: str, why: str) -> No
     evidence = Evidence("runs", {"_id": RUN_ID, "attempt": 2}, (), (), (), (), (), (), now=EPOCH)
     assert wrongly_refused(evidence, aside) == why
     assert wrongly_refused(None, aside) == "its run does not exist"
+
+
+def stored(fact: Fact, sequence: int, *, attempt: int = 2, event_id: str | None = None) -> dict[str, Any]:
+    """Return an event of the run as its log keeps it."""
+    named = {} if event_id is None else {"event_id": event_id}
+    event = decode_structured(make_line(fact, sequence=sequence, run_id=RUN_ID, attempt=attempt, **named))
+    assert isinstance(event, Event), event
+    document: dict[str, Any] = bson.decode(storable(event, Arrival("p", EPOCH)).raw, OPTIONS)
+    return document
+
+
+def with_log(*log: dict[str, Any], **run: Any) -> Evidence:
+    return Evidence("runs", {"_id": RUN_ID, "attempt": 2, **run}, log, (), (), (), (), (), now=EPOCH)
+
+
+HELLO = RunLog(message="hello")
+IN_CONFLICT = {
+    "the same line": (stored(HELLO, 3), "nothing contradicts it"),
+    "another line of its id": (stored(RunLog(message="bye"), 3), None),
+    "another line at its position": (stored(HELLO, 3, event_id="another"), None),
+    "a line at the next position": (stored(HELLO, 4, event_id="another"), "nothing contradicts it"),
+    "a line of another attempt": (stored(HELLO, 3, attempt=1, event_id="another"), "nothing contradicts it"),
+}
+
+
+@pytest.mark.parametrize("case", IN_CONFLICT)
+def test_a_line_is_in_conflict_with_another_of_its_id_or_its_position(case: str) -> None:
+    document, why = IN_CONFLICT[case]
+    assert wrongly_refused(with_log(document), letter("conflict", "admin")) == why
+
+
+def test_a_line_that_waited_for_a_claim_met_another_one_there() -> None:
+    held = {**letter("conflict", "admin"), "_id": f"{LETTER_PREFIX}01L"}
+    assert wrongly_refused(with_log(), held) is None
+
+
+def test_a_settled_record_refuses_no_line_for_a_number_that_it_does_not_have() -> None:
+    line = make_line(HELLO, sequence=None, run_id=RUN_ID, attempt=2).decode()
+    held = {**letter("sealed", "pod-7"), "line": line}
+    assert wrongly_refused(with_log(settled={"last": 2}), held) == "its record was open"
+
+
+def test_a_line_that_cannot_be_stored_is_one_that_the_store_does_not_take() -> None:
+    held = {**letter("unstorable", "pod-7"), "at": EPOCH}
+    assert wrongly_refused(None, held) == "it can be stored"
+    many = held["line"].replace('"message":"hello"', f'"message":"hello","more":{1 << 70}')
+    assert many != held["line"]
+    assert wrongly_refused(None, {**held, "line": many}) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "is_right"),
+    [
+        ((stored(RunCompleted(), 2),), True),
+        ((stored(RunCompleted(), 3),), False),
+        ((stored(RunStarted(), 2),), False),
+        ((stored(RunCompleted(), 2, attempt=1),), False),
+    ],
+    ids=["behind the end", "the end itself", "behind no end", "behind the end of another attempt"],
+)
+def test_only_what_is_behind_the_end_of_its_attempt_is_set_aside_for_it(
+    log: tuple[dict[str, Any], ...], is_right: bool
+) -> None:
+    aside = {"_id": "aside/x", "code": "after_end", "attempt": 2, "sequence": 3}
+    assert (wrongly_refused(with_log(*log), aside) is None) == is_right
+
+
+@pytest.mark.parametrize("sequence", [3, 4])
+def test_a_key_that_is_foreign_is_that_of_the_very_line(sequence: int) -> None:
+    foreign = ArtifactRegistered(name="a", key="runs/another/a1/x/a", size=1, sha256="0" * 64)
+    aside = {"_id": "aside/x", "code": "foreign_key", "attempt": 2, "sequence": 3}
+    assert (wrongly_refused(with_log(stored(foreign, sequence)), aside) is None) == (sequence == 3)
