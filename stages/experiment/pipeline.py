@@ -76,9 +76,9 @@ from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
 from stages.literature import LookUpFailed, Work
 from stages.pipeline import classify
-from stages.space.claim import Claim
-from stages.space.metrics import QUALITY
-from stages.space.understanding import file_named_in
+from events.kinds.space.claim import Claim
+from events.kinds.space.metrics import QUALITY
+from events.kinds.space.understanding import file_named_in
 
 SEARCH_STAGES: Final = STAGES[:4]
 STAGES_TOTAL: Final = len(STAGES)

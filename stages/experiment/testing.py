@@ -16,9 +16,9 @@ from stages.experiment.record.record import Curve, Finalist, Point, Record, Sett
 from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.tree import UNVARIED, Arm, Node
 from stages.literature import Work
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 
 HOSTILE: Final = (
     r"\input{/etc/passwd} \end{document} $x_1$ 50% #1 & ~ ^ {effect.mean} <script>alert(1)</script> \val{effect.mean}{9.99} "

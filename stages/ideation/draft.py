@@ -13,9 +13,9 @@ from events.runtime.errors import PipelineError
 from stages.ideation.feasibility import doubts, obstacle
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying
-from stages.space.interventions import INTERVENTIONS
-from stages.space.recipe import described
-from stages.space.understanding import understand
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.recipe import described
+from events.kinds.space.understanding import understand
 
 OWN_WORDS_MAX: Final = 600  # characters of the author's text that are quoted
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from events.kinds.idea import Idea, idea_of
 from events.runtime.errors import PipelineError
-from stages.space.understanding import understand
+from events.kinds.space.understanding import understand
 
 SAME: Final = 0.7  # from this similarity on, two ideas are one
 TITLE_WORDS_MIN: Final = 3  # a shorter title says too little to tell ideas apart

@@ -16,11 +16,11 @@ from stages.ideation.feasibility import obstacle
 from stages.ideation.novelty import words
 from stages.ideation.variations import Candidate, Liking, around
 from stages.ideation.wording import Form, Saying, phrase_of, saying_of
-from stages.space.claim import Direction
-from stages.space.data_sets import DEFAULT, SHIPPED
-from stages.space.interventions import INTERVENTIONS
-from stages.space.metrics import QUALITY
-from stages.space.understanding import understand
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import DEFAULT, SHIPPED
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.metrics import QUALITY
+from events.kinds.space.understanding import understand
 
 NEAR: Final = 0.6  # pairs of letters that two words share: so near, one may be the other, mistyped
 WORDS_MAX: Final = 300  # different words of a text that are compared

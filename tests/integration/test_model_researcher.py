@@ -29,9 +29,9 @@ from stages.models.budget import Budget
 from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from stages.testing import MemoryNotes
 from tests.integration.programs.model_server import (
     Asked,

@@ -30,7 +30,7 @@ from stages.experiment.record.numbers import Numbers, choices, stage_key
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
-from stages.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS
 
 DIFF_CONTEXT: Final = 2
 DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them

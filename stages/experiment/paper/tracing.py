@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from stages.experiment.paper.digits import typed_numbers
 from stages.experiment.paper.latex import escaped
 from stages.experiment.record.numbers import MINUS, Number, Numbers, Source
-from stages.space.recipe import shown
+from events.kinds.space.recipe import shown
 
 UNTRACED_MAX: Final = 50
 SHOWN_MAX: Final = 80

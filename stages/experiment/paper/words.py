@@ -14,7 +14,7 @@ from stages.experiment.record.numbers import REFERENCE, TITLE_MAX, Numbers, meas
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.statistics.validation import CAUGHT, CONFIDENCE, Judgement
-from stages.space.claim import Claim
+from events.kinds.space.claim import Claim
 
 AUTHOR: Final = "podfleet’s built-in author"
 PARAGRAPH_MAX: Final = 2_500

@@ -18,9 +18,9 @@ from stages.experiment.record.record import Finalist, Record, StageRecord
 from stages.experiment.statistics.validation import CONFIDENCE, Pair
 from stages.experiment.tree import Node
 from stages.literature import Work
-from stages.space.claim import Claim
-from stages.space.metrics import METRICS, Metric
-from stages.space.recipe import Value, described, shown
+from events.kinds.space.claim import Claim
+from events.kinds.space.metrics import METRICS, Metric
+from events.kinds.space.recipe import Value, described, shown
 
 REFERENCE: Final = re.compile(r"\{([A-Za-z0-9_./-]+)\}")
 MINUS: Final = "\N{MINUS SIGN}"

@@ -28,7 +28,7 @@ from stages.experiment.judging.replication import Replication
 from stages.experiment.statistics.validation import CONFIDENCE, Judgement
 from stages.experiment.tree import Node, NodeId, StageName
 from stages.literature import Work
-from stages.space.claim import Claim
+from events.kinds.space.claim import Claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
 from stages.experiment.tree import Arm, Node, Tree
-from stages.space.claim import Claim
-from stages.space.recipe import Value
+from events.kinds.space.claim import Claim
+from events.kinds.space.recipe import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,10 @@ from stages.models.budget import NOTHING, Budget, Spent
 from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED, DataSet
-from stages.space.metrics import METRICS
-from stages.space.understanding import understand
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.metrics import METRICS
+from events.kinds.space.understanding import understand
 
 SPENDING: Final = "spending"  # the checkpoint in which the next attempt finds what was spent
 

@@ -54,7 +54,7 @@ from stages.experiment.tree import (
     conclude,
 )
 from stages.experiment.trials.trial import Bench, Trials
-from stages.space.metrics import Metric, is_better
+from events.kinds.space.metrics import Metric, is_better
 
 WIDTH: Final = 4  # nodes of a round
 FINALISTS: Final = 3

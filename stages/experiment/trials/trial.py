@@ -35,7 +35,7 @@ from stages.experiment.statistics.jackknife import row_groups
 from stages.experiment.statistics.scores import Floats, class_scores, naive_quality, value_scores
 from stages.experiment.statistics.validation import Reading
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
-from stages.space.metrics import QUALITY, Metric
+from events.kinds.space.metrics import QUALITY, Metric
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500

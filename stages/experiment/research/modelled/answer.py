@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from stages.experiment.research.proposal import NoProposal
 from stages.experiment.tree import UNVARIED
-from stages.space.recipe import Value
+from events.kinds.space.recipe import Value
 
 CODE_MAX_BYTES: Final = 40_000
 PARAMS_MAX: Final = 20

@@ -20,10 +20,10 @@ from stages.experiment.research.modelled.trouble import LASTING, PASSING, code_o
 from stages.models.model import Model, ModelError, Question, Trouble
 from stages.models.structured import ask_for
 from stages.ports import Notes, Say
-from stages.space.claim import Claim, Direction
-from stages.space.data_sets import SHIPPED, DataSet
-from stages.space.metrics import METRICS
-from stages.space.understanding import understand
+from events.kinds.space.claim import Claim, Direction
+from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.metrics import METRICS
+from events.kinds.space.understanding import understand
 
 ROUNDS_MAX: Final = 3  # questions until a choice fits together
 SUBJECT_MAX: Final = 120

@@ -27,8 +27,8 @@ from stages.experiment.tree import UNVARIED, Arm, Node, Tree
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for_code
 from stages.ports import Notes, Say
-from stages.space.claim import Claim
-from stages.space.recipe import Value
+from events.kinds.space.claim import Claim
+from events.kinds.space.recipe import Value
 
 NOTE_MAX: Final = 200  # characters of a note that the log repeats
 INVENTING: Final = 0.9  # temperatures: for what shall differ from all before

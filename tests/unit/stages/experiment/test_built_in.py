@@ -10,8 +10,8 @@ from events.kinds.idea import Idea
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.tree import Node, Tree
-from stages.space.recipe import Value
-from stages.space.understanding import understand
+from events.kinds.space.recipe import Value
+from events.kinds.space.understanding import understand
 from stages.testing import MemoryNotes
 
 

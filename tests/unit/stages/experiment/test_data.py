@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from events.runtime.errors import PipelineError
 from stages.experiment.data.loading import Data, Part, find_data_set, prepare
 from stages.experiment.data.splits import NEEDED, SHARES, split
-from stages.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.data_sets import SHIPPED, DataSet
 
 ROWS = 100
 HEADING = "x,kind\n"

@@ -8,8 +8,8 @@ import pytest
 
 from stages.experiment.statistics.guards import IDLE, NAIVE, UNKNOWN, WORSE, Arms, guarded
 from stages.experiment.statistics.validation import Judgement, Reading, judge, pair_of
-from stages.space.claim import Direction
-from stages.space.metrics import METRICS, QUALITY, Task
+from events.kinds.space.claim import Direction
+from events.kinds.space.metrics import METRICS, QUALITY, Task
 
 SEEDS = range(5)
 GAIN: dict[bool, Direction] = {True: "increase", False: "decrease"}

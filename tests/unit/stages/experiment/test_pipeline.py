@@ -34,9 +34,9 @@ from stages.experiment.trials.trial import Bench
 from stages.isolation.sandbox import Ended, Isolation, Job
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures", "short_trainings")]

@@ -19,7 +19,7 @@ from stages.experiment.research.researcher_factory import SPENDING, hire
 from stages.models.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
-from stages.space.data_sets import SHIPPED
+from events.kinds.space.data_sets import SHIPPED
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 CHOICE = {

@@ -18,9 +18,9 @@ from stages.experiment.trials.template import program_for
 from stages.experiment.trials.trial import Bench, Trials, write_data
 from stages.isolation.sandbox import JobLimits
 from stages.ports import Tools
-from stages.space.data_sets import SHIPPED
-from stages.space.interventions import INTERVENTIONS
-from stages.space.recipe import Recipe
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.recipe import Recipe
 
 GOOD = """
 import numpy as np

@@ -17,7 +17,7 @@ from stages.experiment.statistics.validation import (
     mean_interval,
     pair_of,
 )
-from stages.space.metrics import METRICS
+from events.kinds.space.metrics import METRICS
 
 values = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=3, max_size=12)
 

@@ -18,7 +18,7 @@ from stages.checkpoints import Restored
 from stages.ideation import pipeline
 from stages.literature import LookUpFailed, Work
 from stages.pipeline import run_pipeline
-from stages.space.understanding import Understood, understand
+from events.kinds.space.understanding import Understood, understand
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingReporter, make_context, make_tools
 
 OWN = "Dropout improves calibration on wine"

@@ -14,8 +14,8 @@ from stages.experiment.judging.evaluation_set import CANARIES, Canaries, Judges,
 from stages.experiment.judging.program_output import Mistake
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 
 ONE, OTHER = Secret("one"), Secret("other")
 ROWS = 300

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from events.runtime.errors import PipelineError
-from stages.space.data_sets import SHIPPED
-from stages.space.interventions import INTERVENTIONS
-from stages.space.metrics import METRICS
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.metrics import METRICS
 
 BEYOND: Final = (
     "Ideas outside this space need a researcher that writes its own code with a language model: "

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from stages.space.recipe import Value, described
+from events.kinds.space.recipe import Value, described
 
 Need = Literal["images", "classes"]
 Changes = Mapping[str, Value]

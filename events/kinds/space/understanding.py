@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from events.kinds.idea import Idea
-from stages.space.claim import Claim
-from stages.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
-from stages.space.effects import read_effect
-from stages.space.interventions import INTERVENTIONS, Intervention
-from stages.space.limits import beyond
-from stages.space.mentions import Mention, mentions, plain
-from stages.space.recipe import described, shown
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
+from events.kinds.space.effects import read_effect
+from events.kinds.space.interventions import INTERVENTIONS, Intervention
+from events.kinds.space.limits import beyond
+from events.kinds.space.mentions import Mention, mentions, plain
+from events.kinds.space.recipe import described, shown
 
 FEW_ROWS: Final = range(24, 301)  # how many "few training examples" may be
 ROWS_MIN: Final = 10  # to train on, whatever the text says

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.space.data_sets import DataSet
-from stages.space.metrics import QUALITY, Metric, Task
+from events.kinds.space.data_sets import DataSet
+from events.kinds.space.metrics import QUALITY, Metric, Task
 
 Direction = Literal["increase", "decrease"]
 
