@@ -22,6 +22,7 @@ from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
 from control_plane.reads.lineage import Lineage
+from control_plane.reads.measures import measures_of
 from control_plane.reads.parts import (
     TOLD_BYTES_MAX,
     KindPart,
@@ -246,6 +247,7 @@ class Reading:
             {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
             from_stage=plain(spec.get("fromStage")),
             spec=plain(spec.get("spec")),
+            measures=measures_of(run["kind"], spec.get("spec")),
             requires=plain(spec.get("requires")),
             traceparent=spec.get("traceparent"),
             attempts=[attempt(each) for each in attempts],

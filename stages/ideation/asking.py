@@ -20,7 +20,7 @@ from stages.ideation.look_ups import LookUps
 from stages.ideation.novelty import Nearest
 from stages.ideation.rounds import Place
 from stages.models.model import Question
-from events.kinds.space.limits import known_space
+from events.kinds.space.refusal import known_space
 
 REQUEST_BYTES_MAX: Final = 8_000  # of the idea, and of its context
 NOTE_BYTES_MAX: Final = 1_000

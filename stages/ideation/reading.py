@@ -10,7 +10,7 @@ from typing import Final
 
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
-from events.runtime.errors import PipelineError
+from events.runtime.errors import NotMeasurable
 from stages.ideation.earlier import earlier_ideas
 from stages.ideation.feasibility import obstacle
 from stages.ideation.novelty import words
@@ -78,7 +78,7 @@ def _own_claim(spec: IdeationSpec, context: str) -> tuple[Saying, tuple[str, ...
         idea = Idea(short_hypothesis=spec.idea, title=spec.title, abstract=abstract)
         try:
             understood = understand(idea)
-        except PipelineError as error:
+        except NotMeasurable as error:
             trouble = error.message
             continue
         saying = saying_of(understood)
@@ -92,7 +92,7 @@ def said_by(idea: Idea) -> Saying | None:
     """Return the claim of the declared space that `idea` makes, if it makes one."""
     try:
         return saying_of(understand(idea))
-    except PipelineError:
+    except NotMeasurable:
         return None
 
 
