@@ -37,10 +37,10 @@ class Form:
     def intervention(self) -> Intervention:
         """Return what the experiment would do."""
         chosen = INTERVENTIONS[self.name]
-        if self.instead_of is not None:
-            chosen = chosen.instead_of(INTERVENTIONS[self.instead_of])
         if self.strength is not None:
             chosen = chosen.pinned(self.strength)
+        if self.instead_of is not None:
+            chosen = chosen.instead_of(INTERVENTIONS[self.instead_of])
         return chosen.reversed() if self.is_removed else chosen
 
     def phrase(self) -> str:

@@ -170,7 +170,7 @@ _SPACE: Final = (
         words=r"convolution\w*(?: (?:neural )?(?:networks?|layers?))?|cnns?|conv ?nets?"),
     _one("wider", "a wider network", "width", off=64, at=(128, 256, 512), knob=(65, 1024),
         words=r"wider(?: (?:hidden )?(?:networks?|layers?|models?|mlps?))?|widening|more (?:hidden )?(?:units|neurons)"
-        r"|(?:larger|greater|increased|more) (?:hidden )?(?:width|hidden layers?)|larger (?:networks?|models?)|bigger (?:networks?|models?)"
+        r"|(?:larger|greater|increased) (?:hidden )?(?:width|hidden layers?)|more width|larger (?:networks?|models?)|bigger (?:networks?|models?)"
         rf"|{_GROWING} (?:hidden )?(?:width|layer size|number of (?:hidden )?(?:units|neurons))|twice (?:the width|as wide|as many (?:hidden )?(?:units|neurons))"
         r"|(?:6[5-9]|[7-9]\d|\d{3,4}) (?:hidden )?(?:units|neurons)|width (?:of )?(?:6[5-9]|[7-9]\d|\d{3,4})"),
     _one("narrower", "a narrower network", "width", off=64, at=(32, 16, 8), knob=(2, 63),

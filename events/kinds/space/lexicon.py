@@ -86,7 +86,7 @@ _TABLE: Final = (
     # numbers
     ("N", "", rf"{NUMBER} ?(?:%|percent)|{NUMBER}(?: (?:pixels?|members?|networks|times the length))?"),
     ("q", "", r"(?:with )?(?:a |an )?(?:max(?:imum)? )?(?:rate|probability|strength|coefficient|factor|norm|size|alpha|sigma|epsilon|p|level"
-              r"|learning rate|lr)(?: (?:of|at|equal to|set to))?|of|at|set to|equal to"),
+              rf"|learning rate|lr)(?: (?:of|at|equal to|set to))?(?= {NUMBER})|of|at|set to|equal to"),
     # what surrounds it
     ("F", "rows", rf"{_TRAINED}(?P<rows>\d+) (?:labell?ed |training |different )*{_ROWS}"),
     ("F", "share", rf"{_TRAINED}(?P<share>{NUMBER}) ?(?:%|percent) of (?:the |its |all )?training (?:data|set|{_ROWS})"),

@@ -70,14 +70,14 @@ def _nearest(words: Sequence[str], near: Statement | None) -> list[str]:
 
 def _plain_claims(near: Statement) -> list[str]:
     """Return the claims of a statement without its margin, hedge and negation, in the direction that it has."""
+    chosen, word = INTERVENTIONS[near.arm.name], near.measure.name if near.measure else ""
     data = SHIPPED.get(near.data, DEFAULT)
-    chosen = INTERVENTIONS[near.arm.name]
-    if "images" in chosen.needs and data.image_side is None or "classes" in chosen.needs and data.task != "classification":
-        data = DEFAULT
-    word = near.measure.name if near.measure else ""
     metric = METRICS.get("nll" if word == "loss" else word, QUALITY[data.task])
     if data.task not in metric.tasks:
         data = next(each for each in SHIPPED.values() if each.task in metric.tasks)
+    has_needs = {"images": data.image_side is not None, "classes": data.task == "classification"}
+    if not all(has_needs[each] for each in chosen.needs):
+        data, metric = DEFAULT, metric if DEFAULT.task in metric.tasks else QUALITY[DEFAULT.task]
     arm = near.arm if _can_be(chosen, near.arm.value) else Arm(near.arm.name, is_removed=near.arm.is_removed)
     improves = "higher" if metric.higher_is_better else "lower"
     other = "lower" if improves == "higher" else "higher"

@@ -23,8 +23,9 @@ from events.kinds.space.lexicon import FILE, GIVEN, Entry, named_data
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.recipe import described
 from events.kinds.space.refusal import quoted, refused
-from events.kinds.space.statement import Measure, Statement
+from events.kinds.space.statement import Measure, Role, Statement
 from events.kinds.space.words import plain
+from events.runtime.errors import NotMeasurable
 
 ROWS_MIN: Final = 10  # to train on, and two of each class
 _FILE: Final = re.compile(
@@ -79,7 +80,8 @@ def _measured(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[s
     try:
         intervention = comparison_of(said.arm, said.against)
     except Impossible as error:
-        raise refused(f"It cannot be tried as it is said: {error}.", near=said) from error
+        reason = f"It cannot be tried as it is said: {error}."
+        raise _refused(reason, said, "intervention", "comparator") from error
     _check_needs(intervention, data, said)
     metric, measure = _metric_of(said, idea, data, notes)
     if said.arm.is_removed:
@@ -117,9 +119,10 @@ def _data_of(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[st
         _check_is_wanted(said, idea, wanted)
         return wanted
     if said.data == FILE:
-        raise refused(f"It names the file {file_named_in(idea)}: give it as `dataset`.", near=said)
+        file = str(file_named_in(idea))
+        raise refused(f"It names the file {file}: give it as `dataset`.", words=[file], near=said)
     if said.data == GIVEN:
-        raise refused("It speaks of data that it does not name: give them as `dataset`.", near=said)
+        raise _refused("It speaks of data that it does not name: give them as `dataset`.", said, "data")
     if said.data:
         return SHIPPED[said.data]
     named = _in_other_texts(idea, "D")
@@ -147,9 +150,9 @@ def _check_is_wanted(said: Statement, idea: Idea, wanted: DataSet) -> None:
 
 def _check_needs(intervention: Intervention, data: DataSet, said: Statement) -> None:
     if "images" in intervention.needs and data.image_side is None:
-        raise refused(f"{intervention.title} needs images, and {data.title} has none; digits has.", near=said)
+        raise _refused(f"{intervention.title} needs images, and {data.title} has none; digits has.", said, "intervention")
     if "classes" in intervention.needs and data.task != "classification":
-        raise refused(f"{intervention.title} needs classes, and {data.title} has none.", near=said)
+        raise _refused(f"{intervention.title} needs classes, and {data.title} has none.", said, "intervention")
 
 
 def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> tuple[Metric, Measure]:
@@ -162,7 +165,7 @@ def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> 
         notes.append(f"It names no metric; {metric.title} is measured.")
         measure = Measure("quality" if metric is quality else metric.name)
     elif measure.k or measure.of_class:
-        raise refused(f"It is understood and not measured: {_words_of(said, 'metric')}.", words=[_words_of(said, "metric")], near=said)
+        raise _refused(f"It is understood and not measured: “{_words_of(said, 'metric')}”.", said, "metric")
     elif measure.name == "quality":
         notes.append(f"It speaks of quality in general; {quality.title} is measured.")
         metric = quality
@@ -174,7 +177,7 @@ def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> 
         metric = METRICS[measure.name]
     if data.task not in metric.tasks:
         kind = "classes" if "classification" in metric.tasks else "values"
-        raise refused(f"The {metric.title} needs {kind} to predict, and {data.title} has none.", near=said)
+        raise _refused(f"The {metric.title} needs {kind} to predict, and {data.title} has none.", said, "metric")
     return metric, measure
 
 
@@ -189,16 +192,22 @@ def _rows_of(said: Statement, data: DataSet) -> int | None:
     """Return how many rows are trained on; None for all that there are. Raises `NotMeasurable`."""
     there = int(data.rows * SHARES["train"])
     if said.share is not None and data.location:
-        raise refused("A share of the rows of a file is not measured: say how many.", near=said)
+        raise _refused("A share of the rows of a file is not measured: say how many.", said, "condition")
     wanted = said.rows if said.share is None else round(there * said.share / 100.0)
     least = max(ROWS_MIN, 2 * data.outputs)
     if wanted is not None and not least <= wanted <= there:
-        words = _words_of(said, "condition")
-        raise refused(f"“{words}”: {data.title} has {there} rows to train on, and at least {least} are needed.", words=[words], near=said)
+        reason = f"{data.title} has {there} rows to train on, and at least {least} are needed."
+        raise _refused(reason, said, "condition")
     return wanted
 
 
-def _words_of(said: Statement, role: str) -> str:
+def _refused(reason: str, said: Statement, *roles: Role) -> NotMeasurable:
+    """Return the refusal of a statement for the words of some of its fields."""
+    words = [words for role in roles if (words := _words_of(said, role))]
+    return refused(reason, words=words, near=said)
+
+
+def _words_of(said: Statement, role: Role) -> str:
     return " ".join(each.words for each in said.bound if each.role == role)
 
 

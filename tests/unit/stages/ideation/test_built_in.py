@@ -115,7 +115,7 @@ def test_a_text_that_cannot_be_read_is_told_and_its_nearest_claims_are_proposed(
     reporter = ideation(tmp_path, "Bananas improve the calibraton of labl smoothing for vine", title="Fruit")
     (said,) = logged(reporter, "warning")
     assert "not read as a claim" in said
-    assert "names no intervention" in said
+    assert "Not understood" in said
     first = read(reporter)[0]
     assert (first.intervention.name, first.claim.metric.name, first.claim.data.name) == (
         "label_smoothing", "ece", "wine",
