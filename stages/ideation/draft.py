@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from events.kinds.idea import Idea
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.recipe import described
+from events.kinds.space.understanding import understand
 from events.runtime.errors import NotMeasurable
 from stages.ideation.feasibility import doubts, obstacle
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying
-from events.kinds.space.interventions import INTERVENTIONS
-from events.kinds.space.recipe import described
-from events.kinds.space.understanding import understand
 
 OWN_WORDS_MAX: Final = 600  # characters of the author's text that are quoted
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from events.kinds.idea import Idea, idea_of
-from events.runtime.errors import NotMeasurable
 from events.kinds.space.understanding import understand
+from events.runtime.errors import NotMeasurable
 
 SAME: Final = 0.7  # from this similarity on, two ideas are one
 TITLE_WORDS_MIN: Final = 3  # a shorter title says too little to tell ideas apart

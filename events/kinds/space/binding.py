@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.items import UNKNOWN, Item, items_of
 from events.kinds.space.metrics import METRICS, QUALITY
 from events.kinds.space.words import plain
@@ -46,7 +47,7 @@ def _place_of(part: Sequence[str], words: Sequence[str]) -> slice | None:
 def _unbound(words: Sequence[str], owner: Sequence[Field | None]) -> Iterator[str]:
     """Yield the words that no quotation has and that are no fillers."""
     left = " ".join(word for word, field in zip(words, owner, strict=True) if field is None)
-    named = [each.words for each in items_of(left) if each.sign not in "_uwj" or each.sign == UNKNOWN]
+    named = [each.words for each in items_of(left) if each.sign not in "_uw" or each.sign == UNKNOWN]
     if named:
         yield f"not bound: {', '.join(f'“{each}”' for each in named)}"
 
@@ -63,7 +64,7 @@ def _disagreements(words: Sequence[str], owner: Sequence[Field | None], claim: C
         if item.sign == "M" and not _fits(item, claim):
             yield f"“{item.words}” is not the {claim.metric.title}"
     for item in bound["data"]:
-        if item.sign == "D" and not claim.data.location and item.meaning != claim.data.name:
+        if item.sign == "D" and item.meaning in SHIPPED and item.meaning != claim.data.name:
             yield f"“{item.words}” is not {claim.data.title}"
     if not bound["intervention"]:
         yield "no word of the sentence is bound to the intervention"
@@ -82,7 +83,11 @@ def _turned(bound: Mapping[Field, Sequence[Item]], claim: Claim) -> Iterator[str
         if move in ("none", "any"):
             yield f"“{item.words}” names no direction"
             continue
-        is_up = (move == "good") == claim.metric.higher_is_better if move in ("good", "bad") else (move == "up") != inverse
+        is_up = (
+            (move == "good") == claim.metric.higher_is_better
+            if move in ("good", "bad")
+            else (move == "up") != inverse
+        )
         if is_up != (claim.direction == "increase"):
             yield f"“{item.words}” says the opposite"
 

@@ -74,7 +74,9 @@ def _out_of_range(chosen: Intervention, value: float) -> Impossible:
     assert chosen.knob is not None or chosen.strengths
     knob = INTERVENTIONS[chosen.name].knob
     assert knob is not None
-    return Impossible(f"{INTERVENTIONS[chosen.name].title} is tried from {knob.low:g} to {knob.high:g}, and not at {value:g}")
+    return Impossible(
+        f"{INTERVENTIONS[chosen.name].title} is tried from {knob.low:g} to {knob.high:g}, and not at {value:g}"
+    )
 
 
 def _has(changes: Changes, value: float) -> bool:

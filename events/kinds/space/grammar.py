@@ -122,7 +122,12 @@ def _read(items: Sequence[Item]) -> Statement | None:
 
 
 def _stated(
-    items: Sequence[Item], places: Sequence[Place], code: str, *, is_turned: bool = False, is_removed: bool = False
+    items: Sequence[Item],
+    places: Sequence[Place],
+    code: str,
+    *,
+    is_turned: bool = False,
+    is_removed: bool = False,
 ) -> Statement | None:
     aside = {sign: [each for each in items if each.sign == sign] for sign in "DFnhm"}
     if len({each.meaning for each in aside["D"]}) > 1 or len(aside["F"]) > 1:

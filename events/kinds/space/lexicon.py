@@ -21,7 +21,9 @@ _EFFECT: Final = r"(?:effects?|impact|influence)(?: on| for)?"
 _OF: Final = r"(?:in|of|on)"
 _THAT: Final = r"(?: that| whether| if)?"
 _NOUNS: Final = r"(?:networks?|nets?|models?|classifiers?|mlps?|multi ?layer perceptrons?)"
-_BASELINE: Final = r"(?:the |a )?(?:baseline|(?:plain|standard|same) (?:network|model)|(?:plain|standard) training)"
+_BASELINE: Final = (
+    r"(?:the |a )?(?:baseline|(?:plain|standard|same) (?:network|model)|(?:plain|standard) training)"
+)
 
 # sign, meaning, words
 _TABLE: Final = (
@@ -40,7 +42,7 @@ _TABLE: Final = (
     ("M", "accuracy", r"(?:classification |test |generali[sz]ation )?accurac(?:y|ies)|accurate|correct predictions"),
     ("M", "loss", r"(?:test )?loss(?:es)?"),
     ("M", "quality", r"generali[sz](?:ation|es?)|(?:test |predictive |generali[sz]ation )?performance|performs?|quality"),
-    ("M", "ranked", rf"top (?P<k>\d+) (?:accuracy|errors?(?: rates?)?)"),
+    ("M", "ranked", r"top (?P<k>\d+) (?:accuracy|errors?(?: rates?)?)"),
     ("M", "of_class", r"(?:accuracy|errors?(?: rates?)?) (?:for|on|of|in) (?:the )?class (?P<of>\w+)"),
     # how it moves
     ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|enhanc(?:es?|ed|ing)|boost(?:s|ed|ing)?|benefits?|better|superior"

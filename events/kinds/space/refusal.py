@@ -62,10 +62,14 @@ def _nearest(words: Sequence[str], near: Statement | None) -> list[str]:
     """Return claims that can be measured and say nearly the same."""
     if near is not None:
         return _plain_claims(near)
-    parts = {part.lower(): each for each in INTERVENTIONS.values() for part in (each.title, *each.title.split())}
+    parts = {
+        part.lower(): each for each in INTERVENTIONS.values() for part in (each.title, *each.title.split())
+    }
     found = [hit for word in words for hit in get_close_matches(word, parts, 1, ALIKE)]
     chosen = list(dict.fromkeys(parts[each].name for each in found))
-    return [_sentence(Arm(name), QUALITY[DEFAULT.task], DEFAULT.title, "higher") for name in chosen[:NEAREST_MAX]]
+    return [
+        _sentence(Arm(name), QUALITY[DEFAULT.task], DEFAULT.title, "higher") for name in chosen[:NEAREST_MAX]
+    ]
 
 
 def _plain_claims(near: Statement) -> list[str]:
@@ -81,7 +85,9 @@ def _plain_claims(near: Statement) -> list[str]:
     arm = near.arm if _can_be(chosen, near.arm.value) else Arm(near.arm.name, is_removed=near.arm.is_removed)
     improves = "higher" if metric.higher_is_better else "lower"
     other = "lower" if improves == "higher" else "higher"
-    is_inverse = (near.measure is not None and near.measure.inverse) or (word == "error" and metric.higher_is_better)
+    is_inverse = (near.measure is not None and near.measure.inverse) or (
+        word == "error" and metric.higher_is_better
+    )
     moves = {
         "good": [improves], "bad": [other], "any": [improves, other], "none": [improves, other],
         "up": ["lower" if is_inverse else "higher"], "down": ["higher" if is_inverse else "lower"],

@@ -105,13 +105,17 @@ def _check_is_decided(said: Statement) -> None:
         (said.margin, "a size of the effect; the verdict is on its direction alone"),
     ):
         if words:
-            raise refused(f"It is understood and not measured: {quoted([words])} is {what}.", words=[words], near=said)
+            raise refused(
+                f"It is understood and not measured: {quoted([words])} is {what}.", words=[words], near=said
+            )
     words = " ".join(each.words for each in said.bound if each.role == "direction")
     if said.move == "none":
         reason = f"{quoted([words])} says that nothing changes; the verdict is on a difference"
         raise refused(f"It is understood and not measured: {reason}.", words=[words], near=said)
     if said.move == "any":
-        raise refused(f"{quoted([words])} leaves the direction open: say up or down.", words=[words], near=said)
+        raise refused(
+            f"{quoted([words])} leaves the direction open: say up or down.", words=[words], near=said
+        )
 
 
 def _data_of(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[str]) -> DataSet:
@@ -128,7 +132,10 @@ def _data_of(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[st
     named = _in_other_texts(idea, "D")
     known = dict.fromkeys(each.meaning for each in named if each.meaning in SHIPPED)
     if len(known) > 1:
-        raise refused(f"The hypothesis names no data set, and the texts beside it several: {', '.join(known)}.", near=said)
+        raise refused(
+            f"The hypothesis names no data set, and the texts beside it several: {', '.join(known)}.",
+            near=said,
+        )
     if known:
         return SHIPPED[next(iter(known))]
     notes.append(f"It names no data set; {DEFAULT.title} is used.")
@@ -145,14 +152,20 @@ def _check_is_wanted(said: Statement, idea: Idea, wanted: DataSet) -> None:
         fits = named in ("", GIVEN) or (not wanted.location and named == wanted.name)
     if not fits:
         told = file_named_in(idea) if named == FILE else named
-        raise refused(f"It is about {told}, and `dataset` names {wanted.title}.", words=[str(told)], near=said)
+        raise refused(
+            f"It is about {told}, and `dataset` names {wanted.title}.", words=[str(told)], near=said
+        )
 
 
 def _check_needs(intervention: Intervention, data: DataSet, said: Statement) -> None:
     if "images" in intervention.needs and data.image_side is None:
-        raise _refused(f"{intervention.title} needs images, and {data.title} has none; digits has.", said, "intervention")
+        raise _refused(
+            f"{intervention.title} needs images, and {data.title} has none; digits has.", said, "intervention"
+        )
     if "classes" in intervention.needs and data.task != "classification":
-        raise _refused(f"{intervention.title} needs classes, and {data.title} has none.", said, "intervention")
+        raise _refused(
+            f"{intervention.title} needs classes, and {data.title} has none.", said, "intervention"
+        )
 
 
 def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> tuple[Metric, Measure]:
@@ -177,7 +190,9 @@ def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> 
         metric = METRICS[measure.name]
     if data.task not in metric.tasks:
         kind = "classes" if "classification" in metric.tasks else "values"
-        raise _refused(f"The {metric.title} needs {kind} to predict, and {data.title} has none.", said, "metric")
+        raise _refused(
+            f"The {metric.title} needs {kind} to predict, and {data.title} has none.", said, "metric"
+        )
     return metric, measure
 
 

@@ -12,6 +12,11 @@ from typing import Final
 
 from events.kinds.experiment import ExperimentSpec
 from events.kinds.idea import Idea, idea_of
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.metrics import METRICS
+from events.kinds.space.understanding import Understood, understand
+from events.runtime.errors import NotMeasurable, PipelineError
 from stages.bounds import Unreadable
 from stages.context import Context
 from stages.experiment.record.ledger import ClaimState, Past, SearchState
@@ -23,11 +28,6 @@ from stages.models.budget import NOTHING, Budget, Spent
 from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
-from events.kinds.space.claim import Claim
-from events.kinds.space.data_sets import SHIPPED, DataSet
-from events.kinds.space.metrics import METRICS
-from events.kinds.space.understanding import Understood, understand
-from events.runtime.errors import NotMeasurable, PipelineError
 
 SPENDING: Final = "spending"  # the checkpoint in which the next attempt finds what was spent
 

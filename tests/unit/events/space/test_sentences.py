@@ -69,7 +69,12 @@ def test_a_word_more_that_is_not_known_refuses_every_sentence() -> None:
 
 
 def test_the_nearest_claims_can_be_measured_as_they_are_written() -> None:
-    near = {each for sentence, what in ROWS if "refused" in what or "not m" in what for each in refusal(sentence).nearest}
+    near = {
+        each
+        for sentence, what in ROWS
+        if "refused" in what or "not m" in what
+        for each in refusal(sentence).nearest
+    }
     assert len(near) >= 40
     for each in near:
         assert understand(idea_of(each)).claim.sentence
@@ -88,13 +93,18 @@ def test_a_refusal_says_what_can_be_measured_and_what_lifts_the_limit() -> None:
     ("sentence", "nearest"),
     [
         ("Dropuot improves accuracy", "With dropout, the accuracy on digits becomes higher."),
-        ("Lookahead with Adam lowers the loss", "With Adam, the negative log-likelihood on digits becomes lower."),
+        (
+            "Lookahead with Adam lowers the loss",
+            "With Adam, the negative log-likelihood on digits becomes lower.",
+        ),
         ("Dropout does not reduce the error", "With dropout, the accuracy on digits becomes higher."),
         ("AdamW may beat Adam on wine", "With AdamW instead of Adam, the accuracy on wine becomes higher."),
         ("Dropout of 0.95 hurts", "With dropout, the accuracy on digits becomes lower."),
     ],
 )
-def test_the_nearest_claim_is_the_sentence_without_what_stands_in_the_way(sentence: str, nearest: str) -> None:
+def test_the_nearest_claim_is_the_sentence_without_what_stands_in_the_way(
+    sentence: str, nearest: str
+) -> None:
     assert refusal(sentence).nearest == (nearest,)
 
 
