@@ -19,7 +19,9 @@ PROGRAM_LIMIT_S: Final = 600.0
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
 # A checkpoint that goes with those of all stages: what hides the data from programs.
 JUDGE: Final = "judge"
-BY_MODEL: Final = "What the pod's language model binds every word of the idea to; a run whose idea stays unbound measures nothing."
+BY_MODEL: Final = (
+    "What the pod's language model binds every word of the idea to; nothing, if a word stays unbound."
+)
 
 
 class NodeLimits(

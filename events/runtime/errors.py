@@ -46,8 +46,8 @@ class Conflict(Rejected):
 class NotMeasurable(Rejected):
     """What is claimed cannot be measured as it is said.
 
-    `words` are those that are not understood, `measurable` what can be measured, by its sort, and `nearest` claims
-    that can be.
+    `words` are those that are not understood, `measurable` what can be measured, by its sort, and `nearest`
+    claims that can be.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Checks the reading of a sentence that somebody else made, such as a language model: every word is bound; pure.
+"""Checks that the reading of somebody else, such as a language model, binds every word; pure.
 
 Law: the reader trusts a quotation of the sentence, and nothing more. Words that the lexicon knows keep their
 meaning: a negation, a hedge or a size of the effect is measured by nobody.
@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.items import UNKNOWN, Item, items_of
 from events.kinds.space.metrics import METRICS, QUALITY
-from events.kinds.space.words import plain
+from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
+from events.kinds.space.sentences.words import plain
 
 Field = Literal["intervention", "metric", "direction", "data", "condition"]
 FIELDS: Final[tuple[Field, ...]] = ("intervention", "metric", "direction", "data", "condition")

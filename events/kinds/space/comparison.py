@@ -10,7 +10,7 @@ from typing import Final
 
 from events.kinds.space.interventions import INTERVENTIONS, Changes, Intervention
 from events.kinds.space.recipe import Recipe, Value, described, shown
-from events.kinds.space.statement import Arm
+from events.kinds.space.sentences.statement import Arm
 
 _USUAL: Final = Recipe().params()
 
@@ -71,12 +71,10 @@ def _against_value(arm: Arm, value: float) -> Intervention:
 
 
 def _out_of_range(chosen: Intervention, value: float) -> Impossible:
-    assert chosen.knob is not None or chosen.strengths
     knob = INTERVENTIONS[chosen.name].knob
     assert knob is not None
-    return Impossible(
-        f"{INTERVENTIONS[chosen.name].title} is tried from {knob.low:g} to {knob.high:g}, and not at {value:g}"
-    )
+    title = INTERVENTIONS[chosen.name].title
+    return Impossible(f"{title} is tried from {knob.low:g} to {knob.high:g}, and not at {value:g}")
 
 
 def _has(changes: Changes, value: float) -> bool:

@@ -1,4 +1,4 @@
-"""The refusal of a claim that cannot be measured: the reason, what can be measured, the nearest claims; pure."""
+"""The refusal of a claim: the reason, what can be measured, the nearest claims; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from events.kinds.space.data_sets import DEFAULT, SHIPPED
 from events.kinds.space.interventions import INTERVENTIONS, Intervention
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
-from events.kinds.space.statement import Arm, Statement
+from events.kinds.space.sentences.statement import Arm, Statement
 from events.runtime.errors import NotMeasurable
 
 NEAREST_MAX: Final = 3
@@ -17,8 +17,8 @@ WORDS_MAX: Final = 10  # that a message repeats
 WORD_CHARS_MAX: Final = 80
 ALIKE: Final = 0.75  # of the letters of a word and of a title's word
 BEYOND: Final = (
-    "With `researcher: model` a pod that has a language model (OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY) "
-    "may read what this reader cannot."
+    "With `researcher: model` a pod that has a language model may read what this reader cannot: "
+    "one with OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY."
 )
 MEASURABLE: Final[Mapping[str, Sequence[str]]] = {
     "interventions": [each.title for each in INTERVENTIONS.values()],
@@ -32,7 +32,8 @@ def known_space() -> str:
     return (
         f"Known interventions: {', '.join(MEASURABLE['interventions'])}. "
         f"Known metrics: {', '.join(MEASURABLE['metrics'])}. "
-        f"Known data sets: {', '.join(MEASURABLE['data_sets'])}, and files that `dataset` names (CSV, NPZ, Parquet)."
+        f"Known data sets: {', '.join(MEASURABLE['data_sets'])}, "
+        "and files that `dataset` names (CSV, NPZ, Parquet)."
     )
 
 
@@ -73,7 +74,7 @@ def _nearest(words: Sequence[str], near: Statement | None) -> list[str]:
 
 
 def _plain_claims(near: Statement) -> list[str]:
-    """Return the claims of a statement without its margin, hedge and negation, in the direction that it has."""
+    """Return the claims of a statement without its margin, hedge and negation."""
     chosen, word = INTERVENTIONS[near.arm.name], near.measure.name if near.measure else ""
     data = SHIPPED.get(near.data, DEFAULT)
     metric = METRICS.get("nll" if word == "loss" else word, QUALITY[data.task])
@@ -104,4 +105,5 @@ def _sentence(arm: Arm, metric: Metric, data: str, move: str, rival: Arm | None 
     value = "" if arm.value is None else f" of {arm.value:.10f}".rstrip("0").rstrip(".")
     opening = "Without" if arm.is_removed else "With"
     against = "" if rival is None else f" instead of {INTERVENTIONS[rival.name].title}"
-    return f"{opening} {INTERVENTIONS[arm.name].title}{value}{against}, the {metric.title} on {data} becomes {move}."
+    subject = f"{INTERVENTIONS[arm.name].title}{value}{against}"
+    return f"{opening} {subject}, the {metric.title} on {data} becomes {move}."

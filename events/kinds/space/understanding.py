@@ -1,7 +1,7 @@
 """Reads an idea as a claim of the declared space: an intervention moves a metric in a direction.
 
-Pure. Law: every word of the hypothesis is bound, and what is said is what is measured; else it is refused, with
-the words that stand in the way. What it leaves open is filled in visibly (`notes`).
+Pure. Law: every word of the hypothesis is bound, and what is said is what is measured; else it is refused,
+with the words that stand in the way. What it leaves open is filled in visibly (`notes`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim, Direction
 from events.kinds.space.comparison import Impossible, comparison_of
 from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
-from events.kinds.space.grammar import Unread, readable_part, statement_of
 from events.kinds.space.interventions import Intervention
-from events.kinds.space.items import Item, items_of
-from events.kinds.space.lexicon import FILE, GIVEN, Entry, named_data
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.recipe import described
 from events.kinds.space.refusal import quoted, refused
-from events.kinds.space.statement import Measure, Role, Statement
-from events.kinds.space.words import plain
+from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
+from events.kinds.space.sentences.items import Item, items_of
+from events.kinds.space.sentences.lexicon import FILE, GIVEN, Entry, named_data
+from events.kinds.space.sentences.statement import Measure, Role, Statement
+from events.kinds.space.sentences.words import plain
 from events.runtime.errors import NotMeasurable
 
 ROWS_MIN: Final = 10  # to train on, and two of each class

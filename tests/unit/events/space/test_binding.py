@@ -27,7 +27,8 @@ def test_a_reading_that_binds_every_word_has_no_problem() -> None:
 
 def test_another_language_is_bound_by_quotation() -> None:
     quotes: dict[Field, list[str]] = {
-        "intervention": ["Lookahead"], "metric": ["die Genauigkeit"], "direction": ["senkt"], "data": ["auf Wein"],
+        "intervention": ["Lookahead"], "metric": ["die Genauigkeit"], "direction": ["senkt"],
+        "data": ["auf Wein"],
     }  # fmt: skip
     claim = Claim(subject="Lookahead", metric=METRICS["accuracy"], direction="decrease", data=SHIPPED["wine"])
     assert binding_problems("Lookahead senkt die Genauigkeit auf Wein", quotes, claim) == []

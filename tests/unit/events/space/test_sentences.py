@@ -8,10 +8,10 @@ from typing import Final
 import pytest
 
 from events.kinds.idea import idea_of
-from events.kinds.space.grammar import Unread
-from events.kinds.space.statement import Statement
+from events.kinds.space.sentences.grammar import Unread
+from events.kinds.space.sentences.statement import Statement
+from events.kinds.space.sentences.words import plain
 from events.kinds.space.understanding import statement_in, understand
-from events.kinds.space.words import plain
 from events.runtime.errors import NotMeasurable
 
 TABLE: Final = Path(__file__).with_name("sentences.txt")

@@ -127,7 +127,7 @@ def hostile(
 ) -> RecordingReporter:
     """The same claim with hostile words beside it, from the same seed."""
     idea = {
-        "Title": "#panic() $x$ *t*",
+        "Title": HOSTILE,
         "Abstract": HOSTILE,
         "Short Hypothesis": 'DROPOUT `improves` *accuracy* on "iris"!',
     }
@@ -273,7 +273,7 @@ def timeless(scores: Mapping[str, float]) -> dict[str, float]:
 def test_hostile_text_stays_text(hostile: RecordingReporter) -> None:
     assert 'DROPOUT `improves` *accuracy* on "iris"!' in text_of(hostile)
     results = next(kept for kept in hostile.files if kept.name.endswith("results.json"))
-    assert json.loads(results.path.read_text())["idea"]["Abstract"] == HOSTILE
+    assert json.loads(results.path.read_text())["idea"]["Title"] == HOSTILE
 
 
 def test_a_file_that_only_the_idea_names_is_the_data_or_the_run_says_that_it_is_not_there(

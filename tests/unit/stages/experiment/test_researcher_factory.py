@@ -163,7 +163,7 @@ def test_without_a_wish_for_the_model_an_idea_that_is_not_read_is_not_asked_abou
     oracle = Oracle(away)
     failure = end_of(tmp_path, tools, oracle, researcher=researcher)
     assert (failure.code, oracle.asked) == ("NOT_MEASURABLE", [])
-    assert "of a short training" in failure.message
+    assert "“short training”" in failure.message
 
 
 def test_who_wants_the_model_on_a_pod_without_one_is_told_what_was_not_read(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_every_printed_number_and_every_caption_is_in_the_pdf(
 def test_the_text_for_reviewers_is_the_paper_and_bounded(press: Press) -> None:
     record = make_record(works=1)
     paper = press(record)
-    assert paper.text.startswith("Testing a hypothesis: Dropout")
+    assert paper.text.startswith("Does the accuracy on digits become higher with dropout?")
     assert "[1] Ada Lovelace" in paper.text
     assert "{" not in paper.text.partition("Appendix: program")[0]
     assert "4. Results of the search" in paper.text

@@ -87,12 +87,6 @@ def test_too_few_pairs_give_a_paper_without_an_interval() -> None:
     assert "{effect" not in text
 
 
-def test_an_amount_that_the_idea_names_is_said_to_be_untested() -> None:
-    record = make_record(effect=0.004)
-    assert "by 2 points" in record.idea.short_hypothesis
-    assert "the amount is no part of the verdict" in resolved(record, "introduction")
-
-
 def test_a_measure_that_cannot_be_searched_for_is_told_apart_from_what_selected() -> None:
     text = resolved(make_record(metric="training_seconds", effect=-0.02), "introduction")
     assert "programs are selected by validation accuracy" in text

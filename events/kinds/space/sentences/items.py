@@ -1,7 +1,7 @@
 """The items of a text: phrases of the lexicon, and the words that it does not have; pure.
 
-Law: every word of the text is in exactly one item. The longest phrase at a place wins, and among equals the one
-that the lexicon has first.
+Law: every word of the text is in exactly one item. The longest phrase at a place wins, then the one that the
+lexicon has first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from events.kinds.space.lexicon import ENTRIES, Entry
+from events.kinds.space.sentences.lexicon import ENTRIES, Entry
 
 UNKNOWN: Final = "?"
 

@@ -14,7 +14,8 @@ TEXT_MAX: Final = 20_000  # characters of a text that are read for words
 _POINT: Final = "\N{MIDDLE DOT}"
 _NUMBERS: Final = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
-    "ten": "10", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "hundred": "100",
+    "ten": "10", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60",
+    "hundred": "100",
     "&": "and", "doesn't": "does not", "don't": "do not", "isn't": "is not", "aren't": "are not",
     "won't": "will not", "can't": "cannot", "didn't": "did not", "wouldn't": "would not",
 }  # fmt: skip

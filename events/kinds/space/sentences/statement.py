@@ -1,4 +1,4 @@
-"""A claim as a structure: what a sentence says, field by field, before it is asked whether that can be measured."""
+"""A claim as a structure: what a sentence says, field by field, measurable or not; pure."""
 
 from __future__ import annotations
 

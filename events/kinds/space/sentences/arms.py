@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from events.kinds.space.interventions import INTERVENTIONS
-from events.kinds.space.items import Item
-from events.kinds.space.lexicon import NUMBER
-from events.kinds.space.statement import Arm
+from events.kinds.space.sentences.items import Item
+from events.kinds.space.sentences.lexicon import NUMBER
+from events.kinds.space.sentences.statement import Arm
 
 ITEMS_MAX: Final = 8  # of one arm
 _NUMBER: Final = re.compile(rf"(?<!\S)({NUMBER}) ?(%|percent)?(?!\w)")
@@ -21,8 +21,8 @@ _ARM: Final = re.compile(r"E?IfNtN|Nq?I|(?P<twice>Iw?I)|I[qt]+N|IN|I")
 _CALLED: Final = {
     "dropout": ("rate", "probability", "p"), "label_smoothing": ("epsilon", "alpha", "factor", "strength"),
     "mix_up": ("alpha", "strength"), "noise": ("sigma", "strength", "level"), "gradient_clip": ("norm",),
-    "weight_decay": ("coefficient", "factor", "strength", "rate"), "members": ("size",), "batch_size": ("size",),
-    "weight_average": ("rate", "factor"), "lr": ("learning rate", "lr"),
+    "weight_decay": ("coefficient", "factor", "strength", "rate"), "members": ("size",),
+    "batch_size": ("size",), "weight_average": ("rate", "factor"), "lr": ("learning rate", "lr"),
 }  # fmt: skip
 _JOINING: Final = re.compile(r"\b(?:with|an?|of|at|set|equal|to|max|maximum)\b")
 
@@ -83,7 +83,7 @@ def _is_repeated(one: Item, other: Item) -> bool:
 
 def _is_called_so(named: Item, took: Sequence[Item]) -> bool:
     """Return whether the words at the number are those for the number of this intervention."""
-    field = next(reversed(INTERVENTIONS[named.meaning].off))
+    *_, field = INTERVENTIONS[named.meaning].off
     words = {" ".join(_JOINING.sub("", each.words).split()) for each in took if each.sign == "q"} - {""}
     return words <= {*_CALLED.get(field, ())} and (field != "lr" or bool(words))
 
@@ -91,9 +91,9 @@ def _is_called_so(named: Item, took: Sequence[Item]) -> bool:
 def _value_in(item: Item) -> float | None:
     """Return the number that the words of an intervention hold themselves, such as `512 hidden units`."""
     intervention = INTERVENTIONS[item.meaning]
-    numbers = [each for each in intervention.off.values() if type(each) in (int, float)]
-    if len(intervention.off) > 1 or not numbers:
+    start, *more = intervention.off.values()
+    if more or isinstance(start, str | bool):
         return None
     if found := _NUMBER.search(item.words):
         return float(found[1])
-    return next((numbers[0] * times for words, times in _FACTORS if words.search(item.words)), None)
+    return next((start * times for words, times in _FACTORS if words.search(item.words)), None)

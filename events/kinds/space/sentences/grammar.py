@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, cast
 
-from events.kinds.space.arms import Place, arms_in, value_of
-from events.kinds.space.items import UNKNOWN, Item
-from events.kinds.space.statement import Arm, Bound, Measure, Move, Role, Statement
+from events.kinds.space.sentences.arms import Place, arms_in, value_of
+from events.kinds.space.sentences.items import UNKNOWN, Item
+from events.kinds.space.sentences.statement import Arm, Bound, Measure, Move, Role, Statement
 
 ASIDE: Final = "_DFnhm"
 LEFT_OUT_MAX: Final = 6  # items in a row that may be the ones which make a sentence unreadable
@@ -64,7 +64,7 @@ _REMOVED: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A text that is no claim: the words that are not understood in it, or that are too many for one claim."""
+    """A text that is no claim: the words that are not understood, or too many for one claim."""
 
     words: tuple[str, ...]
     is_known: bool = False
@@ -98,7 +98,7 @@ def _surplus(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def _without_some(items: Sequence[Item]) -> Iterator[tuple[Statement, str]]:
-    """Yield what the items say without some in a row: a second part first, then the fewest, the last before."""
+    """Yield what the items say without some in a row: a second part first, then the fewest."""
     sizes = range(1, min(LEFT_OUT_MAX, len(items)) + 1)
     windows = [(start, start + size) for size in sizes for start in range(len(items) - size, -1, -1)]
     windows.sort(key=lambda window: items[window[0]].sign != "j")
