@@ -26,7 +26,8 @@ ABOUT: Final = {"width": "a wider network", "late": "early stopping", "half": "l
 
 def idea(name: str, **fields: Any) -> Json:
     return {
-        "Name": name, "Title": f"On {name}", "Short Hypothesis": f"{ABOUT.get(name, name)} improves accuracy on iris",
+        "Name": name, "Title": f"On {name}",
+        "Short Hypothesis": f"{ABOUT.get(name, name)} improves accuracy on iris",
         "Related Work": "none", "Abstract": "short", "Experiments": ["one", "two"],
         "Risk Factors and Limitations": "small data", **fields,
     }  # fmt: skip
