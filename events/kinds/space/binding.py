@@ -13,7 +13,7 @@ from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import METRICS, QUALITY
 from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
-from events.kinds.space.sentences.words import plain
+from events.kinds.space.sentences.words import TEXT_MAX, plain
 
 Field = Literal["intervention", "metric", "direction", "data", "condition"]
 FIELDS: Final[tuple[Field, ...]] = ("intervention", "metric", "direction", "data", "condition")
@@ -22,6 +22,8 @@ _UNDECIDED: Final = {"n": "a negation", "h": "a hedge", "m": "a size of the effe
 
 def binding_problems(sentence: str, quotes: Mapping[Field, Sequence[str]], claim: Claim) -> list[str]:
     """Return why the quotations do not bind the sentence to the claim; nothing where they do."""
+    if len(sentence) > TEXT_MAX:
+        return [f"the sentence has over {TEXT_MAX:,} characters"]
     words = plain(sentence).split()
     owner: list[Field | None] = [None] * len(words)
     problems: list[str] = []

@@ -24,7 +24,7 @@ from events.kinds.space.sentences.grammar import Unread, readable_part, statemen
 from events.kinds.space.sentences.items import Item, items_of
 from events.kinds.space.sentences.lexicon import FILE, GIVEN, Entry, named_data
 from events.kinds.space.sentences.statement import Measure, Role, Statement
-from events.kinds.space.sentences.words import plain
+from events.kinds.space.sentences.words import TEXT_MAX, plain
 from events.runtime.errors import NotMeasurable
 
 ROWS_MIN: Final = 10  # to train on, and two of each class
@@ -43,6 +43,8 @@ class Understood:
 
 def understand(idea: Idea, wanted: DataSet | None = None) -> Understood:
     """Return the claim of `idea`; `wanted` is the data set that its run names. Raises `NotMeasurable`."""
+    if len(idea.short_hypothesis) > TEXT_MAX:
+        raise refused(f"A claim has at most {TEXT_MAX:,} characters.")
     items = items_of(_text(idea.short_hypothesis), _own_names(wanted))
     found = statement_of(items)
     if isinstance(found, Unread):

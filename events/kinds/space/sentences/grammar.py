@@ -18,7 +18,7 @@ from events.kinds.space.sentences.statement import Arm, Bound, Measure, Move, Ro
 
 ASIDE: Final = "_DFnhm"
 LEFT_OUT_MAX: Final = 6  # items in a row that may be the ones which make a sentence unreadable
-ITEMS_MAX: Final = 60  # of one claim; a longer text is none
+ITEMS_MAX: Final = 40  # of one claim; a longer text is none
 _TIME: Final = Measure("training_seconds")
 _ROLES: Final[dict[str, Role]] = {
     "I": "intervention", "N": "intervention", "q": "intervention", "u": "intervention",
@@ -84,7 +84,9 @@ def statement_of(items: Sequence[Item]) -> Statement | Unread:
 
 def readable_part(items: Sequence[Item]) -> Statement | None:
     """Return what the items say without those that are not understood; None where nothing is left."""
-    known = [each for each in items if each.sign != UNKNOWN][:ITEMS_MAX]
+    known = [each for each in items if each.sign != UNKNOWN]
+    if len(known) > ITEMS_MAX:
+        return None
     whole = _read(known)
     if whole is not None:
         return whole

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
-TEXT_MAX: Final = 20_000  # characters of a text that are read for words
+TEXT_MAX: Final = 4_000  # characters of a text that are read for words
 _POINT: Final = "\N{MIDDLE DOT}"
 _NUMBERS: Final = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",

@@ -34,6 +34,12 @@ def test_another_language_is_bound_by_quotation() -> None:
     assert binding_problems("Lookahead senkt die Genauigkeit auf Wein", quotes, claim) == []
 
 
+def test_a_sentence_without_end_is_not_bound() -> None:
+    assert binding_problems(SENTENCE + " " * 4_000, QUOTES, CLAIM) == [
+        "the sentence has over 4,000 characters"
+    ]
+
+
 @pytest.mark.parametrize(
     ("sentence", "changed", "problem"),
     [

@@ -171,6 +171,10 @@ def test_what_no_task_of_a_file_can_measure_is_refused() -> None:
         measured(idea_of("Dropout improves the flarb"), "houses.csv")
 
 
+def test_a_text_without_end_is_no_claim_and_no_part_of_it_is_read_for_it() -> None:
+    assert "at most 4,000 characters" in refusal("Dropout helps." + " " * 4_000 + "Not.")
+
+
 PIECES: Final = [
     "dropout", "batch size of", "99999", "1e-9", "0.5", "%", "instead of", "than", "is removed", "no",
     "accuracy", "improves", "and", ".", "wine.csv", "examples", "SGD", "loss", "\0", "falls", "-", "not",
