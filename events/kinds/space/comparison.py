@@ -56,6 +56,8 @@ def _at_its_value(arm: Arm) -> Intervention:
 def _against_value(arm: Arm, value: float) -> Intervention:
     """Return an arm at its value against another value of the same. Raises `Impossible`."""
     chosen = _at_its_value(arm)
+    if arm.value is not None and list(chosen.off.values()) == [value]:
+        return chosen  # it is the baseline anyway
     knob = INTERVENTIONS[arm.name].knob
     if knob is None or arm.value is None:
         raise Impossible(f"{chosen.title} has no value that could be compared with {shown(value)}")

@@ -201,7 +201,7 @@ _SPACE: Final = (
         r"|weight averaging|averag(?:ing|ed)(?: of)?(?: the)? weights"),
     _one("ensemble", "an ensemble of networks", "members", off=1, at=(3, 5), knob=(2, 15),
         words=r"(?:deep )?ensembl\w+(?: of (?:several )?(?:neural )?(?:networks|models))?"
-        r"|averaging (?:several |the predictions of several )?(?:neural )?(?:networks|models|predictions)"),
+        r"|averaging (?:the )?predictions(?: of several (?:neural )?(?:networks|models))?"),
     _one("gradient_clipping", "gradient clipping", "gradient_clip", off=0.0, at=(0.5, 1.0, 2.0), knob=(0.01, 10.0),
         words=r"gradient(?: norm)? clipping|clipp(?:ing|ed)(?: the)?(?: norm of the)? gradients?"),
     _one("larger_batches", "larger batches", "batch_size", off=32, at=(64, 128, 256), knob=(33, 512),

@@ -15,7 +15,7 @@ FILE: Final = "thefileofdata"  # stands in a text for the name of a file
 GIVEN: Final = "given"  # the data that the specification names
 NUMBER: Final = r"(?:\d+\.?\d*|\.\d+)"
 _EXACT: Final = r"(?:at least |at most |more than |less than |about |around |roughly |up to |over )?"
-_ROWS: Final = r"(?:examples|samples|images|rows|labels|(?:data )?points)"
+_ROWS: Final = r"(?:examples|samples|images|rows|labels|(?:data|training) points)"
 _TRAINED: Final = r"(?:(?:when )?(?:trained|training) )?(?:with |on |from |using |given )?(?:only |just )?"
 _EFFECT: Final = r"(?:effects?|impact|influence)(?: on| for)?"
 _OF: Final = r"(?:in|of|on)"
@@ -48,13 +48,13 @@ _TABLE: Final = (
     ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|enhanc(?:es?|ed|ing)|boost(?:s|ed|ing)?|benefits?|better|superior"
                   rf"|(?:a )?(?:positive|beneficial) {_EFFECT}|(?:good|beneficial) (?:for|to)|(?:an )?improvements? {_OF}"),
     ("E", "bad", rf"harm(?:s|ed|ing)?|hurt(?:s|ing)?|degrad(?:es?|ed|ing)|worsen(?:s|ed|ing)?|worse|damag(?:es?|ed|ing)"
-                 rf"|impair(?:s|ed|ing)?|deteriorat(?:es?|ed|ing)|inferior|hinder(?:s|ed|ing)?|suffers?"
+                 rf"|impair(?:s|ed|ing)?|deteriorat(?:es?|ed|ing)|inferior|hinder(?:s|ed|ing)?|suffers?|costs?"
                  rf"|(?:a )?(?:negative|harmful|detrimental|adverse) {_EFFECT}|(?:bad|harmful|detrimental) (?:for|to)"),
     ("E", "up", r"(?:an? )?(?:increase|rise|growth|gains?) (?:in|of)"
                 r"|increas(?:es?|ed|ing)|rais(?:es?|ed|ing)|rises?|rising|grows?|higher|greater|more|larger|climbs?|goes up"),
     ("E", "down", r"(?:an? )?(?:decrease|drop|decline|reduction|fall|loss) (?:in|of)"
                   r"|reduc(?:es?|ed|ing)|decreas(?:es?|ed|ing)|lower(?:s|ed|ing)?|cuts?|shrinks?|drops?|falls?|less|fewer|smaller"
-                  r"|diminish(?:es|ed|ing)?|declin(?:es?|ed|ing)|loses?|costs?|goes down"),
+                  r"|diminish(?:es|ed|ing)?|declin(?:es?|ed|ing)|loses?|goes down"),
     ("E", "none", rf"no (?:significant |measurable |real |clear )?(?:differences?|changes?|improvements?|benefits?|gains?|harm)"
                   rf"(?: to| in| of| on| for)?|no (?:significant |measurable |real |clear )?{_EFFECT}|same|unchanged|unaffected"),
     ("E", "any", rf"affect(?:s|ed|ing)?|chang(?:es?|ed)|influenc(?:es?|ed|ing)|matters?(?: for| to)?|alter(?:s|ed)?|(?:an )?{_EFFECT}"),
@@ -81,7 +81,7 @@ _TABLE: Final = (
     ("w", "", r"with(?: a)?|when|if|under|by|through|via|thanks to|due to|because of|after|once"),
     ("u", "", r"adding|using|applying|introducing|employing|(?:the )?(?:use|addition) of|(?:when )?train(?:ing|ed)(?: networks)? (?:with|by|using)"),
     ("U", "", r"(?:is|are|was|were|being) (?:used|added|applied|introduced|employed|turned on|switched on)"),
-    ("x", "", r"without(?: any| using)?|removing|(?:the )?removal of|disabling|omitting|leaving out|turning off|switching off|no|ablating"
+    ("x", "", r"without(?: any| using)?|removing|(?:the )?removal of|disabling|omitting|leaving out|turning off|switching off|ablating"
               r"|(?:the )?(?:absence|lack) of"),
     ("X", "", r"(?:is|are|was|were|being) (?:removed|omitted|disabled|left out|turned off|switched off)"),
     ("j", "", r"and|then"),
@@ -92,7 +92,7 @@ _TABLE: Final = (
     # what surrounds it
     ("F", "rows", rf"{_TRAINED}(?P<rows>\d+) (?:labell?ed |training |different )*{_ROWS}"),
     ("F", "share", rf"{_TRAINED}(?P<share>{NUMBER}) ?(?:%|percent) of (?:the |its |all )?training (?:data|set|{_ROWS})"),
-    ("n", "", r"not|never|no longer|cannot|can not|neither|nor|fail(?:s|ed)? to|nothing|none"
+    ("n", "", r"no|not|never|no longer|cannot|can not|neither|nor|fail(?:s|ed)? to|nothing|none"
               r"|it is (?:false|untrue|wrong|not true|not the case) that|false"),
     ("h", "", r"may|might|could|would|can|possibly|perhaps|maybe|probably|likely|unlikely|rarely|seldom|sometimes|often|usually|generally|typically"
               r"|occasionally|hardly|barely|(?:i|we) doubt(?: that)?|(?:tends?|seems?|appears?) to|in (?:some|many|most) cases|supposedly"
@@ -101,7 +101,7 @@ _TABLE: Final = (
               rf"|{_EXACT}{NUMBER} (?:percentage )?points?|{_EXACT}{NUMBER} (?:times|fold)|by (?:half|much|a lot|a factor of {NUMBER})"
               r"|slightly|substantially|greatly|dramatically|considerably|strongly|marginally|much|somewhat|twofold|at least|at most"),
     # words that say nothing of what is measured
-    ("_", "", r"the|a|an|its|their|our|it|they|there|this|these"),
+    ("_", "", r"the|an?|its|their|our"),
     ("_", "", r"is|are|was|were|be|been|being|becomes?|has|have|had|does|do|did|will|should|makes?|gives?|gets?|yields?|leads? to"
               r"|results? in|reach(?:es)?|achiev(?:es?|ed)|obtains?|attains?|shows?|means|caus(?:es?|ed)|brings?|produces?|trains? to"),
     ("_", "", rf"(?:(?:from|in|of|for|by) )?(?:the |a )?(?:neural |trained |(?:fully|densely) connected |feed ?forward )*{_NOUNS}"),
