@@ -93,7 +93,8 @@ def _plain_claims(near: Statement) -> list[str]:
         "good": [improves], "bad": [other], "any": [improves, other], "none": [improves, other],
         "up": ["lower" if is_inverse else "higher"], "down": ["higher" if is_inverse else "lower"],
     }[near.move]  # fmt: skip
-    rival = near.against if isinstance(near.against, Arm) and near.against.value is None else None
+    other_arm = near.against if isinstance(near.against, Arm) and near.against.value is None else None
+    rival = other_arm if other_arm is not None and other_arm.name != arm.name else None
     return [_sentence(arm, metric, data.title, each, rival) for each in moves]
 
 
