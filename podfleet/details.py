@@ -38,6 +38,7 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
         ("status", (with_sign(run.status) if is_terminal() else run.status) + paused),
         ("title", run.title),
         ("kind", run.kind),
+        ("measures", run.measures or None),
         ("class", run.class_key),
         ("priority", str(run.priority)),
         ("attempt", f"{run.attempt} of {run.max_attempts}"),

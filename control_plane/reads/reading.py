@@ -31,6 +31,7 @@ from control_plane.reads.kind_parts import (
     rows_of,
 )
 from control_plane.reads.lineage import Lineage
+from control_plane.reads.measures import measures_of
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -246,6 +247,7 @@ class Reading:
             {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
             from_stage=plain(spec.get("fromStage")),
             spec=plain(spec.get("spec")),
+            measures=measures_of(run["kind"], spec.get("spec")),
             requires=plain(spec.get("requires")),
             traceparent=spec.get("traceparent"),
             attempts=[attempt(each) for each in attempts],

@@ -18,7 +18,7 @@ from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import SPEC_GRACE_S, Submissions, Submitted
 from control_plane.store.reads import RunReads
 from events.answers.runs import CheckedRun
-from events.kinds import KINDS, RUN_KINDS, kind_of, read_spec, stages_of, title_of
+from events.kinds import KINDS, RUN_KINDS, kind_of, measures, read_spec, stages_of, title_of
 from events.kinds.queues import RUNS
 from events.kinds.spec import Spec
 from events.lifecycle import FINAL, Status
@@ -57,11 +57,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A submission that was read, and could run."""
+    """A submission that was read, and could run; `measures` is what it will measure, in words."""
 
     wanted: Submission
     spec: Spec
     requires: Requirements
+    measures: str
 
     @property
     def digest(self) -> str:
@@ -180,7 +181,7 @@ def check(wanted: Submission) -> Order:
 def read(wanted: Submission) -> Order:
     """Read a run, or an ideation, as its submitter wants it. Raises `Rejected`."""
     spec = read_spec(wanted.kind, wanted.spec)
-    return Order(wanted, spec, read_requirements(wanted.requires))
+    return Order(wanted, spec, read_requirements(wanted.requires), measures(wanted.kind, spec))
 
 
 def checked(wanted: Submission) -> CheckedRun:
@@ -189,6 +190,7 @@ def checked(wanted: Submission) -> CheckedRun:
     return CheckedRun(
         kind=wanted.kind,
         title=title_of(wanted.kind, order.spec),
+        measures=order.measures or None,
         class_key=class_key(wanted.kind, order.requires),
         priority=wanted.priority,
         labels=labels_of(order),

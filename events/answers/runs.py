@@ -190,7 +190,8 @@ class Run(RunRow, frozen=True, kw_only=True):
     """A run with everything that belongs to it.
 
     `validations` is in the words of its kind, as are the parts that `sections` names. `truncated` names the
-    lists that are not whole; what was cut from a list is told in its place, as text.
+    lists that are not whole; what was cut from a list is told in its place, as text. `measures` says what it
+    measures, of a kind that claims something.
     """
 
     paused: bool
@@ -199,6 +200,7 @@ class Run(RunRow, frozen=True, kw_only=True):
     notes: list[Note | str]
     from_stage: str | None
     spec: dict[str, Any] | None
+    measures: str | UnsetType | None = UNSET
     requires: dict[str, Any] | None
     traceparent: str | None
     attempts: list[Attempt]
@@ -227,10 +229,14 @@ class Comparison(Answer, frozen=True, kw_only=True):
 
 
 class CheckedRun(Answer, frozen=True, kw_only=True):
-    """The run that a submission would queue, with all defaults; nothing was stored."""
+    """The run that a submission would queue, with all defaults; nothing was stored.
+
+    `measures` says what it would measure, of a kind that claims something.
+    """
 
     kind: str
     title: str
+    measures: str | UnsetType | None = UNSET
     class_key: str
     priority: int
     labels: dict[str, str]

@@ -86,6 +86,11 @@ def known_fields(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> 
     return f"; known: {', '.join(form.__struct_fields__)}"
 
 
+def measures(kind: str, spec: Spec) -> str:
+    """Return what a run measures, in words; empty where it claims nothing. Raises `NotMeasurable`."""
+    return KINDS[kind].measures(spec)
+
+
 def title_of(kind: str, spec: Spec) -> str:
     """Return the line under which people find the run."""
 

@@ -10,13 +10,18 @@ import msgspec
 from events.kinds.fact import Fact, Name
 from events.kinds.idea import Idea, idea_of
 from events.kinds.kind import Kind
+from events.kinds.space.measuring import measured
 from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
+from events.runtime.errors import NotMeasurable
 
 PROGRAM_LIMIT_S: Final = 600.0
 # In their order; each leaves a checkpoint of its name, after which a retry can begin.
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
 # A checkpoint that goes with those of all stages: what hides the data from programs.
 JUDGE: Final = "judge"
+BY_MODEL: Final = (
+    "What the pod's language model binds every word of the idea to; nothing, if a word stays unbound."
+)
 
 
 class NodeLimits(
@@ -47,6 +52,13 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
         str | None,
         msgspec.Meta(
             description="Name of a shipped data set, or path of a file; by default as named in the idea."
+        ),
+    ] = None
+    researcher: Annotated[
+        Literal["built_in", "model"] | None,
+        msgspec.Meta(
+            description="Who does it: without a choice the pod's language model where it has one. "
+            "Only `model` takes an idea that is not read as a claim here."
         ),
     ] = None
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Seed of all random choices.")] = 0
@@ -160,6 +172,15 @@ def _check(spec: ExperimentSpec) -> str | None:
     return "`idea` is empty; say what shall be tested" if is_empty else None
 
 
+def _measures(spec: ExperimentSpec) -> str:
+    try:
+        return measured(idea_of(spec.idea), spec.dataset)
+    except NotMeasurable:
+        if spec.researcher != "model":
+            raise
+        return BY_MODEL
+
+
 def _outcome(data: Mapping[str, Any]) -> str:
     metric = data.get("metric")
     measured = "–" if metric is None else f"{metric:.4g}" if isinstance(metric, float) else str(metric)
@@ -175,6 +196,7 @@ KIND: Final = Kind(
     package="control_plane.kinds.experiment",
     title=_title,
     check=_check,
+    measures=_measures,
     stages=STAGES,
     beside=frozenset({JUDGE}),
     needs=("torch", "sklearn", "matplotlib", "typst", "pypandoc"),
@@ -190,6 +212,7 @@ KIND: Final = Kind(
     },
     lines={"ai.node.completed": _outcome},
     codes={
+        "NOT_MEASURABLE": "Say it as one of the nearest claims, or as `podfleet submit --dry-run` reads it.",
         "ALL_NODES_BUGGY": "Every node failed; see the errors of the nodes, and try another data set.",
     },
 )

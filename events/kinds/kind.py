@@ -102,6 +102,8 @@ class Kind:
 
     - `example`: a specification that can be run;
     - `check`: what is wrong with a specification beyond its schema;
+    - `measures`: what a run of a specification measures, in words; empty where it claims nothing. Raises
+      `NotMeasurable` for a claim that cannot be measured as it is said;
     - `needs`: the modules without which a pod cannot run it;
     - `pipeline`: the module whose `run` does it;
     - `package`: the package with what the control plane adds for it (`control_plane/model/kind_packages.py`);
@@ -119,6 +121,7 @@ class Kind:
     package: str = ""
     title: Callable[[Any], str] = lambda _: ""
     check: Callable[[Any], str | None] = lambda _: None
+    measures: Callable[[Any], str] = lambda _: ""
     queue: Queue = RUNS
     stages: tuple[str, ...] = ()
     beside: frozenset[str] = frozenset()

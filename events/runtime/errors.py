@@ -5,7 +5,7 @@ Each has a stable `code` that programs may compare, and a message for people wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from events.text.attempt_id import AttemptId
 
@@ -41,6 +41,27 @@ class NotFound(Rejected):
 
 class Conflict(Rejected):
     """The caller came too late, or asks for what the current state forbids."""
+
+
+class NotMeasurable(Rejected):
+    """What is claimed cannot be measured as it is said.
+
+    `words` are those that are not understood, `measurable` what can be measured, by its sort, and `nearest`
+    claims that can be.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        words: Sequence[str] = (),
+        measurable: Mapping[str, Sequence[str]] | None = None,
+        nearest: Sequence[str] = (),
+    ) -> None:
+        super().__init__("not_measurable", message)
+        self.words = tuple(words)
+        self.measurable = measurable or {}
+        self.nearest = tuple(nearest)
 
 
 class LeaseLost(PodfleetError):

@@ -90,7 +90,7 @@ def _show_check(checked: CheckedRun, *, as_json: bool) -> None:
         print_json(checked)
         return
     fields: list[tuple[str, str | None]] = [("kind", checked.kind), ("title", checked.title)]
-    fields += [("class", checked.class_key)]
+    fields += [("measures", checked.measures or None), ("class", checked.class_key)]
     fields += [(f"spec.{name}", _shown(value)) for name, value in sorted(checked.spec.items())]
     print_fields(fields)
     tell("it could run; nothing was queued")

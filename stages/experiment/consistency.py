@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from events.kinds.space.metrics import Metric, is_possible
 from stages.experiment.record.ledger import ClaimState, FreshState, PaperState, SearchState
 from stages.experiment.record.record import StageRecord
 from stages.experiment.tree import Node
-from stages.space.metrics import Metric, is_possible
 
 PAPER_BYTES_MAX: Final = 256 << 20  # a file of it is copied, and read in part
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows

@@ -24,6 +24,9 @@ from events.files.beneath import copy_beneath
 from events.files.paths import SafeName
 from events.kinds.experiment import STAGES, ExperimentSpec, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of
+from events.kinds.space.claim import Claim
+from events.kinds.space.metrics import QUALITY
+from events.kinds.space.understanding import file_named_in
 from events.kinds.spec import TITLE_MAX
 from events.runtime.errors import GivenBack, PipelineError
 from stages.bounds import Scores
@@ -75,9 +78,6 @@ from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
 from stages.literature import LookUpFailed, Work
 from stages.pipeline import classify
-from stages.space.claim import Claim
-from stages.space.metrics import QUALITY
-from stages.space.understanding import file_named_in
 
 SEARCH_STAGES: Final = STAGES[:4]
 STAGES_TOTAL: Final = len(STAGES)

@@ -11,14 +11,14 @@ from typing import Any, Final
 from events.kinds.experiment import NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.fact import Fact
 from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from stages.experiment.record.numbers import facts_to_say
 from stages.experiment.record.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
 from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.tree import UNVARIED, Arm, Node
 from stages.literature import Work
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 
 HOSTILE: Final = (
     r"\input{/etc/passwd} \end{document} $x_1$ 50% #1 & ~ ^ {effect.mean} <script>alert(1)</script> \val{effect.mean}{9.99} "

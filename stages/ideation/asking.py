@@ -15,12 +15,12 @@ import msgspec
 
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
+from events.kinds.space.refusal import known_space
 from stages.ideation.idea_fields import cut, printable, public
 from stages.ideation.look_ups import LookUps
 from stages.ideation.novelty import Nearest
 from stages.ideation.rounds import Place
 from stages.models.model import Question
-from stages.space.limits import known_space
 
 REQUEST_BYTES_MAX: Final = 8_000  # of the idea, and of its context
 NOTE_BYTES_MAX: Final = 1_000

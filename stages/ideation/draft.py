@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from events.kinds.idea import Idea
-from events.runtime.errors import PipelineError
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.recipe import described
+from events.kinds.space.understanding import understand
+from events.runtime.errors import NotMeasurable
 from stages.ideation.feasibility import doubts, obstacle
 from stages.ideation.variations import Candidate
 from stages.ideation.wording import Saying
-from stages.space.interventions import INTERVENTIONS
-from stages.space.recipe import described
-from stages.space.understanding import understand
 
 OWN_WORDS_MAX: Final = 600  # characters of the author's text that are quoted
 
@@ -56,7 +56,7 @@ def misread(saying: Saying) -> str | None:
     """Return how the sentence of `saying` parses to another claim; None where it parses to the same."""
     try:
         understood = understand(write(Draft(Candidate(saying, "")).sharpened(), related_work=""))
-    except PipelineError as error:
+    except NotMeasurable as error:
         return error.message
     return None if saying.is_said_by(understood) else f"it is read as: {understood.claim.sentence}"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import SHARES
+from events.kinds.space.metrics import METRICS, Metric
 from stages.ideation.wording import Saying
-from stages.space.claim import Direction
-from stages.space.data_sets import SHARES
-from stages.space.metrics import METRICS, Metric
 
 # What decides the number of parameters; nothing else moves it.
 _SIZE_FIELDS: Final = frozenset({"width", "depth", "network", "members", "normalisation"})

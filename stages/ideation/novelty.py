@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from events.kinds.idea import Idea, idea_of
-from events.runtime.errors import PipelineError
-from stages.space.understanding import understand
+from events.kinds.space.understanding import understand
+from events.runtime.errors import NotMeasurable
 
 SAME: Final = 0.7  # from this similarity on, two ideas are one
 TITLE_WORDS_MIN: Final = 3  # a shorter title says too little to tell ideas apart
@@ -59,7 +59,7 @@ def _claim_different_things(one: Idea, other: Idea) -> bool:
     """Return whether both can be read as claims, and as different ones; the direction is the answer."""
     try:
         first, second = (understand(idea_of(each.short_hypothesis)) for each in (one, other))
-    except PipelineError:
+    except NotMeasurable:
         return False
     read = [
         (each.intervention, each.claim.metric, each.claim.data, each.claim.train_examples)

@@ -10,17 +10,17 @@ from typing import Final
 
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
-from events.runtime.errors import PipelineError
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import DEFAULT, SHIPPED
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.metrics import QUALITY
+from events.kinds.space.understanding import understand
+from events.runtime.errors import NotMeasurable
 from stages.ideation.earlier import earlier_ideas
 from stages.ideation.feasibility import obstacle
 from stages.ideation.novelty import words
 from stages.ideation.variations import Candidate, Liking, around
 from stages.ideation.wording import Form, Saying, phrase_of, saying_of
-from stages.space.claim import Direction
-from stages.space.data_sets import DEFAULT, SHIPPED
-from stages.space.interventions import INTERVENTIONS
-from stages.space.metrics import QUALITY
-from stages.space.understanding import understand
 
 NEAR: Final = 0.6  # pairs of letters that two words share: so near, one may be the other, mistyped
 WORDS_MAX: Final = 300  # different words of a text that are compared
@@ -78,7 +78,7 @@ def _own_claim(spec: IdeationSpec, context: str) -> tuple[Saying, tuple[str, ...
         idea = Idea(short_hypothesis=spec.idea, title=spec.title, abstract=abstract)
         try:
             understood = understand(idea)
-        except PipelineError as error:
+        except NotMeasurable as error:
             trouble = error.message
             continue
         saying = saying_of(understood)
@@ -92,7 +92,7 @@ def said_by(idea: Idea) -> Saying | None:
     """Return the claim of the declared space that `idea` makes, if it makes one."""
     try:
         return saying_of(understand(idea))
-    except PipelineError:
+    except NotMeasurable:
         return None
 
 

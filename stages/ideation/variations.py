@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final
 
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import SHARES, SHIPPED, DataSet
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from stages.ideation.feasibility import expected_move
 from stages.ideation.wording import Form, Saying, rivals_of
-from stages.space.claim import Direction
-from stages.space.data_sets import SHARES, SHIPPED, DataSet
-from stages.space.interventions import INTERVENTIONS
-from stages.space.metrics import METRICS, QUALITY, Metric
 
 FEW_EXAMPLES: Final = range(20, 61)  # how many rows are few
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from stages.space.claim import Direction
-from stages.space.data_sets import DataSet
-from stages.space.interventions import INTERVENTIONS, Intervention
-from stages.space.metrics import Metric
-from stages.space.understanding import Understood
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import DataSet
+from events.kinds.space.interventions import INTERVENTIONS, Intervention
+from events.kinds.space.metrics import Metric
+from events.kinds.space.understanding import Understood
 
 # Where the title of an intervention would be read as another one, or not at all.
 _PHRASES: Final[Mapping[str, str]] = {"nesterov": "Nesterov momentum", "noise_augmentation": "input noise"}
@@ -37,10 +37,10 @@ class Form:
     def intervention(self) -> Intervention:
         """Return what the experiment would do."""
         chosen = INTERVENTIONS[self.name]
-        if self.instead_of is not None:
-            chosen = chosen.instead_of(INTERVENTIONS[self.instead_of])
         if self.strength is not None:
             chosen = chosen.pinned(self.strength)
+        if self.instead_of is not None:
+            chosen = chosen.instead_of(INTERVENTIONS[self.instead_of])
         return chosen.reversed() if self.is_removed else chosen
 
     def phrase(self) -> str:

@@ -63,7 +63,7 @@ def wish(chance: Random, *, events: int, longest_s: float) -> Wish:
 def experiment(number: int) -> Wish:
     """Return a short experiment."""
     nodes = {f"Stage_{stage}": 1 for stage in (1, 2, 3, 4)}
-    idea = "Label smoothing of 0.1 improves the test accuracy of a small convolutional network on digits."
+    idea = "Label smoothing of 0.1 improves the test accuracy on digits."
     return Wish(
         "experiment", {"idea": idea, "preset": "quick", "nodes": nodes, "seed": number, "review": "none"}
     )

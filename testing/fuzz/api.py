@@ -86,7 +86,7 @@ def _made(client: httpx.Client) -> Mapping[str, str]:
 
     return {
         "run_id": made("/api/runs", kind="probe"),
-        "hypothesis_id": made("/api/hypotheses", title="Does it hold?", idea="It does not."),
+        "hypothesis_id": made("/api/hypotheses", title="Does it hold?", idea="Dropout helps."),
         "schedule_id": made(
             "/api/schedules", id=f"fuzz-{SystemIds().ulid().lower()}", cron=CRONS[0], run={"kind": "probe"}
         ),

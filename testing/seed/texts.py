@@ -15,6 +15,10 @@ GOALS: Final = (
     "memory at the peak", "out-of-distribution recall", "stability over seeds",
 )  # fmt: skip
 DATA: Final = ("digits", "wine", "breast cancer", "covertype", "CIFAR-10", "tiny text", "house prices")
+# What the reader of claims binds, for what shall be measured.
+CLAIMED: Final = ("Weight decay", "Label smoothing", "Mix-up", "Layer norm", "Early stopping", "Dropout")
+MEASURED: Final = ("calibration", "the test accuracy", "the Brier score", "the log-likelihood")
+KNOWN: Final = ("digits", "wine", "breast cancer", "iris")
 TEAMS: Final = ("vision", "language", "tabular", "theory", "platform")
 PEOPLE: Final = ("amal", "bo", "chidi", "dana", "emre", "fatou", "grace", "hiro", "ines", "jun")
 REGIONS: Final = ("eu-de", "eu-fr", "us-east", "us-west")
@@ -49,7 +53,7 @@ def idea(number: int, rng: random.Random) -> dict[str, object]:
     return {
         "Name": f"idea_{number:07d}",
         "Title": title(number, rng),
-        "Short Hypothesis": f"{method.capitalize()} improves {goal} on {data} by more than seeds do.",
+        "Short Hypothesis": f"{rng.choice(CLAIMED)} improves {rng.choice(MEASURED)} on {rng.choice(KNOWN)}.",
         "Related Work": f"Earlier runs looked at {rng.choice(METHODS)} only.",
         "Abstract": f"We hold {method} against a baseline of the same budget on {data} and measure {goal}.",
         "Experiments": [f"baseline on {data}", f"{method} at three strengths", "five fresh seeds of both"],

@@ -153,7 +153,7 @@ def test_an_outage_is_a_503_that_passes_and_leaves_nothing_half_done(plane: Plan
         ("GET", "/api/pods", {}),
         ("GET", "/metrics", {}),
         ("POST", "/api/runs", {"json": {"kind": "probe"}}),
-        ("POST", "/api/hypotheses", {"json": {"title": "t", "idea": "i"}}),
+        ("POST", "/api/hypotheses", {"json": {"title": "t", "idea": "Dropout helps"}}),
         ("POST", f"/api/runs/{run_id}/cancel", {}),
         ("POST", f"/api/runs/{run_id}/retry", {}),
         ("POST", "/api/ingest/events", {"content": json.dumps(event), "headers": NDJSON}),

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.experiment.data.loading import prepare
@@ -29,9 +32,6 @@ from stages.experiment.statistics.validation import (
 )
 from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_data
 from stages.isolation.sandbox import JobLimits
-from stages.space.claim import Direction
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 from tests.integration.programs.cheats import (
     BASELINE,
     CHARMED,

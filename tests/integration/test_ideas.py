@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,9 +20,14 @@ pytestmark = pytest.mark.common_fleet
 Json = dict[str, Any]
 
 
+# What an idea of a name is about, where the name is no intervention.
+ABOUT: Final = {"width": "a wider network", "late": "early stopping", "half": "label smoothing"}
+
+
 def idea(name: str, **fields: Any) -> Json:
     return {
-        "Name": name, "Title": f"On {name}", "Short Hypothesis": f"{name} improves accuracy on iris",
+        "Name": name, "Title": f"On {name}",
+        "Short Hypothesis": f"{ABOUT.get(name, name)} improves accuracy on iris",
         "Related Work": "none", "Abstract": "short", "Experiments": ["one", "two"],
         "Risk Factors and Limitations": "small data", **fields,
     }  # fmt: skip
@@ -266,7 +271,7 @@ def test_a_page_that_shows_what_was_typed_is_not_replaced_by_changes(fleet: Any)
     refused = fleet.client.post("/hypotheses", data={"title": "", "idea": "typed with care"})
     assert refused.status_code == 422
     assert "typed with care" in refused.text
-    made = fleet.client.post("/api/hypotheses", json={"title": "t", "idea": "i"}).json()["id"]
+    made = fleet.client.post("/api/hypotheses", json={"title": "t", "idea": "Dropout helps"}).json()["id"]
     again = fleet.client.post(f"/hypotheses/{made}/runs", data={"seed": "no number"})
     assert again.status_code == 422
     assert "no number" in again.text

@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.models.openai import OpenAiModel
@@ -29,9 +32,6 @@ from stages.models.budget import Budget
 from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 from stages.testing import MemoryNotes
 from tests.integration.programs.model_server import (
     Asked,
@@ -338,7 +338,7 @@ def test_a_budget_that_is_spent_passes_through(desk: Open) -> None:
         lambda: at.researcher.draft(EMPTY),
         lambda: at.researcher.review("paper", 2),
         lambda: at.researcher.write(record()),
-        lambda: choose(at.model, IDEA, None, at.notes, at.log.append),
+        lambda: choose(at.model, IDEA, None, at.notes),
     ):
         with pytest.raises(PipelineError) as caught:
             step()
@@ -411,6 +411,14 @@ def replace_idea(text: str) -> Idea:
 # --- choosing ---------------------------------------------------------------------------------------------
 
 
+BOUND: Final = [
+    {"field": "intervention", "words": "Label smoothing"},
+    {"field": "direction", "words": "improves"},
+    {"field": "metric", "words": "calibration"},
+    {"field": "data", "words": "on digits"},
+]
+
+
 def chosen(**fields: Any) -> Reply:
     known = {
         "is_testable": True,
@@ -420,112 +428,82 @@ def chosen(**fields: Any) -> Reply:
         "direction": "decrease",
         "data_set": "digits",
         "train_examples": None,
-        "left_out": ["the ImageNet part: digits stand for it."],
+        "bound": BOUND,
+        "left_out": [],
     }
     return said(known | fields)
 
 
 def test_the_model_says_what_is_measured_and_how_it_read_the_idea(desk: Open) -> None:
     at = desk(chosen(train_examples=100))
-    claim = choose(at.model, IDEA, None, at.notes, at.log.append)
+    claim = choose(at.model, IDEA, None, at.notes)
     assert claim.sentence == (
         "With label smoothing, the expected calibration error on digits (100 training examples) "
         "becomes lower."
     )
-    assert "m-1 read the idea so: Calibration is read as ECE." in claim.notes
-    assert any("ImageNet" in note for note in claim.notes)
+    assert claim.notes == ("m-1 read the idea so: Calibration is read as ECE.",)
     assert IDEA.short_hypothesis in at.texts[0]
     assert "breast cancer: classification" in at.texts[0]
-
-
-def test_a_metric_that_does_not_fit_the_data_is_asked_for_again(desk: Open) -> None:
-    at = desk(chosen(data_set="diabetes"), chosen(data_set="diabetes", metric="rmse"))
-    claim = choose(at.model, IDEA, None, at.notes, at.log.append)
-    assert (claim.metric.name, claim.data.name) == ("rmse", "diabetes")
-    assert "does not fit regression" in at.texts[1]
 
 
 @pytest.mark.parametrize(
     ("wrong", "word"),
     [
-        ({"metric": "bleu"}, "`metric`"),
-        ({"data_set": "imagenet"}, "`data_set`"),
-        ({"subject": "  "}, "`subject`"),
-        ({"direction": None}, "`direction`"),
-        ({"train_examples": 100_000}, "`train_examples`"),
-        ({"train_examples": 0}, "`train_examples`"),
+        ({"metric": "bleu"}, "a metric"),
+        ({"metric": "rmse", "data_set": "diabetes"}, "“calibration” is not the root mean squared error"),
+        ({"data_set": "imagenet"}, "a data set"),
+        ({"data_set": "wine"}, "“on digits” is not wine"),
+        ({"train_examples": 0}, "0 rows"),
+        ({"bound": []}, "not bound: “label smoothing”"),
+        ({"is_testable": False, "reading": "It is about poems."}, "It is about poems."),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
 )
-def test_a_choice_that_does_not_fit_is_asked_for_again(desk: Open, wrong: dict[str, Any], word: str) -> None:
-    at = desk(chosen(**wrong), chosen())
-    assert choose(at.model, IDEA, None, at.notes, at.log.append).metric.name == "ece"
-    assert word in at.texts[1].partition("does not fit:")[2]
+def test_a_reading_that_does_not_bind_the_idea_is_refused_without_another_question(
+    desk: Open, wrong: dict[str, Any], word: str
+) -> None:
+    at = desk(chosen(**wrong))
+    with pytest.raises(PipelineError) as caught:
+        choose(at.model, IDEA, None, at.notes)
+    assert (caught.value.code, caught.value.retryable) == ("NOT_MEASURABLE", False)
+    assert word in caught.value.message
+    assert len(at.texts) == 1
 
 
 def test_a_given_data_set_overrules_the_model(desk: Open) -> None:
-    mine = replace(SHIPPED["wine"], name="my_cellar", rows=400)
-    at = desk(chosen(data_set=""))
-    claim = choose(at.model, IDEA, mine, at.notes, at.log.append)
+    mine = replace(SHIPPED["wine"], name="my_cellar", rows=400, location="/data/my_cellar.csv")
+    at = desk(chosen(data_set="", bound=BOUND[:3]))
+    claim = choose(at.model, Idea(short_hypothesis="Label smoothing improves calibration"), mine, at.notes)
     assert claim.data == mine
     assert "my cellar" in at.texts[0]
     assert "breast cancer" not in at.texts[0]
     assert "my cellar" not in at.server.asked[0].system
 
 
-@pytest.mark.parametrize(
-    ("replies", "reason"),
-    [
-        ([chosen(metric="bleu")] * 3, "no choice that fits"),
-        ([Reply(text="Well, it depends.")] * 3, "no usable answer (malformed)"),
-        ([chosen(is_testable=False, reading="It is about poems.")], "It is about poems."),
-        ([failing(400, "no", "bad_request")], "refused"),
-    ],
-    ids=["never fits", "prose", "untestable", "refused"],
-)
-def test_an_idea_that_the_model_cannot_read_is_read_by_its_words(
-    desk: Open, replies: list[Reply], reason: str
-) -> None:
-    at = desk(*replies)
-    claim = choose(at.model, IDEA, None, at.notes, at.log.append)
-    assert (claim.subject, claim.metric.name, claim.direction) == ("label smoothing", "ece", "decrease")
-    assert reason in claim.notes[0]
-    assert reason in at.log[0]
-
-
-def test_an_idea_that_nobody_can_read_is_refused_with_both_reasons(desk: Open) -> None:
-    at = desk(chosen(is_testable=False, reading="It is about poems."))
-    with pytest.raises(PipelineError) as caught:
-        choose(
-            at.model, Idea(short_hypothesis="Poems rhyme better in spring."), None, at.notes, at.log.append
-        )
-    assert caught.value.code == "CONFIG"
-    assert "about poems" in caught.value.message
-    assert "no intervention" in caught.value.message
-
-
-def test_a_wrong_key_is_no_reason_to_read_by_words(desk: Open) -> None:
+def test_a_wrong_key_ends_the_run(desk: Open) -> None:
     at = desk(unauthorised())
     with pytest.raises(PipelineError) as caught:
-        choose(at.model, IDEA, None, at.notes, at.log.append)
+        choose(at.model, IDEA, None, at.notes)
     assert caught.value.code == "MODEL_UNAUTHORISED"
 
 
-def test_a_model_that_is_away_is_no_reason_to_read_by_words(desk: Open) -> None:
-    at = desk(rate_limited("86400"))
+@pytest.mark.parametrize(
+    ("replies", "code"),
+    [
+        ([rate_limited("86400")], "MODEL_RATE_LIMITED"),
+        ([Reply(text="Well, it depends.")] * 3, "MODEL_MALFORMED"),
+        ([failing(400, "no", "bad_request")], "MODEL_REFUSED"),
+    ],
+    ids=["away", "prose", "refused"],
+)
+def test_a_model_that_gives_no_reading_may_be_asked_by_the_next_attempt(
+    desk: Open, replies: list[Reply], code: str
+) -> None:
+    at = desk(*replies)
     with pytest.raises(PipelineError) as caught:
-        choose(at.model, IDEA, None, at.notes, at.log.append)
-    assert (caught.value.code, caught.value.retryable) == ("MODEL_RATE_LIMITED", True)
+        choose(at.model, IDEA, None, at.notes)
+    assert (caught.value.code, caught.value.retryable) == (code, True)
     assert at.log == []
-
-
-def test_an_idea_that_only_a_better_answer_could_read_may_be_tried_again(desk: Open) -> None:
-    at = desk(*[Reply(text="Well, it depends.")] * 3)
-    poems = Idea(short_hypothesis="Poems rhyme better in spring.")
-    with pytest.raises(PipelineError) as caught:
-        choose(at.model, poems, None, at.notes, at.log.append)
-    assert (caught.value.code, caught.value.retryable) == ("MODEL_MALFORMED", True)
-    assert "no intervention" in caught.value.message
 
 
 # --- writing ----------------------------------------------------------------------------------------------
@@ -572,14 +550,14 @@ def words(verdict: str = "supported", **sections: list[str]) -> dict[str, Any]:
         "conclusion": [f"In the end it is {verdict}: {{effect.mean}}."],
     }
     texts["related_work"] = ["An earlier study asks the same {work.0}."]
-    return {"title": "Smoothing, measured", "sections": texts | sections, "cited": [0]}
+    return {"sections": texts | sections, "cited": [0]}
 
 
 def test_the_words_are_the_models_and_the_numbers_are_references(desk: Open) -> None:
     at = desk(said(words()))
     made = record()
     prose = at.researcher.write(made)
-    assert (prose.title, prose.author, prose.cited) == ("Smoothing, measured", "m-1", (0,))
+    assert (prose.author, prose.cited) == ("m-1", (0,))
     assert prose.sections["results"] == ["We write about results: {effect.mean}."]
     numbers = numbers_of(made)
     assert problems_of(prose, numbers, works=1) == []
@@ -626,14 +604,13 @@ def test_words_cannot_turn_the_verdict(desk: Open) -> None:
     assert "is supported" in at.log[0]
 
 
-def test_missing_sections_foreign_works_and_a_title_with_a_number_do_not_enter_the_paper(desk: Open) -> None:
-    draft = words() | {"title": "A gain of 12 points", "cited": [0, 4, -1]}
+def test_missing_sections_and_foreign_works_do_not_enter_the_paper(desk: Open) -> None:
+    draft = words() | {"cited": [0, 4, -1]}
     del draft["sections"]["limitations"]
     draft["sections"]["acknowledgements"] = ["We thank nobody."]
     at = desk(said(draft), said({"paragraphs": ["It is one data set."]}))
     made = record()
     prose = at.researcher.write(made)
-    assert prose.title == write_words(made, numbers_of(made)).title
     assert prose.cited == (0,)
     assert prose.sections["limitations"] == ["It is one data set."]
     assert set(prose.sections) == set(SECTIONS)

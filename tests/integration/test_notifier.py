@@ -116,6 +116,6 @@ def test_a_worker_that_pauses_goes_on_as_soon_as_a_run_waits(fleet: Fleet) -> No
     wakeups.pause(["experiment/cpu/any"], WAIT_S, stop)
     assert clock.monotonic_s() - begun_s < WAIT_S
     quiet.set()
-    fleet.submit("experiment", spec={"idea": "so that the answer comes, and with it the end of the thread"})
+    fleet.submit("experiment", spec={"idea": "Dropout helps"})  # so the answer comes, and the thread ends
     thread.join(30)
     assert not thread.is_alive()

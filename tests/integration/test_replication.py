@@ -46,7 +46,9 @@ def answers(asked: Asked) -> Reply:
     """Claim that all columns fit better than one of them, on rows that lie on a plane."""
     match step_of(asked):
         case "choose":
-            return said(choice(metric="rmse", subject="every column"))
+            quotes = {"intervention": "Every column", "direction": "lowers", "metric": "the RMSE"}
+            bound = [{"field": field, "words": words} for field, words in quotes.items()]
+            return said(choice(metric="rmse", subject="every column", bound=bound))
         case "write" | "section" | "review":
             return good(asked)
         case step:
@@ -172,6 +174,7 @@ def test_a_claim_that_is_too_good_is_replicated_by_another_pod_and_passes(fleet:
     file = plane(fleet.home)
     with ModelServer(answers) as server:
         spec = {
+            "idea": "Every column lowers the RMSE",
             "dataset": f"{file}#target",
             "nodes": dict.fromkeys(("Stage_1", "Stage_2", "Stage_3", "Stage_4"), 1),
         }

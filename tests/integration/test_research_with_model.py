@@ -94,6 +94,7 @@ def start_pod(
 def submit(fleet: Any, *, max_attempts: int = 3, **spec: Any) -> str:
     known = {
         "idea": IDEA,
+        "researcher": "model",
         "dataset": "digits",
         "preset": "quick",
         "nodes": NODES,

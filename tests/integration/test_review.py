@@ -198,7 +198,7 @@ def test_lines_that_were_changed_after_a_verdict_no_longer_fit_its_root(
 def test_what_has_no_number_shows_no_node_and_a_sealed_record_takes_none(
     fleet: Any, by_hand: Any, database: Any
 ) -> None:
-    run_id = fleet.submit("experiment", spec={"idea": "x", "review": "human"})
+    run_id = fleet.submit("experiment", spec={"idea": "Dropout helps", "review": "human"})
     pod = by_hand("runs", "experiment/cpu/any")
     pod.say(c.RunStarted(), NodeCreated(stage="S", node="1", plan="honest"))
     facts: tuple[Fact, ...] = (

@@ -15,10 +15,12 @@ class RunOptions(Form):
     dataset: str = ""
     seed: str = ""
     review: str = ""
+    researcher: str = ""
 
     def spec(self) -> dict[str, Any]:
         """Return the chosen options as a specification. Raises `Unfit`."""
         texts = {"preset": self.preset, "dataset": self.dataset.strip(), "review": self.review}
+        texts |= {"researcher": self.researcher}
         spec: dict[str, Any] = {name: text for name, text in texts.items() if text}
         if self.seed.strip():
             spec["seed"] = whole(self.seed)
@@ -36,6 +38,7 @@ class ProposalForm(RunOptions):
     enable_ideation: str = ""
     reflections: str = "3"
     max_num_generations: str = "5"
+    confirmed: str = ""
 
     def body(self) -> NewHypothesisBody:
         """Return the hypothesis. Raises `Unfit`."""

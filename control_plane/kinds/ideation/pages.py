@@ -32,12 +32,17 @@ class HypothesisPages:
     reads: HypothesisReads
 
     async def all(
-        self, wanted: Page | None = None, *, form: ProposalForm | None = None, problems: Sequence[str] = ()
+        self,
+        wanted: Page | None = None,
+        *,
+        form: ProposalForm | None = None,
+        problems: Sequence[str] = (),
+        measures: str = "",
     ) -> HTMLResponse:
-        """Show the hypotheses and the form of a new one, with its problems."""
+        """Show the hypotheses and the form of a new one, with its problems, or what it would measure."""
         wanted = wanted or Page()
         # a page that is looked at again comes without what was typed
-        live = NOT_LIVE if problems else self.site.live("hypotheses")
+        live = NOT_LIVE if problems or measures else self.site.live("hypotheses")
         page = await self.reads.page(wanted.limit, wanted.after)
         return await self.site.show(
             "ideation/hypotheses.html",
@@ -46,6 +51,7 @@ class HypothesisPages:
             page=page,
             form=form or ProposalForm(),
             problems=problems,
+            measures=measures,
         )
 
     async def one(
@@ -95,6 +101,9 @@ def router(site: Site, reads: HypothesisReads, proposer: Proposer) -> APIRouter:
     async def propose(principal: MaySubmit, form: Annotated[ProposalForm, Form()]) -> Response:
         try:
             wanted = NewHypothesis(**form.body().model_dump(), by=principal.name)
+            measures = await proposer.measures(wanted)
+            if measures != form.confirmed:
+                return await pages.all(form=form, measures=measures)
             hypothesis_id, _ = await proposer.propose(wanted)
         except Unfit as unfit:
             return await pages.all(form=form, problems=unfit.problems)

@@ -69,6 +69,10 @@ class Proposer:
         await self.submitter.enqueue(request_id, order)
         return hypothesis_id, request_id
 
+    async def measures(self, wanted: NewHypothesis) -> str:
+        """Return what the run of a hypothesis will measure; empty where it looks for ideas first."""
+        return "" if wanted.enable_ideation else read(await self._work_for(wanted, "")).measures
+
     async def launch(
         self, hypothesis_id: str, *, by: str, spec: Mapping[str, Any], idea_index: int | None = None
     ) -> Submitted:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.space.metrics import Task
+from events.kinds.space.metrics import Task
 
 ROWS_MIN: Final = 20  # fewer cannot be split in four and still measure anything
 CLASS_ROWS_MIN: Final = 3  # one to learn from, one to select by, one to judge by

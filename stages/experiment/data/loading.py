@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
+from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.metrics import Task
 from events.runtime.errors import PipelineError
 from stages.experiment.data.columns import Feature, Numbers, Table, Target
 from stages.experiment.data.splits import split
 from stages.experiment.data.tables import ENDINGS, read_table
 from stages.experiment.seeds import seed_for
-from stages.space.data_sets import SHIPPED, DataSet
-from stages.space.metrics import Task
 
 STANDARD_MAX: Final = 1e6  # scaled values are cut here: one far outlier must not leave single precision
 TRAIN_ROWS_MIN: Final = 2  # of each class, however few examples a claim asks for

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.space.data_sets import SHARES
+from events.kinds.space.data_sets import SHARES
 
 Rows = NDArray[np.int64]
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from events.files.beneath import read_beneath
 from events.files.paths import RunPath
+from events.kinds.space.metrics import Task
 from stages.experiment.data.npy import NotAnArray, read_numbers
 from stages.experiment.statistics.scores import Floats
-from stages.space.metrics import Task
 
 REPORT_BYTES_MAX: Final = 2 << 20
 POINTS_MAX: Final = 5_000

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from events.kinds.space.metrics import METRICS
 from stages.experiment.paper.blocks import (
     Block,
     Document,
@@ -30,7 +31,6 @@ from stages.experiment.record.numbers import Numbers, choices, stage_key
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.tree import Node
-from stages.space.metrics import METRICS
 
 DIFF_CONTEXT: Final = 2
 DIFF_LINES_MAX: Final = 2_000  # of a program: a difference may take the cube of them
@@ -71,7 +71,7 @@ def composed(
     page = _Page(record, prose, numbers, {each.name: each for each in pictures}, level, folder)
     word = outcome(record)
     return Document(
-        title="{title}" if prose.title == numbers.text("title") else prose.title,
+        title="{title}",
         byline="Run {run.id}, attempt {run.attempt}, seed {run.seed}. Words: {author}.",
         verdict=f"{word}. {verdict_words(record, numbers)}",
         abstract=tuple(prose.sections["abstract"]),

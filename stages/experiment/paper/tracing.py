@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from events.kinds.space.recipe import shown
 from stages.experiment.paper.digits import typed_numbers
 from stages.experiment.paper.latex import escaped
 from stages.experiment.record.numbers import MINUS, Number, Numbers, Source
-from stages.space.recipe import shown
 
 UNTRACED_MAX: Final = 50
 SHOWN_MAX: Final = 80

@@ -78,7 +78,7 @@ def write_paper(
     if level is not LEVELS[0]:
         warnings.append(f"the paper shows {level.name}, to fit {PAGES_MAX} pages")
     return Paper(
-        title=prose.title.replace("\N{ZERO WIDTH SPACE}", ""),
+        title=numbers.text("title").replace("\N{ZERO WIDTH SPACE}", ""),
         pdf=rendered.pdf,
         source=source,
         text=plain_text(document, numbers, TEXT_MAX),

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from events.kinds.space.claim import Claim
 from stages.experiment.paper.digits import typed_numbers
-from stages.experiment.record.numbers import REFERENCE, TITLE_MAX, Numbers, measure_of, metric_text, stage_key
+from stages.experiment.record.numbers import REFERENCE, Numbers, measure_of, metric_text, stage_key
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, StageRecord
 from stages.experiment.statistics.validation import CAUGHT, CONFIDENCE, Judgement
-from stages.space.claim import Claim
 
 AUTHOR: Final = "podfleet’s built-in author"
 PARAGRAPH_MAX: Final = 2_500
@@ -106,7 +106,7 @@ def write_words(record: Record, numbers: Numbers) -> Prose:
         "limitations": _limitations(record),
         "conclusion": _conclusion(record),
     }
-    return Prose(title=numbers.text("title"), sections=sections, author=AUTHOR, cited=cited)
+    return Prose(sections=sections, author=AUTHOR, cited=cited)
 
 
 def _abstract(record: Record, numbers: Numbers) -> list[str]:
@@ -122,8 +122,7 @@ def _introduction(record: Record) -> list[str]:
     texts = [
         "Read as a measurable claim, the idea says: {claim} It counts as supported only if the {confidence} confidence "
         "interval of the mean difference (intervention minus baseline) lies wholly on the claimed side of zero. An interval "
-        "that includes zero refutes it, and so does one on the other side. Only the direction is tested: where the idea "
-        "names an amount, the amount is no part of the verdict.",
+        "that includes zero refutes it, and so does one on the other side. Only the direction is tested.",
     ]
     if record.claim.notes:
         texts.append(" ".join(f"{{note_{place}}}" for place, _ in enumerate(record.claim.notes, start=1)))
@@ -285,7 +284,6 @@ def problems_of(prose: Prose, numbers: Numbers, works: int = 0) -> list[str]:
 
 
 def _problems(prose: Prose, numbers: Numbers, works: int) -> Iterator[str]:
-    yield from _title_problems(prose.title, numbers)
     yield from (
         f"there is no section {name!r}; known: {', '.join(SECTIONS)}"
         for name in prose.sections
@@ -298,18 +296,6 @@ def _problems(prose: Prose, numbers: Numbers, works: int) -> Iterator[str]:
     )
     for name in SECTIONS:
         yield from _section_problems(name, prose.sections.get(name, ()), numbers, works)
-
-
-def _title_problems(title: str, numbers: Numbers) -> Iterator[str]:
-    if title == numbers.text("title"):
-        return  # the idea's own words
-    if not title.strip():
-        yield "the title is empty"
-    if len(title) > TITLE_MAX:
-        yield f"the title has {len(title)} characters; at most {TITLE_MAX}"
-    if REFERENCE.search(title):
-        yield "the title cannot hold a reference in braces"
-    yield from (f"the title types the number {each!r}; leave it out" for each in typed_numbers(title))
 
 
 def _section_problems(name: str, paragraphs: Sequence[str], numbers: Numbers, works: int) -> Iterator[str]:

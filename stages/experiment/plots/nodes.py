@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from events.kinds.space.metrics import METRICS
 from stages.experiment.plots.canvas import (
     BASELINE,
     BUGGY,
@@ -26,7 +27,6 @@ from stages.experiment.plots.picture import Picture
 from stages.experiment.record.numbers import metric_text
 from stages.experiment.record.record import Curve, Record, StageRecord
 from stages.experiment.tree import Node
-from stages.space.metrics import METRICS
 
 SIZE: Final = (6.2, 2.1)
 SCORES_MAX: Final = 7

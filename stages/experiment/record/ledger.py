@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Meta
 
 from events.files.paths import SafeName
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import DataSet
 from stages.bounds import (
     NODES_MAX,
     SEEDS_MAX,
@@ -34,8 +36,6 @@ from stages.experiment.record.reviews import ENSEMBLE, Review
 from stages.experiment.statistics.validation import Reading
 from stages.experiment.tree import Node
 from stages.literature import Work
-from stages.space.claim import Direction
-from stages.space.data_sets import DataSet
 
 COMPLETE: Final = "is_complete"
 FOUND: Final = "found"

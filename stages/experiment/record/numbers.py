@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from events.catalog import StageMetric
+from events.kinds.space.claim import Claim
+from events.kinds.space.metrics import METRICS, Metric
+from events.kinds.space.recipe import Value, described, shown
 from stages.experiment.record.ablations import ablations_of
 from stages.experiment.record.record import Finalist, Record, StageRecord
 from stages.experiment.statistics.validation import CONFIDENCE, Pair
 from stages.experiment.tree import Node
 from stages.literature import Work
-from stages.space.claim import Claim
-from stages.space.metrics import METRICS, Metric
-from stages.space.recipe import Value, described, shown
 
 REFERENCE: Final = re.compile(r"\{([A-Za-z0-9_./-]+)\}")
 MINUS: Final = "\N{MINUS SIGN}"
@@ -165,11 +165,8 @@ def _breakable(word: re.Match[str]) -> str:
 
 
 def paper_title(record: Record) -> str:
-    """Return a title that claims nothing: what the idea calls itself, or its first sentence."""
-    idea = record.idea
-    first = re.split(r"(?<=[.?!])\s", idea.short_hypothesis.strip(), maxsplit=1)[0]
-    title = idea.title.strip() or idea.name.replace("_", " ").strip() or first.rstrip(".")
-    return f"Testing a hypothesis: {title}"
+    """Return a title that claims nothing and says what was measured, whatever the idea calls itself."""
+    return record.claim.question
 
 
 def measure_of(claim: Claim) -> str:
@@ -305,7 +302,7 @@ def work_text(work: Work) -> str:
 
 def _add_quotes(found: Numbers, record: Record) -> None:
     idea, claim, setting = record.idea, record.claim, record.setting
-    found.quote("title", paper_title(record), "the run's specification", TITLE_MAX)
+    found.quote("title", paper_title(record), "the claim, as the idea was read", TITLE_MAX)
     found.quote("idea", idea.short_hypothesis, "the run's specification", IDEA_MAX)
     found.quote("claim", claim.sentence, "the claim, as the idea was read")
     found.quote("subject", claim.subject, "the claim, as the idea was read")

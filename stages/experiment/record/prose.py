@@ -18,12 +18,11 @@ SECTIONS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prose:
-    """A title, and the paragraphs of each section of `SECTIONS` in plain text; `author` is who wrote them.
+    """The paragraphs of each section of `SECTIONS` in plain text; `author` is who wrote them.
 
     `cited` are the numbers, counted from 0, of the works in the record that the text refers to.
     """
 
-    title: str
     sections: dict[str, Sequence[str]]
     author: str
     cited: tuple[int, ...] = ()

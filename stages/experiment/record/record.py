@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim
 from stages.bounds import (
     NODES_MAX,
     POINTS_MAX,
@@ -28,7 +29,6 @@ from stages.experiment.judging.replication import Replication
 from stages.experiment.statistics.validation import CONFIDENCE, Judgement
 from stages.experiment.tree import Node, NodeId, StageName
 from stages.literature import Work
-from stages.space.claim import Claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from events.kinds.space.claim import Claim
+from events.kinds.space.interventions import Changes, Intervention, Knob
+from events.kinds.space.recipe import Recipe, Value, described
+from events.kinds.space.understanding import Understood
 from stages.experiment.paper.words import write_words
 from stages.experiment.record.numbers import numbers_of
 from stages.experiment.record.prose import Prose
@@ -21,10 +25,6 @@ from stages.experiment.seeds import seed_for
 from stages.experiment.tree import UNVARIED, Arm, Node, Tree
 from stages.experiment.trials.template import program_for
 from stages.ports import Notes, Say
-from stages.space.claim import Claim
-from stages.space.interventions import Changes, Intervention, Knob
-from stages.space.recipe import Recipe, Value, described
-from stages.space.understanding import Understood
 
 _DRAFTS: Final[tuple[Changes, ...]] = (
     {},

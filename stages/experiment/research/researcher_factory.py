@@ -11,21 +11,23 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from events.kinds.experiment import ExperimentSpec
-from events.kinds.idea import idea_of
+from events.kinds.idea import Idea, idea_of
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.metrics import METRICS
+from events.kinds.space.understanding import Understood, understand
+from events.runtime.errors import NotMeasurable, PipelineError
 from stages.bounds import Unreadable
 from stages.context import Context
 from stages.experiment.record.ledger import ClaimState, Past, SearchState
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.modelled import ModelResearcher, choose
+from stages.experiment.research.modelled.choosing import NOT_MEASURABLE
 from stages.experiment.research.proposal import Researcher
 from stages.models.budget import NOTHING, Budget, Spent
 from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED, DataSet
-from stages.space.metrics import METRICS
-from stages.space.understanding import understand
 
 SPENDING: Final = "spending"  # the checkpoint in which the next attempt finds what was spent
 
@@ -63,9 +65,9 @@ class ChosenResearcher:
 def choose_researcher(
     context: Context, spec: ExperimentSpec, data_set: DataSet | None, epochs: int, past: Past
 ) -> ChosenResearcher:
-    """Return the researcher for a run: a language model where the pod has one, else the built-in one.
+    """Return the researcher for a run: a language model where the pod has one and the run allows it.
 
-    Raises `PipelineError` with the code CONFIG for an idea that cannot be measured.
+    Raises `PipelineError` NOT_MEASURABLE for an idea that cannot be measured.
     """
     tools, idea = context.tools, idea_of(spec.idea)
     budget = Budget(
@@ -76,26 +78,60 @@ def choose_researcher(
         spent=_spent(context),
     )
     spending = SpendingTracker(context, budget)
-    begun = past.peek("Stage_1", SearchState)
-    chosen = begun.claim if begun is not None else None
-    claim = claim_of(chosen, data_set) if chosen is not None else None
-    if chosen is not None and claim is None:
-        context.log("the claim of an earlier attempt is not used: this run cannot have it", "warning")
-    if tools.model is None:
-        understood = understand(idea, data_set)
-        built_in = BuiltIn(understood, spec.seed, epochs, context.notes, context.log)
+    if tools.model is None or spec.researcher == "built_in":
+        built_in = BuiltIn(_understood(idea, data_set), spec.seed, epochs, context.notes, context.log)
         return ChosenResearcher(built_in, spending.check, is_costly=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
-    if claim is not None and claim.metric.is_told:
-        measure = (
-            f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
-        )
-        context.log(f"the claim of an earlier attempt is not used: it is about {measure}", "warning")
-        claim = None  # whoever left it may have lied: it ends no run
-    if claim is None:
-        claim = choose(model, idea, data_set, context.notes, context.log)
+    claim = _claim_for(model, context, spec, data_set, past)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)
     return ChosenResearcher(researcher, spending.check, is_costly=True)
+
+
+def _claim_for(
+    model: Model, context: Context, spec: ExperimentSpec, data_set: DataSet | None, past: Past
+) -> Claim:
+    """Return the claim that a model works on: as the idea's words say, else as an earlier attempt or it read them.
+
+    Raises `PipelineError`.
+    """
+    idea = idea_of(spec.idea)
+    try:
+        claim = understand(idea, data_set).claim
+    except NotMeasurable as error:
+        if spec.researcher != "model":
+            raise _not_measurable(error) from error
+        return _chosen_before(model, context, data_set, past) or choose(model, idea, data_set, context.notes)
+    if claim.metric.is_told:
+        why = f"The {claim.metric.title} would be told by the programs of {model.name} alone: use `researcher: built_in`."
+        raise PipelineError(NOT_MEASURABLE, why)
+    return claim
+
+
+def _chosen_before(model: Model, context: Context, data_set: DataSet | None, past: Past) -> Claim | None:
+    """Return the claim that an earlier attempt chose, if this run may have it."""
+    begun = past.peek("Stage_1", SearchState)
+    if begun is None or begun.claim is None:
+        return None
+    claim = claim_of(begun.claim, data_set)
+    if claim is None:
+        context.log("the claim of an earlier attempt is not used: this run cannot have it", "warning")
+    elif claim.metric.is_told:
+        told = f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
+        context.log(f"the claim of an earlier attempt is not used: it is about {told}", "warning")
+        return None  # whoever left it may have lied: it ends no run
+    return claim
+
+
+def _understood(idea: Idea, data_set: DataSet | None) -> Understood:
+    """Return an idea as its words say. Raises `PipelineError` NOT_MEASURABLE."""
+    try:
+        return understand(idea, data_set)
+    except NotMeasurable as error:
+        raise _not_measurable(error) from error
+
+
+def _not_measurable(error: NotMeasurable) -> PipelineError:
+    return PipelineError(NOT_MEASURABLE, error.message)
 
 
 def state_of_claim(claim: Claim) -> ClaimState:

@@ -26,6 +26,7 @@ from events.kinds.experiment import (
     NodeRestored,
     NodeSelectedBest,
 )
+from events.kinds.space.metrics import Metric, is_better
 from events.runtime.errors import PipelineError
 from stages.context import Context, Stage
 from stages.experiment.consistency import Course
@@ -54,7 +55,6 @@ from stages.experiment.tree import (
     conclude,
 )
 from stages.experiment.trials.trial import Bench, Trials
-from stages.space.metrics import Metric, is_better
 
 WIDTH: Final = 4  # nodes of a round
 FINALISTS: Final = 3

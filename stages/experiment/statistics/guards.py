@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
 
+from events.kinds.space.claim import Direction
+from events.kinds.space.metrics import METRICS, QUALITY, Metric, Task
 from stages.experiment.statistics.validation import Judgement, Pair, Reading, judge, pair_of
-from stages.space.claim import Direction
-from stages.space.metrics import METRICS, QUALITY, Metric, Task
 
 TIME: Final = METRICS["training_seconds"]
 BUSY_MIN: Final = 0.25  # of a difference in time: the processor's part in it, beyond what chance may give

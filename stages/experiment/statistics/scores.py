@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.space.metrics import Task
+from events.kinds.space.metrics import Task
 
 Floats = NDArray[np.float64]
 

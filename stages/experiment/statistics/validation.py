@@ -17,10 +17,10 @@ from msgspec import Meta
 from scipy.special import stdtrit
 
 from events.catalog import Verdict
+from events.kinds.space.claim import Direction
+from events.kinds.space.metrics import Metric
 from stages.bounds import Number, Scores, Word
 from stages.experiment.statistics.jackknife import GROUPS_MAX, standard_error
-from stages.space.claim import Direction
-from stages.space.metrics import Metric
 
 CONFIDENCE: Final = 0.95
 SEEDS_MIN: Final = 3

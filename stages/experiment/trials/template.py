@@ -9,7 +9,7 @@ import re
 from importlib.resources import files
 from typing import Final
 
-from stages.space.recipe import Recipe
+from events.kinds.space.recipe import Recipe
 
 _PLACE: Final = re.compile(r"# <recipe>\n.*?# </recipe>\n", re.DOTALL)
 

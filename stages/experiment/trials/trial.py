@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.files.removing import remove_tree
+from events.kinds.space.metrics import QUALITY, Metric
 from stages.experiment.data.loading import Facts, Visible
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.program_output import Known, Mistake, Report, read_answers, read_report
@@ -35,7 +36,6 @@ from stages.experiment.statistics.jackknife import row_groups
 from stages.experiment.statistics.scores import Floats, class_scores, naive_quality, value_scores
 from stages.experiment.statistics.validation import Reading
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
-from stages.space.metrics import QUALITY, Metric
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500

@@ -42,7 +42,10 @@ def pod(fleet: Fleet) -> dict[str, Any]:
 def sweep(fleet: Fleet) -> list[str]:
     """Three runs with measurements: two differ in the seed alone, the third in the preset."""
     specs: list[dict[str, object]] = [{"seed": 1}, {"seed": 2}, {"seed": 1, "preset": "quick"}]
-    made = [fleet.submit("experiment", spec={"idea": HOSTILE, **each}, priority=100) for each in specs]
+    made = [
+        fleet.submit("experiment", spec={"idea": HOSTILE, "researcher": "model", **each}, priority=100)
+        for each in specs
+    ]
     db = connect(fleet.database_url)
     for offset in range(len(made)):
         claim = MongoQueue(db).take(
@@ -69,7 +72,7 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
     page.get_by_role("link", name="New run").click()
     page.get_by_role("link", name="experiment").click()
     expect(page.get_by_role("textbox", name="seed")).to_have_attribute("placeholder", "0")
-    page.get_by_role("textbox", name="idea").fill("Dropout helps\non <b>iris")
+    page.get_by_role("textbox", name="idea").fill("Dropout helps\non iris")
     page.get_by_role("combobox", name="review").select_option("none")
     page.get_by_role("group", name="nodes").get_by_label("Stage_1").fill("0")
     page.get_by_text("The run itself").click()
@@ -83,12 +86,13 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
     stage.fill("2")
     page.get_by_role("button", name="Check").click()
     expect(page.get_by_role("status")).to_contain_text("The run is valid; nothing was queued")
+    expect(page.get_by_role("status")).to_contain_text("With dropout, the accuracy on iris becomes higher.")
     assert fleet.client.get("/api/runs", params={"label": f"batch={name}"}).json()["items"] == []
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url(re.compile("/runs/[0-9A-Z]{26}$"))
     (run,) = fleet.client.get("/api/runs", params={"label": f"batch={name}"}).json()["items"]
     assert page.url.endswith(run["id"])
-    spec = {"idea": "Dropout helps\non <b>iris", "review": "none", "nodes": {"Stage_1": 2}}
+    spec = {"idea": "Dropout helps\non iris", "review": "none", "nodes": {"Stage_1": 2}}
     assert fleet.run(run["id"])["spec"] == spec
 
 
@@ -507,7 +511,7 @@ def test_the_keyboard_alone_is_enough(scripted: Page, fleet: Any, name: str) -> 
 def test_every_page_here_takes_hostile_text_in_both_themes_at_phone_width(
     scripted: Page, fleet: Any, sweep: list[str], name: str
 ) -> None:
-    schedule(fleet, name, run={"kind": "experiment", "spec": {"idea": HOSTILE}})
+    schedule(fleet, name, run={"kind": "experiment", "spec": {"idea": HOSTILE, "researcher": "model"}})
     fleet.client.patch(f"/api/schedules/{name}", json={"paused": True, "note": HOSTILE})
     paths = (
         "/runs",

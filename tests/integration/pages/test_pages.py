@@ -106,6 +106,10 @@ def test_a_hypothesis_is_proposed_by_the_form(page: Page, fleet: Any) -> None:
     page.get_by_label("Title").fill("Mine")
     page.get_by_label("Idea", exact=True).fill("Dropout improves accuracy on iris")
     page.get_by_role("button", name="Propose").click()
+    expect(page.get_by_role("status")).to_contain_text(
+        "This will be measured: With dropout, the accuracy on iris becomes higher."
+    )
+    page.get_by_role("button", name="Propose, to measure this").click()
     page.wait_for_url("**/hypotheses/0*")
     expect(page.locator("tbody tr")).to_have_count(1)
 

@@ -169,6 +169,11 @@ def choice(**fields: Any) -> dict[str, Any]:
         "is_testable": True, "reading": "Momentum is added to plain gradient descent.", "subject": "momentum",
         "metric": "nll", "direction": "decrease", "data_set": "digits",
         "train_examples": None, "left_out": [],
+        "bound": [
+            {"field": "intervention", "words": "Momentum"}, {"field": "direction", "words": "lowers"},
+            {"field": "metric", "words": "negative log-likelihood of a short training"},
+            {"field": "data", "words": "on digits"},
+        ],
     }  # fmt: skip
     return known | fields
 
@@ -183,7 +188,7 @@ def words(supported: bool) -> dict[str, Any]:
         "results": ["The mean difference over fresh seeds is {effect.mean}."],
         "conclusion": [f"In the end the claim is {verdict}, with {{effect.mean}} on average."],
     }
-    return {"title": "Momentum in short trainings", "sections": sections, "cited": []}
+    return {"sections": sections, "cited": []}
 
 
 def review(**fields: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_a_label_that_a_kind_takes_from_a_specification_is_cut(monkeypatch: pyte
 
     long: Any = Spec()
     assert labels_of(replace(order, spec=long)) == {"long": "x" * LABEL_CHARS_MAX}
-    assert labels_of(Order(replace(WANTED, labels={"long": "mine"}), long, order.requires)) == {
+    assert labels_of(Order(replace(WANTED, labels={"long": "mine"}), long, order.requires, "")) == {
         "long": "mine"
     }
 

@@ -21,7 +21,7 @@ from control_plane.server.api.ingest import UnsupportedMedia
 from control_plane.server.http.answer_headers import HEADERS
 from control_plane.server.http.bodies import BadEncoding, SlowBody, UnsupportedEncoding
 from events.codec import TooLarge
-from events.runtime.errors import Conflict, NotFound, PodfleetError, Rejected, Transient
+from events.runtime.errors import Conflict, NotFound, NotMeasurable, PodfleetError, Rejected, Transient
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +117,8 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
         more: dict[str, Any] = {}
         if isinstance(error, TooLarge):
             more = {"limit": error.limit, "maximum": error.maximum}
+        if isinstance(error, NotMeasurable):
+            more = {"words": error.words, "measurable": error.measurable, "nearest": error.nearest}
         if isinstance(error, Unauthorized) and wants_page(request) and request.method == "GET":
             return RedirectResponse(f"/signin?{urlencode({'to': _place(request)})}", 303)
         if isinstance(error, Transient | RateLimited) and error.retry_after_s is not None:

@@ -57,12 +57,13 @@ class NewRunPages:
         )
 
     async def order(self, typed: Mapping[str, str], by: str) -> Response:
-        """Check the form, or queue the run and redirect to its page."""
+        """Check the form and show what it would queue, or queue the run and redirect to its page."""
         form = RunForm(kind_of(typed.get("kind", ""), among=RUN_KINDS), typed)
         try:
             wanted = Submission(**form.body().model_dump(), by=by)
             order = check(wanted)
-            if typed.get("do") == "check":
+            # what is measured is confirmed before it is queued, and again after a change of the words
+            if typed.get("do") == "check" or order.measures != typed.get("confirmed", ""):
                 return await self.one(form, found=checked(wanted))
             # one page makes one run of what it says, however often its button is pressed
             key = f"new/{typed.get('pressed', '')[:PRESSED_MAX]}/{order.digest}"

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from events.kinds.space.recipe import Value
 from stages.experiment.research.proposal import NoProposal
 from stages.experiment.tree import UNVARIED
-from stages.space.recipe import Value
 
 CODE_MAX_BYTES: Final = 40_000
 PARAMS_MAX: Final = 20

@@ -14,13 +14,13 @@ from string import Template
 from typing import Final
 
 from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import DataSet
+from events.kinds.space.metrics import Metric
+from events.kinds.space.recipe import described
 from events.pipe import Note
 from stages.experiment.research.modelled.answer import CODE_MAX_BYTES, one_line
 from stages.experiment.tree import Node, Tree
-from stages.space.claim import Claim
-from stages.space.data_sets import DataSet
-from stages.space.metrics import Metric
-from stages.space.recipe import described
 
 TRIED_MAX: Final = 12  # nodes that a question shows, the newest ones
 LOG_MAX: Final = 4_000

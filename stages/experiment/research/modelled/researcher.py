@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim
+from events.kinds.space.recipe import Value
 from events.pipe import Note
 from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
@@ -33,8 +35,6 @@ from stages.experiment.tree import UNVARIED, Arm, Node, Tree
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for_code
 from stages.ports import Notes, Say
-from stages.space.claim import Claim
-from stages.space.recipe import Value
 
 NOTE_MAX: Final = 200  # characters of a note that the log repeats
 INVENTING: Final = 0.9  # temperatures: for what shall differ from all before

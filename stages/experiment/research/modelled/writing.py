@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 
 from stages.experiment.paper.words import CITED_MAX, PARAGRAPHS_MAX, problems_of, write_words
-from stages.experiment.record.numbers import TITLE_MAX, Numbers, numbers_of
+from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record
 from stages.experiment.research.modelled import prompt
@@ -45,7 +45,6 @@ Paragraphs = Annotated[list[str], msgspec.Meta(max_length=PARAGRAPHS_MAX)]
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The whole paper, as the model answers."""
 
-    title: str
     sections: dict[str, Paragraphs]
     cited: list[int] = []
 
@@ -86,10 +85,6 @@ class _Check:
         """Return what is wrong with one section."""
         prose = replace(self.usual, sections={**self.usual.sections, name: paragraphs})
         return [*self._new(prose), *self._against_the_verdict(name, " ".join(paragraphs))]
-
-    def title(self, title: str) -> list[str]:
-        """Return what is wrong with a title."""
-        return self._new(replace(self.usual, title=title))
 
     def cited(self, places: Sequence[int]) -> tuple[int, ...]:
         """Return the works among `places` that there are."""
@@ -142,10 +137,7 @@ class _Editor:
         author = self.model.name
         if replaced:
             author = f"{author}; built-in words in: {', '.join(replaced).replace('_', ' ')}"
-        title = one_line(draft.title, TITLE_MAX)
-        if self.check.title(title):
-            title = self.usual.title
-        return Prose(title=title, sections=sections, author=author, cited=self.check.cited(draft.cited))
+        return Prose(sections=sections, author=author, cited=self.check.cited(draft.cited))
 
     def _mended(self, name: str, paragraphs: Sequence[str]) -> list[str] | None:
         """Return the section as it may be printed; None where the built-in words have to stand there."""

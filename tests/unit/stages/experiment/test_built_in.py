@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from events.kinds.idea import Idea
+from events.kinds.space.recipe import Value
+from events.kinds.space.understanding import understand
 from stages.experiment.research.built_in import BuiltIn
 from stages.experiment.research.proposal import Proposal
 from stages.experiment.tree import Node, Tree
-from stages.space.recipe import Value
-from stages.space.understanding import understand
 from stages.testing import MemoryNotes
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.runtime.errors import PipelineError
 from stages.experiment.data.loading import Data, Part, find_data_set, prepare
 from stages.experiment.data.splits import NEEDED, SHARES, split
-from stages.space.data_sets import SHIPPED, DataSet
 
 ROWS = 100
 HEADING = "x,kind\n"

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from events.files.paths import SafeName
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from stages.bounds import Unreadable, read_state
 from stages.experiment.consistency import (
     OTHER_ROWS,
@@ -40,8 +42,6 @@ from stages.experiment.research.researcher_factory import claim_of, state_of_cla
 from stages.experiment.statistics.validation import Reading
 from stages.experiment.testing import make_record
 from stages.models.budget import Spent
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 
 RECORD = make_record(works=2, buggy_share=0.3)
 CLAIM = state_of_claim(RECORD.claim)

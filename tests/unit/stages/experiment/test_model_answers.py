@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from events.pipe import Note
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import (
@@ -26,9 +29,6 @@ from stages.experiment.tree import UNVARIED, Node, Tree
 from stages.isolation.sandbox import Job, JobLimits
 from stages.models.structured import find_code
 from stages.ports import Tools
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 
 RUNNER = Path(__file__).resolve().parents[4] / "stages/experiment/trials/runner.py"
 WHOLE = 'PLAN = "Try it."\nPARAMS = {"lr": 0.1}\n\ndef run(task):\n    return PARAMS["lr"]\n'

@@ -21,6 +21,9 @@ from pypdf import PdfReader
 from events import catalog as c
 from events.kinds import read_spec
 from events.kinds.experiment import STAGES, NodeCompleted, NodeCreated, NodeSelectedBest
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from stages.context import Stage
 from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed, prepare
@@ -34,9 +37,6 @@ from stages.experiment.trials.trial import Bench
 from stages.isolation.sandbox import Ended, Isolation, Job
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
-from stages.space.claim import Claim
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.usefixtures("small_pictures", "short_trainings")]
@@ -125,8 +125,12 @@ HOSTILE = (
 def hostile(
     tools: Tools, tmp_path_factory: pytest.TempPathFactory, small_pictures: None, short_trainings: None
 ) -> RecordingReporter:
-    """The same claim in hostile words, from the same seed."""
-    idea = {"Title": "#panic() $x$ *t*", "Short Hypothesis": HOSTILE}
+    """The same claim with hostile words beside it, from the same seed."""
+    idea = {
+        "Title": HOSTILE,
+        "Abstract": HOSTILE,
+        "Short Hypothesis": 'DROPOUT `improves` *accuracy* on "iris"!',
+    }
     reporter = experiment(tmp_path_factory.mktemp("hostile"), tools, idea, seed=3)
     assert isinstance(reporter.facts[-1], c.RunCompleted), reporter.facts[-1]
     return reporter
@@ -267,9 +271,9 @@ def timeless(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def test_hostile_text_stays_text(hostile: RecordingReporter) -> None:
-    assert "#panic() $x$ *t*" in text_of(hostile)
+    assert 'DROPOUT `improves` *accuracy* on "iris"!' in text_of(hostile)
     results = next(kept for kept in hostile.files if kept.name.endswith("results.json"))
-    assert json.loads(results.path.read_text())["idea"]["Short Hypothesis"] == HOSTILE
+    assert json.loads(results.path.read_text())["idea"]["Title"] == HOSTILE
 
 
 def test_a_file_that_only_the_idea_names_is_the_data_or_the_run_says_that_it_is_not_there(

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from events import catalog as c
 from events.kinds import read_spec
 from events.kinds.experiment import ExperimentSpec
+from events.kinds.space.data_sets import SHIPPED
 from events.testing import ManualClock
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
@@ -19,13 +22,18 @@ from stages.experiment.research.researcher_factory import SPENDING, choose_resea
 from stages.models.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
-from stages.space.data_sets import SHIPPED
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
 
-CHOICE = {
+CHOICE: dict[str, Any] = {
     "is_testable": True, "reading": "As it stands.", "subject": "momentum", "metric": "nll",
     "direction": "decrease", "data_set": "iris",
+    "bound": [
+        {"field": "intervention", "words": "Momentum"}, {"field": "direction", "words": "lowers"},
+        {"field": "metric", "words": "the nll of a short training"}, {"field": "data", "words": "on iris"},
+    ],
 }  # fmt: skip
+UNREAD = "Momentum lowers the nll of a short training on iris"
+READ = "Momentum lowers the nll on iris"
 USAGE = Usage(prompt_tokens=90, completion_tokens=10, seconds=0.1)
 
 
@@ -35,12 +43,13 @@ class Oracle:
 
     then: Callable[[Question], Answer]
     name: str = "oracle-1"
+    instead: Mapping[str, Any] = field(default_factory=dict)  # of what it says of the claim
     asked: list[str] = field(default_factory=list)
 
     def ask(self, question: Question) -> Answer:
         self.asked.append(question.purpose)
         if question.purpose == "choose":
-            return Answer(text=f"```json\n{json.dumps(CHOICE)}\n```", usage=USAGE)
+            return Answer(text=f"```json\n{json.dumps(CHOICE | self.instead)}\n```", usage=USAGE)
         return self.then(question)
 
 
@@ -53,7 +62,7 @@ def prose(question: Question) -> Answer:
 
 
 def experiment(folder: Path, tools: Tools, checkpoints: MemoryCheckpoints, **spec: Any) -> RecordingReporter:
-    raw = {"idea": "Momentum lowers the nll on iris", "dataset": "iris", "preset": "quick"} | spec
+    raw = {"idea": UNREAD, "dataset": "iris", "preset": "quick", "researcher": "model"} | spec
     reporter = RecordingReporter()
     context = make_context(
         read_spec("experiment", raw), folder, reporter=reporter, checkpoints=checkpoints, tools=tools,
@@ -111,6 +120,64 @@ def test_a_claim_that_nobody_can_measure_and_another_pod_left_ends_no_run(
     failure = reporter.facts[-1]
     assert isinstance(failure, c.RunFailed)
     assert failure.code == "MODEL_UNREACHABLE"
+
+
+def end_of(folder: Path, tools: Tools, oracle: Oracle | None, **spec: Any) -> c.RunFailed:
+    failure = experiment(folder, replace(tools, model=oracle), MemoryCheckpoints(), **spec).facts[-1]
+    assert isinstance(failure, c.RunFailed)
+    return failure
+
+
+def test_a_claim_that_is_read_by_its_words_costs_no_question(tools: Tools, tmp_path: Path) -> None:
+    oracle = Oracle(away)
+    assert end_of(tmp_path, tools, oracle, idea=READ).code == "MODEL_UNREACHABLE"
+    assert "choose" not in oracle.asked
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ({"bound": CHOICE["bound"][1:]}, "not bound: “momentum”"),
+        ({"direction": "increase"}, "“lowers” says the opposite"),
+        ({"left_out": ["that the training is short"]}, "leaves out: that the training is short"),
+        ({"is_testable": False, "reading": "It is about poems."}, "It is about poems."),
+        ({"metric": "bleu"}, "names a metric"),
+        ({"subject": " "}, "names no intervention"),
+        ({"direction": None}, "names no direction"),
+        ({"train_examples": 100_000}, "wants 100000 rows"),
+    ],
+)
+def test_an_idea_that_the_model_does_not_bind_ends_after_one_question(
+    tools: Tools, tmp_path: Path, instead: Mapping[str, Any], said: str
+) -> None:
+    oracle = Oracle(away, instead=instead)
+    failure = end_of(tmp_path, tools, oracle)
+    assert (failure.code, failure.retryable, oracle.asked) == ("NOT_MEASURABLE", False, ["choose"])
+    assert said in failure.message
+
+
+@pytest.mark.parametrize("researcher", [None, "built_in"])
+def test_without_a_wish_for_the_model_an_idea_that_is_not_read_is_not_asked_about(
+    tools: Tools, tmp_path: Path, researcher: str | None
+) -> None:
+    oracle = Oracle(away)
+    failure = end_of(tmp_path, tools, oracle, researcher=researcher)
+    assert (failure.code, oracle.asked) == ("NOT_MEASURABLE", [])
+    assert "“short training”" in failure.message
+
+
+def test_who_wants_the_model_on_a_pod_without_one_is_told_what_was_not_read(tmp_path: Path) -> None:
+    failure = end_of(tmp_path, make_tools(), None)
+    assert failure.code == "NOT_MEASURABLE"
+
+
+def test_what_only_the_programs_of_a_model_could_tell_is_measured_by_the_built_in_researcher(
+    tools: Tools, tmp_path: Path
+) -> None:
+    oracle = Oracle(away)
+    failure = end_of(tmp_path, tools, oracle, idea="Wider networks have more parameters on iris")
+    assert (failure.code, oracle.asked) == ("NOT_MEASURABLE", [])
+    assert "researcher: built_in" in failure.message
 
 
 def spending(

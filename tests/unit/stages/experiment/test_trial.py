@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from events.files.removing import remove_tree
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.recipe import Recipe
 from stages.experiment.data.loading import prepare
 from stages.experiment.judging.disguise import disguised
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
@@ -18,9 +21,6 @@ from stages.experiment.trials.template import program_for
 from stages.experiment.trials.trial import Bench, Trials, write_data
 from stages.isolation.sandbox import JobLimits
 from stages.ports import Tools
-from stages.space.data_sets import SHIPPED
-from stages.space.interventions import INTERVENTIONS
-from stages.space.recipe import Recipe
 
 GOOD = """
 import numpy as np

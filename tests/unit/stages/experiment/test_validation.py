@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from events.kinds.space.metrics import METRICS
 from stages.experiment.statistics.validation import (
     CAUGHT,
     SAME,
@@ -17,7 +18,6 @@ from stages.experiment.statistics.validation import (
     mean_interval,
     pair_of,
 )
-from stages.space.metrics import METRICS
 
 values = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=3, max_size=12)
 

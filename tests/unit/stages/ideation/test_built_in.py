@@ -14,11 +14,11 @@ from events.kinds import read_spec
 from events.kinds.experiment import ExperimentSpec
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationFailed, IdeationGenerated, IdeationStarted
+from events.kinds.space.understanding import Understood, understand
 from stages.checkpoints import Restored
 from stages.ideation import pipeline
 from stages.literature import LookUpFailed, Work
 from stages.pipeline import run_pipeline
-from stages.space.understanding import Understood, understand
 from stages.testing import MemoryCheckpoints, MemoryNotes, RecordingReporter, make_context, make_tools
 
 OWN = "Dropout improves calibration on wine"
@@ -115,7 +115,7 @@ def test_a_text_that_cannot_be_read_is_told_and_its_nearest_claims_are_proposed(
     reporter = ideation(tmp_path, "Bananas improve the calibraton of labl smoothing for vine", title="Fruit")
     (said,) = logged(reporter, "warning")
     assert "not read as a claim" in said
-    assert "names no intervention" in said
+    assert "Not understood" in said
     first = read(reporter)[0]
     assert (first.intervention.name, first.claim.metric.name, first.claim.data.name) == (
         "label_smoothing", "ece", "wine",

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from events.kinds.idea import idea_of
 from events.kinds.ideation import IdeationSpec
+from events.kinds.space.claim import Direction
+from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.interventions import INTERVENTIONS
+from events.kinds.space.metrics import METRICS, Metric
+from events.kinds.space.understanding import understand
 from stages.ideation.draft import misread
 from stages.ideation.reading import read_request
 from stages.ideation.wording import Form, Saying, number_of, rivals_of, saying_of
-from stages.space.claim import Direction
-from stages.space.data_sets import SHIPPED, DataSet
-from stages.space.interventions import INTERVENTIONS
-from stages.space.metrics import METRICS, Metric
-from stages.space.understanding import understand
 
 
 def forms_of(name: str) -> Iterator[Form]:

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
 from stages.experiment.data.loading import Data, prepare
 from stages.experiment.judging.disguise import Disguised, Law, disguised
 from stages.experiment.judging.evaluation_set import CANARIES, Canaries, Judges, write_evaluation_set
 from stages.experiment.judging.program_output import Mistake
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
-from stages.space.data_sets import SHIPPED
-from stages.space.metrics import METRICS
 
 ONE, OTHER = Secret("one"), Secret("other")
 ROWS = 300

@@ -73,11 +73,12 @@ def test_every_number_says_on_which_events_it_rests() -> None:
     assert plain["nodes.tried"]["value"] == len(plain["nodes.tried"]["source"]) == 20
 
 
-def test_a_title_claims_nothing() -> None:
+def test_a_title_asks_what_was_measured_whatever_the_idea_calls_itself() -> None:
     record = make_record()
-    assert paper_title(record).startswith("Testing a hypothesis: Dropout improves")
-    named = replace(record, idea=msgspec.structs.replace(record.idea, name="dropout_on_digits"))
-    assert paper_title(named) == "Testing a hypothesis: dropout on digits"
+    named = replace(record, idea=msgspec.structs.replace(record.idea, name="n", title="Dropout cures all"))
+    for each in (record, named):
+        assert paper_title(each) == record.claim.question
+        assert paper_title(each).startswith("Does the accuracy on")
 
 
 def test_a_measure_that_has_nothing_to_do_with_data_is_not_called_a_test_measure() -> None:

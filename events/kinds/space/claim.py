@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.space.data_sets import DataSet
-from stages.space.metrics import QUALITY, Metric, Task
+from events.kinds.space.data_sets import DataSet
+from events.kinds.space.metrics import QUALITY, Metric, Task
 
 Direction = Literal["increase", "decrease"]
 
@@ -35,6 +35,18 @@ class Claim:
     @property
     def sentence(self) -> str:
         """Return the claim as one plain sentence."""
-        move = "higher" if self.direction == "increase" else "lower"
+        return f"With {self.subject}, the {self._measure} becomes {self._move}."
+
+    @property
+    def question(self) -> str:
+        """Return what is measured as a question, which claims nothing."""
+        return f"Does the {self._measure} become {self._move} with {self.subject}?"
+
+    @property
+    def _move(self) -> str:
+        return "higher" if self.direction == "increase" else "lower"
+
+    @property
+    def _measure(self) -> str:
         few = f" ({self.train_examples} training examples)" if self.train_examples else ""
-        return f"With {self.subject}, the {self.metric.title} on {self.data.title}{few} becomes {move}."
+        return f"{self.metric.title} on {self.data.title}{few}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from stages.space.recipe import Value, described
+from events.kinds.space.recipe import Value, described
 
 Need = Literal["images", "classes"]
 Changes = Mapping[str, Value]
@@ -63,8 +63,16 @@ class Intervention:
         return replace(self, title=f"{self.title} removed", off=self.usual, strengths=(self.off,), knob=None)
 
     def instead_of(self, other: Intervention) -> Intervention:
-        """Return this intervention against a baseline that has `other`."""
-        return replace(self, title=f"{self.title} instead of {other.title}", off=other.usual)
+        """Return this intervention against a baseline that has `other`: each arm has one of the two."""
+        return replace(
+            self,
+            title=f"{self.title} instead of {other.title}",
+            off={**self.off, **other.usual},
+            strengths=tuple({**other.off, **each} for each in self.strengths),
+            # a refined value would leave the other on
+            knob=self.knob if self.competes_with(other) else None,
+            needs=self.needs | other.needs,
+        )
 
     def competes_with(self, other: Intervention) -> bool:
         """Return whether both decide the same choice, so that one can replace the other."""
@@ -123,20 +131,19 @@ _SPACE: Final = (
     _one("layer_normalisation", "layer normalisation", "normalisation", off="none", at=("layer",),
         words=rf"layer ?{_NORM}"),
     _one("normalisation", "normalisation of the hidden layers", "normalisation", off="none", at=("batch", "layer"),
-        words=r"normali[sz]ation(?: layers?)?|normali[sz]ing (?:activations|layers)"),
+        words=r"normali[sz]ation (?:of (?:the )?hidden )?layers?|normali[sz]ing (?:(?:the )?hidden )?(?:activations|layers)"),
     _one("label_smoothing", "label smoothing", "label_smoothing", off=0.0, at=(0.05, 0.1, 0.2), knob=(0.01, 0.5), needs=_CLASSES,
-        words=r"label ?smoothing|smooth(?:ed|ing)(?: of)?(?: the)? (?:labels|targets)|soft(?:ened)? (?:labels|targets)"
-        r"|(?:labels|targets) (?:are|were|being) (?:smoothed|softened)"),
+        words=r"label ?smoothing|smooth(?:ed|ing)(?: of)?(?: the)? (?:labels|targets)"
+        r"|(?:labels|targets) (?:are|were|being) smoothed"),
     _one("mix_up", "mix-up", "mix_up", off=0.0, at=(0.1, 0.2, 0.4), knob=(0.02, 2.0),
         words=r"mix ?up|mixing (?:pairs of )?(?:training )?(?:examples|samples|inputs)"),
     _one("shift_augmentation", "augmentation by random shifts", "shift", off=0, at=(1, 2), needs=_IMAGES,
-        words=r"(?:random |small )*(?:shifts?|shifting|translations?|crops?|cropping)(?: augmentation)?"
-        r"|data augmentation|image augmentation|augmentation|augmenting|augmented"),
+        words=r"(?:(?:data )?augmentation (?:by|with) )?(?:random )?(?:image )?(?:shifts?|translations?)(?: augmentation)?(?: of the images)?"),
     _one("noise_augmentation", "noise on the inputs", "noise", off=0.0, at=(0.1, 0.2, 0.4), knob=(0.01, 2.0),
-        words=r"(?:gaussian |input |random |additive )+noise(?: augmentation| injection)?"
-        r"|noise (?:augmentation|injection)|(?:noisy|jittered) inputs|adding noise|jitter"),
+        words=r"(?:gaussian |random |additive )*input noise(?: augmentation| injection)?|noisy inputs"
+        r"|(?:gaussian |random |additive )*noise (?:on|to|in) (?:the )?(?:inputs|features|pixels)"),
     _one("weight_decay", "weight decay", "weight_decay", off=0.0, at=(1e-4, 1e-3, 1e-2), knob=(1e-6, 0.3),
-        words=r"weight ?decay|l2 (?:regulari[sz]ation|penalty)|l2|ridge penalty"),
+        words=r"weight ?decay|l2 (?:regulari[sz]ation|penalty)"),
     _one("one_cycle", "one-cycle schedule", "schedule", off="constant", at=("one_cycle",),
         words=r"(?:one|1) ?cycle(?: (?:learning rate )?(?:schedule|policy))?"),
     _one("cosine_schedule", "cosine learning-rate schedule", "schedule", off="constant", at=("cosine",),
@@ -151,10 +158,10 @@ _SPACE: Final = (
         words=r"(?:learning rate |lr |linear )?warm ?(?:up|ing up)"),
     _optimiser("adamw", "AdamW", rates=(0.001, 0.003, 0.01), words=r"adam ?w"),
     _optimiser("adam", "Adam", rates=(0.001, 0.003, 0.01),
-        words=r"adam(?: optimi[sz]er)?|adaptive (?:optimi[sz]ers?|learning rates?)"),
+        words=r"(?:the )?adam(?: optimi[sz]er)?"),
     _optimiser("rmsprop", "RMSprop", rates=(0.0003, 0.001, 0.003), words=r"rms ?prop"),
     _optimiser("nesterov", "SGD with Nesterov momentum", rates=(0.02, 0.05, 0.1),
-        words=r"nesterov(?: momentum| acceleration)?"),
+        words=r"(?:sgd with )?nesterov(?: momentum)?"),
     _optimiser("momentum", "SGD with momentum", rates=(0.02, 0.05, 0.1),
         words=r"(?:sgd (?:with )?)?momentum"),
     _optimiser("sgd", "plain SGD", rates=(0.05, 0.1, 0.2), off={"optimiser": "adam", "lr": 0.003},
@@ -163,14 +170,14 @@ _SPACE: Final = (
         words=r"convolution\w*(?: (?:neural )?(?:networks?|layers?))?|cnns?|conv ?nets?"),
     _one("wider", "a wider network", "width", off=64, at=(128, 256, 512), knob=(65, 1024),
         words=r"wider(?: (?:hidden )?(?:networks?|layers?|models?|mlps?))?|widening|more (?:hidden )?(?:units|neurons)"
-        r"|(?:larger|greater|increased|more) (?:hidden )?(?:width|hidden layers?)|larger (?:networks?|models?)|bigger (?:networks?|models?)"
+        r"|(?:larger|greater|increased) (?:hidden )?(?:width|hidden layers?)|more width|larger (?:networks?|models?)|bigger (?:networks?|models?)"
         rf"|{_GROWING} (?:hidden )?(?:width|layer size|number of (?:hidden )?(?:units|neurons))|twice (?:the width|as wide|as many (?:hidden )?(?:units|neurons))"
-        r"|(?:6[5-9]|[7-9]\d|\d{3,4}) (?:hidden )?(?:units|neurons)|width of (?:6[5-9]|[7-9]\d|\d{3,4})"),
+        r"|(?:6[5-9]|[7-9]\d|\d{3,4}) (?:hidden )?(?:units|neurons)|width (?:of )?(?:6[5-9]|[7-9]\d|\d{3,4})"),
     _one("narrower", "a narrower network", "width", off=64, at=(32, 16, 8), knob=(2, 63),
         words=r"narrower(?: (?:hidden )?(?:networks?|layers?|models?))?|fewer (?:hidden )?(?:units|neurons)"
         r"|smaller (?:networks?|models?|width)|reduced width"
         rf"|{_SHRINKING} (?:hidden )?(?:width|layer size|number of (?:hidden )?(?:units|neurons))|half (?:the width|as wide|as many (?:hidden )?(?:units|neurons))"
-        r"|(?:[2-9]|[1-5]\d|6[0-3]) (?:hidden )?(?:units|neurons)|width of (?:[2-9]|[1-5]\d|6[0-3])(?!\d)"),
+        r"|(?:[2-9]|[1-5]\d|6[0-3]) (?:hidden )?(?:units|neurons)|width (?:of )?(?:[2-9]|[1-5]\d|6[0-3])(?!\d)"),
     _one("deeper", "a deeper network", "depth", off=2, at=(3, 4, 6),
         words=r"deeper(?: (?:networks?|models?|mlps?))?|more (?:hidden )?layers|(?:greater|larger|increased|more) depth"
         r"|additional (?:hidden )?layers?|extra (?:hidden )?layers?|adding (?:hidden )?layers"
@@ -181,7 +188,7 @@ _SPACE: Final = (
         rf"|{_SHRINKING} (?:depth|number of (?:hidden )?layers)|half (?:the depth|as deep|as many (?:hidden )?layers)"),
     Intervention(name="residual", title="residual connections", off={"residual": False, "depth": 4},
         strengths=({"residual": True, "depth": 4},),
-        words=r"residual(?: (?:connections?|networks?|blocks?))?|skip connections?|res ?nets?"),
+        words=r"residual(?: (?:connections?|networks?|blocks?))?|skip connections?"),
     _activation("leaky_relu", "leaky ReLU", r"leaky ?relus?(?: activations?)?"),
     _activation("gelu", "GELU", r"gelus?(?: activations?)?"),
     _activation("silu", "SiLU", r"(?:silu|swish)(?: activations?)?"),
@@ -191,18 +198,18 @@ _SPACE: Final = (
     _activation("sigmoid", "sigmoid", r"sigmoids?(?: activations?)?|logistic activations?"),
     _one("weight_averaging", "averaging of the weights", "weight_average", off=0.0, at=(0.9, 0.97, 0.99), knob=(0.5, 0.999),
         words=r"ema(?: of(?: the)? weights)?|exponential moving averages?(?: of(?: the)? weights)?|polyak averaging"
-        r"|(?:stochastic )?weight averaging|averag(?:ing|ed)(?: of)?(?: the)? weights"),
+        r"|weight averaging|averag(?:ing|ed)(?: of)?(?: the)? weights"),
     _one("ensemble", "an ensemble of networks", "members", off=1, at=(3, 5), knob=(2, 15),
         words=r"(?:deep )?ensembl\w+(?: of (?:several )?(?:neural )?(?:networks|models))?"
-        r"|averaging (?:several |the predictions of several )?(?:neural )?(?:networks|models|predictions)|bagging"),
+        r"|averaging (?:the )?predictions(?: of several (?:neural )?(?:networks|models))?"),
     _one("gradient_clipping", "gradient clipping", "gradient_clip", off=0.0, at=(0.5, 1.0, 2.0), knob=(0.01, 10.0),
         words=r"gradient(?: norm)? clipping|clipp(?:ing|ed)(?: the)?(?: norm of the)? gradients?"),
     _one("larger_batches", "larger batches", "batch_size", off=32, at=(64, 128, 256), knob=(33, 512),
         words=r"(?:larger?|bigger|big|increased|higher) (?:mini ?)?batch(?:es| sizes?)?"
-        rf"|{_GROWING} (?:mini ?)?batch(?:es| sizes?)|(?:mini ?)?batch(?:es| sizes?) of (?:3[3-9]|[4-9]\d|\d{{3}})"),
+        rf"|{_GROWING} (?:mini ?)?batch(?:es| sizes?)|(?:mini ?)?batch(?:es| sizes?) (?:of )?(?:3[3-9]|[4-9]\d|\d{{3}})(?: examples)?"),
     _one("smaller_batches", "smaller batches", "batch_size", off=32, at=(16, 8), knob=(4, 31),
         words=r"(?:small(?:er)?|reduced|tiny|lower) (?:mini ?)?batch(?:es| sizes?)?"
-        rf"|{_SHRINKING} (?:mini ?)?batch(?:es| sizes?)|(?:mini ?)?batch(?:es| sizes?) of (?:[4-9]|[12]\d|3[01])(?!\d)"),
+        rf"|{_SHRINKING} (?:mini ?)?batch(?:es| sizes?)|(?:mini ?)?batch(?:es| sizes?) (?:of )?(?:[4-9]|[12]\d|3[01])(?!\d)(?: examples)?"),
     _optimiser("higher_learning_rate", "a higher learning rate", rates=(0.003, 0.01, 0.03), off={"optimiser": "adam", "lr": 0.001}, by="adam",
         words=r"(?:higher|larger?|increased|bigger|high) (?:learning rates?|lr|step sizes?)"
         rf"|{_GROWING} (?:learning rates?|lr|step sizes?)"),
@@ -211,13 +218,13 @@ _SPACE: Final = (
         rf"|{_SHRINKING} (?:learning rates?|lr|step sizes?)"),
     _one("longer_training", "longer training", "training_length", off=1.0, at=(2.0, 4.0), knob=(1.1, 8.0),
         words=r"longer training(?! times?| durations?)|training (?:for )?longer|train(?:ed|s)? longer|more epochs|additional epochs"
-        rf"|{_GROWING} (?:training length|(?:number of )?epochs)|(?:training |trained )?(?:twice as long|for twice as many epochs)"),
+        rf"|{_GROWING} (?:training length|(?:number of )?epochs)|(?:training |trained )?(?:twice as long|(?:for )?twice as many epochs)"),
     _one("shorter_training", "shorter training", "training_length", off=1.0, at=(0.5, 0.25), knob=(0.05, 0.95),
         words=r"shorter training(?! times?| durations?)|training (?:for )?(?:less|shorter)(?! times?)|fewer epochs"
-        rf"|{_SHRINKING} (?:training length|(?:number of )?epochs)|(?:training |trained )?(?:half as long|for half as many epochs)"),
+        rf"|{_SHRINKING} (?:training length|(?:number of )?epochs)|(?:training |trained )?(?:half as long|(?:for )?half as many epochs)"),
     _one("early_stopping", "early stopping", "early_stop", off=False, at=(True,),
         words=r"early stopping|stopping early|early stop"),
     _one("temperature_scaling", "temperature scaling", "temperature", off=False, at=(True,), needs=_CLASSES,
-        words=r"temperature(?: scaling)?|platt scaling"),
+        words=r"temperature scaling"),
 )  # fmt: skip
 INTERVENTIONS: Final[Mapping[str, Intervention]] = {each.name: each for each in _SPACE}

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from stages.bounds import Count, Line, Word
-from stages.space.metrics import Task
+from msgspec import Meta
+
+from events.kinds.space.metrics import Task
+
+# A checkpoint that holds a data set may be of another pod: its fields are bounded.
+Line = Annotated[str, Meta(max_length=10_000)]
+Word = Annotated[str, Meta(max_length=400)]
+Count = Annotated[int, Meta(ge=0, le=10**9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,172 @@
+"""Which sentences are claims: patterns over the signs of items, and what each place of a pattern is; pure.
+
+Law: a sentence is read whole or not at all. Beside fillers, data, numbers of rows, negations, hedges and
+margins, every item has a place in the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, cast
+
+from events.kinds.space.sentences.arms import Place, arms_in, value_of
+from events.kinds.space.sentences.items import UNKNOWN, Item
+from events.kinds.space.sentences.statement import Arm, Bound, Measure, Move, Role, Statement
+
+ASIDE: Final = "_DFnhm"
+LEFT_OUT_MAX: Final = 6  # items in a row that may be the ones which make a sentence unreadable
+ITEMS_MAX: Final = 40  # of one claim; a longer text is none
+_TIME: Final = Measure("training_seconds")
+_ROLES: Final[dict[str, Role]] = {
+    "I": "intervention", "N": "intervention", "q": "intervention", "u": "intervention",
+    "U": "intervention", "x": "intervention", "X": "intervention", "w": "intervention", "f": "intervention",
+    "t": "intervention", "c": "comparator", "b": "direction", "s": "comparator", "r": "comparator",
+    "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction", "e": "direction",
+    "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition", "n": "negation",
+    "h": "hedge", "m": "margin",
+}  # fmt: skip
+
+_EFFECT: Final = "(?:EM|Z|E|ME)"
+_SAID: Final = "(?:ME|EM|Z|E)"
+_VERSUS: Final = "(?:c[wu]*(?:A|q*N))"
+# A is an arm, then the other one; where the other comes first, the pattern is in the second row.
+_PATTERNS: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"[wu]*A{_VERSUS}?j?{_EFFECT}",  # with dropout accuracy rises; Adam instead of SGD improves accuracy
+        rf"[wu]*A(?:EM|Z|E){_VERSUS}(?:iM)?",  # Adam has a higher accuracy than SGD
+        rf"{_SAID}[wu]+A{_VERSUS}?",  # accuracy is higher with Adam than with SGD
+        rf"MeA{_VERSUS}?",  # calibration benefits from label smoothing
+        r"[wu]*Ab(?:A|q*N)(?:iM)?",  # LayerNorm beats BatchNorm in accuracy
+    )
+)
+_TURNED: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"c[wu]*A[wu]*A{_EFFECT}",  # compared with SGD, Adam has a higher accuracy
+        rf"sfAtAj?{_EFFECT}",  # switching from SGD to Adam improves accuracy
+        rf"rA[wo]Aj?{_EFFECT}",  # replacing SGD with Adam improves accuracy
+        rf"w?ARAj?{_EFFECT}",  # SGD is replaced by Adam
+        rf"{_SAID}w*(?:sfAtA|rA[wo]A|ARA)",
+    )
+)
+_REMOVED: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"[wu]*(?:xu?A|AX)j?{_EFFECT}",  # without dropout accuracy is lower
+        rf"{_SAID}w*(?:xu?A|AX)",  # accuracy falls when dropout is removed
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A text that is no claim: the words that are not understood, or too many for one claim."""
+
+    words: tuple[str, ...]
+    is_known: bool = False
+
+
+def statement_of(items: Sequence[Item]) -> Statement | Unread:
+    """Return what the items of a sentence say together, or the words that make it no claim."""
+    runs = groupby(items, key=lambda each: each.sign == UNKNOWN)
+    unknown = tuple(_words(run) for is_unknown, run in runs if is_unknown)
+    if unknown:
+        return Unread(unknown)
+    if len(items) > ITEMS_MAX:
+        return Unread((_words(items),), is_known=True)
+    found = _read(items)
+    return found if found is not None else Unread(_surplus(items), is_known=True)
+
+
+def readable_part(items: Sequence[Item]) -> Statement | None:
+    """Return what the items say without those that are not understood; None where nothing is left."""
+    known = [each for each in items if each.sign != UNKNOWN]
+    if len(known) > ITEMS_MAX:
+        return None
+    whole = _read(known)
+    if whole is not None:
+        return whole
+    return next((found for found, _ in _without_some(known)), None)
+
+
+def _surplus(items: Sequence[Item]) -> tuple[str, ...]:
+    """Return the words in a row without which the items are a claim; all where there are none."""
+    found = next((words for _, words in _without_some(items)), None)
+    return (found or _words(items),) if items else ()
+
+
+def _without_some(items: Sequence[Item]) -> Iterator[tuple[Statement, str]]:
+    """Yield what the items say without some in a row: a second part first, then the fewest."""
+    sizes = range(1, min(LEFT_OUT_MAX, len(items)) + 1)
+    windows = [(start, start + size) for size in sizes for start in range(len(items) - size, -1, -1)]
+    windows.sort(key=lambda window: items[window[0]].sign != "j")
+    for start, end in windows:
+        if not all(each.sign in ASIDE for each in items[start:end]):
+            found = _read([*items[:start], *items[end:]])
+            if found is not None:
+                yield found, _words(items[start:end])
+
+
+def _read(items: Sequence[Item]) -> Statement | None:
+    places = arms_in([each for each in items if each.sign not in ASIDE])
+    code = "".join(each.sign for each in places)
+    if any(each.fullmatch(code) for each in _PATTERNS):
+        return _stated(items, places, code)
+    if any(each.fullmatch(code) for each in _TURNED):
+        return _stated(items, places, code, is_turned=True)
+    if any(each.fullmatch(code) for each in _REMOVED):
+        return _stated(items, places, code, is_removed=True)
+    return None
+
+
+def _stated(
+    items: Sequence[Item],
+    places: Sequence[Place],
+    code: str,
+    *,
+    is_turned: bool = False,
+    is_removed: bool = False,
+) -> Statement | None:
+    aside = {sign: [each for each in items if each.sign == sign] for sign in "DFnhm"}
+    if len({each.meaning for each in aside["D"]}) > 1 or len(aside["F"]) > 1:
+        return None
+    arms = [each.arm for each in places if each.arm is not None]
+    main, *rivals = reversed(arms) if is_turned else arms
+    number = next((value_of(each.items[0]) for each in places if each.sign == "N"), None)
+    if is_removed:
+        main = Arm(main.name, main.value, main.from_value, is_removed=True)
+    effect = next(each.items[0] for each in places if each.sign in "EZeb")
+    measured = next((each.items[0] for each in places if each.sign == "M"), None)
+    if measured is None and effect.sign == "E" and effect.meaning.rstrip("*") in ("up", "down"):
+        return None  # of what?
+    condition = aside["F"][0].parts if aside["F"] else {}
+    margins = [each.words for each in aside["m"]]
+    if effect.meaning.endswith("*"):
+        margins.append(effect.words)
+    return Statement(
+        arm=main,
+        against=rivals[0] if rivals else number,
+        measure=_TIME if effect.sign == "Z" else _measure(measured) if measured else None,
+        move=cast("Move", effect.meaning.rstrip("*")),
+        margin=" ".join(margins),
+        rows=int(condition["rows"]) if "rows" in condition else None,
+        share=float(condition["share"]) if "share" in condition else None,
+        data=aside["D"][0].meaning if aside["D"] else "",
+        negation=_words(aside["n"]),
+        hedge=_words(aside["h"]),
+        bound=tuple(Bound(_ROLES[each.sign], each.words) for each in items),
+    )
+
+
+def _words(items: Iterable[Item]) -> str:
+    return " ".join(each.words for each in items)
+
+
+def _measure(item: Item) -> Measure:
+    k, of = item.parts.get("k", ""), item.parts.get("of", "")
+    name = "accuracy" if k or of else item.meaning
+    return Measure(name.removeprefix("-"), name.startswith("-"), k, of)

@@ -1,0 +1,239 @@
+"""Reads an idea as a claim of the declared space: an intervention moves a metric in a direction.
+
+Pure. Law: every word of the hypothesis is bound, and what is said is what is measured; else it is refused,
+with the words that stand in the way. What it leaves open is filled in visibly (`notes`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from events.kinds.idea import Idea
+from events.kinds.space.claim import Claim, Direction
+from events.kinds.space.comparison import Impossible, comparison_of
+from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
+from events.kinds.space.interventions import Intervention
+from events.kinds.space.metrics import METRICS, QUALITY, Metric
+from events.kinds.space.recipe import described
+from events.kinds.space.refusal import quoted, refused
+from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
+from events.kinds.space.sentences.items import Item, items_of
+from events.kinds.space.sentences.lexicon import FILE, GIVEN, Entry, named_data
+from events.kinds.space.sentences.statement import Measure, Role, Statement
+from events.kinds.space.sentences.words import TEXT_MAX, plain
+from events.runtime.errors import NotMeasurable
+
+ROWS_MIN: Final = 10  # to train on, and two of each class
+_FILE: Final = re.compile(
+    r"(?<!\S)[\"'`(]*([\w./~+-]+\.(?:csv(?:\.gz)?|npz|parquet)(?:#[\w-]+)?)(?!\w|\.\w)[\"'`)]*", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """An idea as it is measured: the claim, and the intervention of the declared space."""
+
+    claim: Claim
+    intervention: Intervention
+
+
+def understand(idea: Idea, wanted: DataSet | None = None) -> Understood:
+    """Return the claim of `idea`; `wanted` is the data set that its run names. Raises `NotMeasurable`."""
+    if len(idea.short_hypothesis) > TEXT_MAX:
+        raise refused(f"A claim has at most {TEXT_MAX:,} characters.")
+    items = items_of(_text(idea.short_hypothesis), _own_names(wanted))
+    found = statement_of(items)
+    if isinstance(found, Unread):
+        what = "It is more than one claim, or no whole one, with" if found.is_known else "Not understood:"
+        reason = f"{what} {quoted(found.words)}." if found.words else "It says nothing."
+        raise refused(reason, words=found.words, near=readable_part(items))
+    notes: list[str] = []
+    return _measured(found, idea, wanted, notes)
+
+
+def statement_in(text: str) -> Statement | Unread:
+    """Return what a sentence says, or the words that are not understood in it."""
+    return statement_of(items_of(_text(text)))
+
+
+def file_named_in(idea: Idea) -> str | None:
+    """Return the file of data, as `dataset` takes it, that the idea's own claim points to."""
+    found = (_FILE.search(text) for text in (idea.short_hypothesis, idea.title))
+    return next((each[1] for each in found if each), None)
+
+
+def _text(text: str) -> str:
+    return plain(_FILE.sub(FILE, text))
+
+
+def _own_names(wanted: DataSet | None) -> list[Entry]:
+    name = plain(wanted.title) if wanted is not None and wanted.location else ""
+    return [named_data(name)] if name else []
+
+
+def _measured(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[str]) -> Understood:
+    """Return a statement as a claim that can be measured. Raises `NotMeasurable`."""
+    _check_is_decided(said)
+    data = _data_of(said, idea, wanted, notes)
+    try:
+        intervention = comparison_of(said.arm, said.against)
+    except Impossible as error:
+        reason = f"It cannot be tried as it is said: {error}."
+        raise _refused(reason, said, "intervention", "comparator") from error
+    _check_needs(intervention, data, said)
+    metric, measure = _metric_of(said, idea, data, notes)
+    if said.arm.is_removed:
+        notes.append(f"It takes something away: the baseline has {described(intervention.off)}.")
+    claim = Claim(
+        subject=intervention.title,
+        metric=metric,
+        direction=_direction_of(said, measure, metric),
+        data=data,
+        train_examples=_rows_of(said, data),
+        notes=tuple(notes),
+    )
+    return Understood(claim, intervention)
+
+
+def _check_is_decided(said: Statement) -> None:
+    """Refuse what is understood and what no comparison with zero decides."""
+    for words, what in (
+        (said.negation, "a negation; say what happens"),
+        (said.hedge, "a hedge; say what happens, without it"),
+        (said.margin, "a size of the effect; the verdict is on its direction alone"),
+    ):
+        if words:
+            raise refused(
+                f"It is understood and not measured: {quoted([words])} is {what}.", words=[words], near=said
+            )
+    words = " ".join(each.words for each in said.bound if each.role == "direction")
+    if said.move == "none":
+        reason = f"{quoted([words])} says that nothing changes; the verdict is on a difference"
+        raise refused(f"It is understood and not measured: {reason}.", words=[words], near=said)
+    if said.move == "any":
+        raise refused(
+            f"{quoted([words])} leaves the direction open: say up or down.", words=[words], near=said
+        )
+
+
+def _data_of(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[str]) -> DataSet:
+    if wanted is not None:
+        _check_is_wanted(said, idea, wanted)
+        return wanted
+    if said.data == FILE:
+        file = str(file_named_in(idea))
+        raise refused(f"It names the file {file}: give it as `dataset`.", words=[file], near=said)
+    if said.data == GIVEN:
+        raise _refused("It speaks of data that it does not name: give them as `dataset`.", said, "data")
+    if said.data:
+        return SHIPPED[said.data]
+    named = _in_other_texts(idea, "D")
+    known = dict.fromkeys(each.meaning for each in named if each.meaning in SHIPPED)
+    if len(known) > 1:
+        raise refused(
+            f"The hypothesis names no data set, and the texts beside it several: {', '.join(known)}.",
+            near=said,
+        )
+    if known:
+        return SHIPPED[next(iter(known))]
+    notes.append(f"It names no data set; {DEFAULT.title} is used.")
+    return DEFAULT
+
+
+def _check_is_wanted(said: Statement, idea: Idea, wanted: DataSet) -> None:
+    """Refuse words that name other data than the run. Raises `NotMeasurable`."""
+    named = said.data
+    if named == FILE:
+        path = (file_named_in(idea) or "").partition("#")[0]
+        fits = PurePath(path).name == PurePath(wanted.location).name
+    else:
+        fits = named in ("", GIVEN) or (not wanted.location and named == wanted.name)
+    if not fits:
+        told = file_named_in(idea) if named == FILE else named
+        raise refused(
+            f"It is about {told}, and `dataset` names {wanted.title}.", words=[str(told)], near=said
+        )
+
+
+def _check_needs(intervention: Intervention, data: DataSet, said: Statement) -> None:
+    if "images" in intervention.needs and data.image_side is None:
+        raise _refused(
+            f"{intervention.title} needs images, and {data.title} has none; digits has.", said, "intervention"
+        )
+    if "classes" in intervention.needs and data.task != "classification":
+        raise _refused(
+            f"{intervention.title} needs classes, and {data.title} has none.", said, "intervention"
+        )
+
+
+def _metric_of(said: Statement, idea: Idea, data: DataSet, notes: list[str]) -> tuple[Metric, Measure]:
+    """Return what is measured, and the word for it. Raises `NotMeasurable`."""
+    quality = QUALITY[data.task]
+    measure = said.measure
+    if measure is None:
+        named = dict.fromkeys(each.meaning for each in _in_other_texts(idea, "M") if each.meaning in METRICS)
+        metric = METRICS[next(iter(named))] if len(named) == 1 else quality
+        notes.append(f"It names no metric; {metric.title} is measured.")
+        measure = Measure("quality" if metric is quality else metric.name)
+    elif measure.k or measure.of_class:
+        raise _refused(f"It is understood and not measured: “{_words_of(said, 'metric')}”.", said, "metric")
+    elif measure.name == "quality":
+        notes.append(f"It speaks of quality in general; {quality.title} is measured.")
+        metric = quality
+    elif measure.name == "error":
+        metric, measure = quality, Measure(quality.name, inverse=quality.higher_is_better)
+    elif measure.name == "loss":
+        metric = METRICS["nll" if data.task == "classification" else "rmse"]
+    else:
+        metric = METRICS[measure.name]
+    if data.task not in metric.tasks:
+        kind = "classes" if "classification" in metric.tasks else "values"
+        raise _refused(
+            f"The {metric.title} needs {kind} to predict, and {data.title} has none.", said, "metric"
+        )
+    return metric, measure
+
+
+def _direction_of(said: Statement, measure: Measure, metric: Metric) -> Direction:
+    if said.move in ("good", "bad") or measure.name == "quality":
+        is_better = said.move in ("good", "up")
+        return "increase" if is_better == metric.higher_is_better else "decrease"
+    return "increase" if (said.move == "up") != measure.inverse else "decrease"
+
+
+def _rows_of(said: Statement, data: DataSet) -> int | None:
+    """Return how many rows are trained on; None for all that there are. Raises `NotMeasurable`."""
+    there = int(data.rows * SHARES["train"])
+    if said.share is not None and data.location:
+        raise _refused("A share of the rows of a file is not measured: say how many.", said, "condition")
+    wanted = said.rows if said.share is None else round(there * said.share / 100.0)
+    least = max(ROWS_MIN, 2 * data.outputs)
+    if wanted is not None and not least <= wanted <= there:
+        reason = f"{data.title} has {there} rows to train on, and at least {least} are needed."
+        raise _refused(reason, said, "condition")
+    return wanted
+
+
+def _refused(reason: str, said: Statement, *roles: Role) -> NotMeasurable:
+    """Return the refusal of a statement for the words of some of its fields."""
+    words = [words for role in roles if (words := _words_of(said, role))]
+    return refused(reason, words=words, near=said)
+
+
+def _words_of(said: Statement, role: Role) -> str:
+    return " ".join(each.words for each in said.bound if each.role == role)
+
+
+def _in_other_texts(idea: Idea, sign: str) -> Sequence[Item]:
+    """Return what the first of the other texts of an idea that names any has of it."""
+    found = ([each for each in items_of(_text(text)) if each.sign == sign] for text in _other_texts(idea))
+    return next((each for each in found if each), ())
+
+
+def _other_texts(idea: Idea) -> Iterator[str]:
+    experiments = idea.experiments if isinstance(idea.experiments, str) else ". ".join(idea.experiments)
+    yield from (idea.title, idea.name, idea.abstract, experiments)

@@ -1,1 +1,0 @@
-"""The declared space: what the built-in researcher can change, measure and measure it on; pure, no array library."""

@@ -1,0 +1,87 @@
+"""Which readings of somebody else bind a sentence to a claim."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from events.kinds.space.binding import Field, binding_problems
+from events.kinds.space.claim import Claim
+from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.metrics import METRICS
+
+CLAIM: Final = Claim(
+    subject="Lookahead with 5 steps", metric=METRICS["accuracy"], direction="increase", data=SHIPPED["wine"]
+)
+SENTENCE: Final = "Lookahead with 5 steps improves the accuracy on wine"
+QUOTES: Final[dict[Field, list[str]]] = {
+    "intervention": ["Lookahead with 5 steps"], "metric": ["accuracy"], "direction": ["improves"],
+    "data": ["on wine"],
+}  # fmt: skip
+
+
+def test_a_reading_that_binds_every_word_has_no_problem() -> None:
+    assert binding_problems(SENTENCE, QUOTES, CLAIM) == []
+
+
+def test_another_language_is_bound_by_quotation() -> None:
+    quotes: dict[Field, list[str]] = {
+        "intervention": ["Lookahead"], "metric": ["die Genauigkeit"], "direction": ["senkt"],
+        "data": ["auf Wein"],
+    }  # fmt: skip
+    claim = Claim(subject="Lookahead", metric=METRICS["accuracy"], direction="decrease", data=SHIPPED["wine"])
+    assert binding_problems("Lookahead senkt die Genauigkeit auf Wein", quotes, claim) == []
+
+
+def test_a_sentence_without_end_is_not_bound() -> None:
+    assert binding_problems(SENTENCE + " " * 4_000, QUOTES, CLAIM) == [
+        "the sentence has over 4,000 characters"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "changed", "problem"),
+    [
+        (f"{SENTENCE} and iris", {}, "not bound: “and”, “iris”"),
+        (f"{SENTENCE} of deep networks", {}, "deep"),
+        (
+            f"{SENTENCE} by 2 points",
+            {"metric": ["accuracy", "by 2 points"]},
+            "“by 2 points” is a size of the effect",
+        ),
+        (f"It is false that {SENTENCE}", {"direction": ["improves", "It is false that"]}, "is a negation"),
+        (f"Rarely {SENTENCE}", {"direction": ["improves", "Rarely"]}, "“rarely” is a hedge"),
+        (SENTENCE, {"data": ["on iris"]}, "“on iris” is no part of the sentence"),
+        (SENTENCE, {"data": ["on wine", "wine"]}, ""),
+        (SENTENCE, {"metric": ["accuracy", "the accuracy"]}, ""),
+        (SENTENCE, {"metric": ["improves", "accuracy"]}, "“improves” is bound twice"),
+        (SENTENCE, {"intervention": []}, "not bound"),
+        (SENTENCE, {"direction": []}, "not bound"),
+        (
+            SENTENCE.replace("5", "7"),
+            {"intervention": ["Lookahead with 7 steps"]},
+            "“7” is not in the subject",
+        ),
+        (SENTENCE.replace("wine", "iris"), {"data": ["on iris"]}, "“on iris” is not wine"),
+        (SENTENCE.replace("accuracy", "loss"), {"metric": ["loss"]}, "“loss” is not the accuracy"),
+        (
+            SENTENCE.replace("accuracy", "top-3 accuracy"),
+            {"metric": ["top-3 accuracy"]},
+            "is not the accuracy",
+        ),
+        (SENTENCE.replace("improves", "lowers"), {"direction": ["lowers"]}, "“lowers” says the opposite"),
+        (SENTENCE.replace("accuracy", "error"), {"metric": ["error"], "direction": ["improves"]}, ""),
+        (
+            SENTENCE.replace("improves the accuracy", "reduces the error"),
+            {"metric": ["error"], "direction": ["reduces"]},
+            "",
+        ),
+        (SENTENCE.replace("improves", "affects"), {"direction": ["affects"]}, "names no direction"),
+    ],
+)
+def test_what_a_reading_leaves_out_or_turns_round_is_a_problem(
+    sentence: str, changed: dict[Field, Any], problem: str
+) -> None:
+    found = "; ".join(binding_problems(sentence, {**QUOTES, **changed}, CLAIM))
+    assert (problem in found) if problem else not found
