@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 
 from control_plane.log import unclaimed
-from control_plane.log.projector import Projector, Stretch, contiguous
+from control_plane.log.projector import Projector, Stretch, contiguous, run_view
 from control_plane.log.unclaimed import UnclaimedLines
 from control_plane.log.unnumbered import TRIES_MAX, UnnumberedEvents
-from control_plane.model.projection import AttemptView
-from control_plane.model.run import Run, Seal
+from control_plane.model.projection import AttemptView, fold
+from control_plane.model.run import Run, Seal, Settled
 from control_plane.store.log.documents import AttemptRecord
 from control_plane.store.queue.runs import Found
-from events.catalog import RunHeartbeat, RunLog, RunStarted
+from events.catalog import RunCompleted, RunHeartbeat, RunLog, RunStarted
 from events.codec import decode_structured
 from events.envelope import Event
 from events.kinds.fact import Fact
@@ -49,6 +49,7 @@ class Store:
         self.run, self.stored, self.moves, self.cursor = run, stored, moves, cursor
         self.advanced: list[int] = []
         self.decided: list[Decision] = []
+        self.letters: list[str] = []
         self.beats = 0
         self.read = 0
 
@@ -77,7 +78,7 @@ class Store:
         return [0] * len(runs)
 
     async def refuse(self, letters: Any) -> None:
-        assert not letters
+        self.letters += [each["code"] for each in letters]
 
     async def advance_attempts(self, views: Sequence[tuple[AttemptView, int]]) -> None:
         self.advanced += [seq for _, seq in views]
@@ -131,6 +132,32 @@ async def test_of_a_run_one_attempt_is_followed_at_a_time_and_only_without_a_gap
 def test_events_are_taken_up_to_the_first_gap_each_once() -> None:
     taken = contiguous([event(1), event(1), event(2), event(4), event(5)])
     assert [each.sequence for each in taken] == [1, 2]
+    assert [each.sequence for each in contiguous([event(1), event(3), event(2)])] == [1]
+
+
+async def test_what_stands_behind_an_end_is_set_aside_with_a_letter() -> None:
+    store, stored = Store(RUN), [event(4, RunCompleted()), event(5)]
+    assert await projector(store).follow([Stretch(Found("runs", RUN), 1, stored)]) == [5]
+    assert store.letters == ["after_end"]
+
+
+class Restless(Store):
+    """Others keep moving its run: there is always something more to apply."""
+
+    async def stretch(self, attempt_id: AttemptId, cursor: int) -> list[Event]:
+        return [event(cursor + 1)]
+
+
+async def test_an_application_ends_where_others_always_move_the_run() -> None:
+    with pytest.raises(Transient, match="changes too fast"):
+        await projector(Restless(RUN)).apply(AttemptId(RUN_ID, 1))
+
+
+@pytest.mark.parametrize(("last", "is_closed"), [(3, True), (4, True), (5, False)])
+def test_a_log_is_whole_at_the_last_position_that_its_settle_named(last: int, is_closed: bool) -> None:
+    run = replace(RUN, settled=Settled("completed", last))
+    view = run_view(run, fold(AttemptView(RUN_ID, 1), [event(4)], 3))
+    assert (view.get("logOpen") is False) == is_closed
 
 
 class Early:
