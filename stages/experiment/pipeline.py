@@ -65,10 +65,10 @@ from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
 from stages.experiment.record.record import Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
-from stages.experiment.research.researcher_factory import ResearcherFactory, hire, state_of_claim
+from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
 from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
-from stages.experiment.search.worker_pool import Shift, WorkerPool
+from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import fresh_seeds
 from stages.experiment.statistics.guards import Arms, guarded
 from stages.experiment.statistics.jackknife import row_groups
@@ -123,7 +123,7 @@ class TrialSetup:
 
     bench: Bench
     evaluation_set: EvaluationSet
-    crew: WorkerPool
+    pool: WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ def run(context: Context) -> str:
     effort = effort_of(spec)
     past = Past(context)
     try:
-        staff = hire(context, spec, data_set, effort.epochs, past)
-        return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
+        chosen = choose_researcher(context, spec, data_set, effort.epochs, past)
+        return Experiment(context, witness, spec, effort, chosen, past, folder, renderer).run()
     except Exception as error:  # whatever it is, an earlier attempt may be its cause
         _begin_anew(past, error)
         raise
@@ -199,7 +199,7 @@ class Experiment:
     witness: Recorder
     spec: ExperimentSpec
     effort: Effort
-    staff: ResearcherFactory
+    chosen: ChosenResearcher
     past: Past
     folder: Path
     renderer: Renderer
@@ -210,7 +210,7 @@ class Experiment:
 
     @property
     def researcher(self) -> Researcher:
-        return self.staff.researcher
+        return self.chosen.researcher
 
     def run(self) -> str:
         """Search, validate, draw, write and review."""
@@ -280,7 +280,7 @@ class Experiment:
             context=self.context,
             bench=bench,
             judges=judges,
-            crew=setup.crew,
+            pool=setup.pool,
             researcher=self.researcher,
             metric=self.claim.selection,
             quality=QUALITY[self.claim.task],
@@ -288,11 +288,11 @@ class Experiment:
             seed=self.spec.seed,
             repeats=self.effort.repeats,
             folder=self.folder / "nodes",
-            check=self.staff.check,
+            check=self.chosen.check,
             forest=TreeFile(),
             claim=state_of_claim(self.claim),
             judge=setup.evaluation_set.mark,
-            keeps_proposals=self.staff.is_dear,
+            keeps_proposals=self.chosen.is_costly,
         )
 
     def _search(self, search: Search) -> tuple[StageRecord, ...]:
@@ -391,15 +391,15 @@ class Experiment:
         """Run what is not measured by now; `keep` is called after each training."""
         judges, readings = measured.setup.evaluation_set.test(), measured.readings
         total = len(measured.arms) * len(measured.seeds)
-        with Shift[Trials](measured.setup.crew) as shift:
+        with TaskGroup[Trials](measured.setup.pool) as tasks:
             for arm, seed in measured.wanted:
                 name = f"{arm}-{seed}"
-                shift.start(name, self._measurement(measured, judges, arm, seed))
+                tasks.start(name, self._measurement(measured, judges, arm, seed))
             say = f"running both arms from {len(measured.seeds)} fresh seeds, judged by test data"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
             stage.progress(len(readings) / total, say)
-            for name, trials in shift.finished(lambda _: stage.progress(len(readings) / total, say)):
+            for name, trials in tasks.finished(lambda _: stage.progress(len(readings) / total, say)):
                 arm, (trial,) = int(name.partition("-")[0]), trials.trials
                 readings[arm, trial.seed] = trial.reading(self.claim.metric, QUALITY[self.claim.task])
                 self._tell_failures(measured.arms[arm], trials)
@@ -410,7 +410,7 @@ class Experiment:
         self, measured: Round, judges: Judges, arm: int, seed: int
     ) -> Callable[[int | None], Trials]:
         def measure(gpu: int | None) -> Trials:
-            self.staff.check()
+            self.chosen.check()
             folder = self.folder / measured.purpose / f"{arm}-{seed}"
             code = measured.arms[arm].code
             return measured.setup.bench.run(code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
@@ -419,11 +419,11 @@ class Experiment:
 
     def _tell_of_doubt(self, verdicts: Verdicts) -> None:
         """Report the request for a replication, before any other pod can find the measurement."""
-        said = verdict_line(self.claim, verdicts.judgement)
-        self.context.log(said, "warning")
+        line = verdict_line(self.claim, verdicts.judgement)
+        self.context.log(line, "warning")
         self.context.emit(
             ValidationAutoCompleted(
-                verdict="fail", summary=said, scores=verdicts.scores(self.claim), replication="asked for"
+                verdict="fail", summary=line, scores=verdicts.scores(self.claim), replication="asked for"
             )
         )
 

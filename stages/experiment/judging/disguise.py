@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.experiment.data.loading import Data, Part, Sealed, Visible
+from stages.experiment.judging.kernel_regression import class_law, value_law
 from stages.experiment.judging.secret import Secret
-from stages.experiment.judging.smoothing import class_law, value_law
 from stages.experiment.statistics.scores import Floats
 
 DRAWN: Final = (

@@ -50,10 +50,10 @@ def outcome(record: Record) -> str:
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
     """Return the result of the measurement in words, with references, and whether it is a replication."""
-    said, replication = _measured_words(record, numbers), record.verdicts.replication
+    sentence, replication = _measured_words(record, numbers), record.verdicts.replication
     if replication is None:
-        return said
-    return f"{said} {replication.sentence(record.verdicts.judgement.verdict, with_name=False)}"
+        return sentence
+    return f"{sentence} {replication.sentence(record.verdicts.judgement.verdict, with_name=False)}"
 
 
 def _measured_words(record: Record, numbers: Numbers) -> str:

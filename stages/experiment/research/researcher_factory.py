@@ -33,7 +33,7 @@ SPENDING: Final = "spending"  # the checkpoint in which the next attempt finds w
 
 
 @dataclass(slots=True)
-class Purse:
+class SpendingTracker:
     """The run's budget, and what is spent of it where the next attempt finds it."""
 
     context: Context
@@ -54,17 +54,17 @@ class Purse:
 
 
 @dataclass(frozen=True, slots=True)
-class ResearcherFactory:
+class ChosenResearcher:
     """The researcher, within the run's budget; `check` is called before each step."""
 
     researcher: Researcher
     check: Callable[[], None]
-    is_dear: bool
+    is_costly: bool
 
 
-def hire(
+def choose_researcher(
     context: Context, spec: ExperimentSpec, data_set: DataSet | None, epochs: int, past: Past
-) -> ResearcherFactory:
+) -> ChosenResearcher:
     """Return the researcher for a run: a language model where the pod has one and the run allows it.
 
     Raises `PipelineError` NOT_MEASURABLE for an idea that cannot be measured.
@@ -77,14 +77,14 @@ def hire(
         pod_usd_per_hour=tools.pod_usd_per_hour,
         spent=_spent(context),
     )
-    purse = Purse(context, budget)
+    spending = SpendingTracker(context, budget)
     if tools.model is None or spec.researcher == "built_in":
         built_in = BuiltIn(_understood(idea, data_set), spec.seed, epochs, context.notes, context.log)
-        return ResearcherFactory(built_in, purse.check, is_dear=False)
-    model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, purse.keep)
+        return ChosenResearcher(built_in, spending.check, is_costly=False)
+    model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
     claim = _claim_for(model, context, spec, data_set, past)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)
-    return ResearcherFactory(researcher, purse.check, is_dear=True)
+    return ChosenResearcher(researcher, spending.check, is_costly=True)
 
 
 def _claim_for(

@@ -148,12 +148,12 @@ class Bench:
     def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seeds: int) -> Trial:
         """Return what the program gave for one of so many seeds, which share its time evenly."""
         try:
-            told = self.secret.seed(seed)
-            report = _report(folder / f"report-{told}.json", ended)
+            seed_value = self.secret.seed(seed)
+            report = _report(folder / f"report-{seed_value}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
             answers = read_answers(
-                folder / f"answers-{told}.npy", self.facts.task, judges.total, self.facts.outputs
+                folder / f"answers-{seed_value}.npy", self.facts.task, judges.total, self.facts.outputs
             )
             judged = judges.judged(answers)
             scores = _scores(self.facts, judged, judges.targets)
@@ -220,8 +220,8 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
 def _digest(answers: Floats) -> str:
     """Return a digest of answers by a few digits: with the last digits a program could feign a training."""
     largest = max(float(np.abs(answers).max()), sys.float_info.min)
-    told = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
-    return hashlib.sha256(told.tobytes()).hexdigest()
+    rounded = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
+    return hashlib.sha256(rounded.tobytes()).hexdigest()
 
 
 def _curve(report: Report) -> tuple[Point, ...]:

@@ -18,7 +18,7 @@ from events.kinds.space.metrics import METRICS
 from events.runtime.errors import PipelineError
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line
-from stages.experiment.research.modelled.trouble import LASTING, code_of, given_up
+from stages.experiment.research.modelled.failure_policy import LASTING, code_of, given_up
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for
 from stages.ports import Notes
