@@ -261,7 +261,7 @@ def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(spied: Spied
     (tmp_path / "paper.pdf").write_bytes(artifact(fleet, run, "paper/paper.pdf"))
     paper = " ".join(page.extract_text() for page in PdfReader(tmp_path / "paper.pdf").pages)
     for shown in (
-        "Momentum in short trainings",
+        "Does the negative log-likelihood on digits become lower",
         f"Words: {MODEL}",
         "Supported.",
         f"{abs(scores['mean_difference']):.4f}",

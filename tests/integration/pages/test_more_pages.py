@@ -406,7 +406,7 @@ def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]
     differing = page.locator("section", has=page.get_by_role("heading", name="Parameters that differ"))
     rows = differing.locator("> .scroll tbody tr")
     expect(rows).to_have_text(["seed 1 2 1", "preset – – quick"], use_inner_text=True)
-    expect(differing.locator("summary")).to_have_text("1 equal parameter")
+    expect(differing.locator("summary")).to_have_text("2 equal parameters")
     expect(page.locator("main")).to_contain_text("A, B differ only in the seed.")
 
     chart = page.get_by_role("img", name="Stage_1: loss")
