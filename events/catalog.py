@@ -16,6 +16,7 @@ from events.kinds.fact import Fact, Fraction, Name, Sha256
 
 Level = Literal["debug", "info", "warn", "warning", "error"]
 Verdict = Literal["pass", "fail"]
+Conclusion = Literal["supported", "contradicted", "inconclusive"]
 Replicated = Literal["asked for", "on another pod", "on the same pod"]
 
 
