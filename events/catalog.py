@@ -156,9 +156,13 @@ class ValidationAutoStarted(Fact, frozen=True):
 
 
 class ValidationAutoCompleted(Fact, frozen=True):
-    """What the measurement says about the claim; `replication` where it is too good for one."""
+    """What the measurement says about the claim; `replication` where it is too good for one.
+
+    It passes only where the claim is supported; `conclusion` distinguishes the others, where the pipeline does.
+    """
 
     verdict: Verdict
+    conclusion: Conclusion | None = None
     summary: str | None = None
     scores: dict[str, Any] = {}
     replication: Replicated | None = None

@@ -144,7 +144,7 @@ def words(run: RunRow) -> list[str]:
     if run.status == "SCHEDULED":
         said.append(f"on {run.claimed_by}")
     if run.status == "AWAITING_HUMAN":
-        said.append(f"– a person's verdict is due: podfleet reviews pass {run.id} (or fail)")
+        said.append(f"– do you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
         said.append(f"after {lasted(run)}")
     if run.error and (run.status == "DELAYED" or not is_live(run)):
@@ -245,7 +245,9 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
         said = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
         lines.append(Text(said, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
-        lines.append(Text(f"a person's verdict is due: podfleet reviews pass {run.id} (or fail)", "magenta"))
+        lines.append(
+            Text(f"Do you confirm this verdict? podfleet reviews pass {run.id} (or fail)", "magenta")
+        )
     if is_silent:
         lines.append(Text("no answer from the control plane; trying again …", "yellow"))
     return Group(*lines)

@@ -133,6 +133,27 @@ class NodeSelectedBest(Fact, frozen=True):
     seeds: list[int] = []
 
 
+class ClaimRegistered(Fact, frozen=True):
+    """How the claim will be judged, before its intervention is tried.
+
+    The claim holds for effects above `above` and below `below`, where there is such a bound. `units` of `unit`
+    are measured, each judged by `test_rows` of `rows`; `level` is the error of each side.
+    """
+
+    metric: str
+    direction: str
+    unit: str
+    units: int
+    rows: int
+    test_rows: int
+    estimator: str
+    test: str
+    level: float
+    stopping: str
+    above: float | None = None
+    below: float | None = None
+
+
 class PaperStarted(Fact, frozen=True):
     """The paper is being written."""
 
@@ -163,7 +184,7 @@ def _outcome(data: Mapping[str, Any]) -> str:
 
 KIND: Final = Kind(
     name="experiment",
-    says="An idea tried on a data set: a search over programs, validation with fresh seeds, plots, a paper.",
+    says="An idea tried on a data set: a search over programs, validation on fresh splits, plots, a paper.",
     spec=ExperimentSpec,
     example={"idea": "Does momentum help on digits?", "preset": "quick"},
     pipeline="stages.experiment.pipeline",
@@ -180,6 +201,7 @@ KIND: Final = Kind(
         "ai.node.completed": NodeCompleted,
         "ai.node.restored": NodeRestored,
         "ai.node.selected_best": NodeSelectedBest,
+        "ai.claim.registered": ClaimRegistered,
         "ai.paper.started": PaperStarted,
         "ai.paper.generated": PaperGenerated,
     },

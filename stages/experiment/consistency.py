@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from stages.experiment.record.ledger import ClaimState, FreshState, PaperState, SearchState
+from stages.experiment.record.ledger import ClaimState, PaperState, SearchState, UnitsState
 from stages.experiment.record.record import StageRecord
+from stages.experiment.statistics.validation import Registration
 from stages.experiment.tree import Node
-from stages.space.metrics import Metric, is_possible
+from stages.space.metrics import is_possible
 
 PAPER_BYTES_MAX: Final = 256 << 20  # a file of it is copied, and read in part
 OTHER_ROWS: Final = "it was measured by another secret of the judge"  # so on other rows
@@ -138,23 +139,21 @@ def _impossible(told: Iterable[tuple[str, float]]) -> str | None:
     return None if wrong is None else f"the {wrong[0]} cannot be {wrong[1]:g}"
 
 
-def fresh_problem(
-    state: FreshState, arms: tuple[str, str], judge: str, metric: Metric, groups: int
-) -> str | None:
-    """Judge what fresh seeds measured for the programs `arms`, by rows in so many groups."""
+def units_problem(state: UnitsState, arms: tuple[str, str], judge: str, plan: Registration) -> str | None:
+    """Judge what was measured in units for the programs `arms`."""
     if state.judge != judge:
         return OTHER_ROWS
     if state.arms != arms:
         return "it is of other programs"
+    if (state.rows, state.test_rows) != (plan.rows, plan.test_rows):
+        return "its units are of other sizes"
     pairs = [(each.arm, each.seed) for each in state.measured]
     readings = [each.reading for each in state.measured if each.reading.scores is not None]
     told = [(name, value) for each in readings for name, value in (each.scores or {}).items()]
-    told += [(metric.name, value) for each in readings for value in each.without]
     if (wrong := _impossible(told)) is not None:
         return wrong
-    counts = {(len(each.without), len(each.quality)) for each in readings}
-    if not counts <= {(groups if metric.of_answers else 0, groups)}:
-        return "the rows that judged it were grouped otherwise"
+    if any(plan.metric.name not in (each.scores or {}) for each in readings):
+        return f"a result lacks the {plan.metric.name}"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 

@@ -79,7 +79,7 @@ def _abstract(draft: Draft, filled_in: tuple[str, ...]) -> str:
     if draft.is_sharp:
         sentences.append(
             "Both arms share every other choice, so that a difference has one cause. The claim holds if the "
-            "interval of the paired differences over fresh seeds lies on its side of zero."
+            "interval of the paired differences over random splits lies on its side of zero."
         )
         sentences.extend(filled_in)
         blocked = obstacle(saying)
