@@ -158,7 +158,7 @@ class ValidationAutoStarted(Fact, frozen=True):
 class ValidationAutoCompleted(Fact, frozen=True):
     """What the measurement says about the claim; `replication` where it is too good for one.
 
-    It passes only where the claim is supported; `conclusion` distinguishes the others, where the pipeline does.
+    It passes only where the claim is supported; `conclusion` distinguishes the others.
     """
 
     verdict: Verdict

@@ -136,8 +136,8 @@ class NodeSelectedBest(Fact, frozen=True):
 class ClaimRegistered(Fact, frozen=True):
     """How the claim will be judged, before its intervention is tried.
 
-    The claim holds for effects above `above` and below `below`, where there is such a bound. `units` of `unit`
-    are measured, each judged by `test_rows` of `rows`; `level` is the error of each side.
+    The claim holds for effects above `above` and below `below`, where there is such a bound. So many `units`
+    are measured, each of the kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side.
     """
 
     metric: str

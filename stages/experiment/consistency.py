@@ -139,8 +139,10 @@ def _impossible(told: Iterable[tuple[str, float]]) -> str | None:
     return None if wrong is None else f"the {wrong[0]} cannot be {wrong[1]:g}"
 
 
-def units_problem(state: UnitsState, arms: tuple[str, str], judge: str, plan: Registration) -> str | None:
-    """Judge what was measured in units for the programs `arms`."""
+def units_problem(
+    state: UnitsState, arms: tuple[str, str], judge: str, plan: Registration, measured: Collection[str]
+) -> str | None:
+    """Judge what was measured in units for the programs `arms`: of each result the scores `measured`."""
     if state.judge != judge:
         return OTHER_ROWS
     if state.arms != arms:
@@ -152,8 +154,9 @@ def units_problem(state: UnitsState, arms: tuple[str, str], judge: str, plan: Re
     told = [(name, value) for each in readings for name, value in (each.scores or {}).items()]
     if (wrong := _impossible(told)) is not None:
         return wrong
-    if any(plan.metric.name not in (each.scores or {}) for each in readings):
-        return f"a result lacks the {plan.metric.name}"
+    missing = [name for name in measured if any(name not in (each.scores or {}) for each in readings)]
+    if missing:
+        return f"a result lacks the {min(missing)}"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 

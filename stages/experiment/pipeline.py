@@ -516,7 +516,7 @@ class Experiment:
         found = self.past.read(
             self.past.left("validation"),
             UnitsState,
-            lambda state: units_problem(state, first.codes, mark, first.plan),
+            lambda state: units_problem(state, first.codes, mark, first.plan, first.setup.bench.measured),
         )
         if found is not None:
             first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})

@@ -238,7 +238,7 @@ def must_state_what_was_said(experiment: Experiment) -> None:
     source = experiment.content("paper/paper.tex").decode().partition(r"\begin{document}")[2]
     pdf = experiment.pdf()
     used = set(re.findall(r"\\val\{([^}]+)\}", source))
-    assert {"effect.mean", "effect.low", "effect.high", "run.seed", "nodes.tried", "seeds.fresh"} <= used
+    assert {"effect.mean", "effect.low", "effect.high", "run.seed", "nodes.tried", "units.registered"} <= used
     for key in used:
         text = texts[key].replace("\N{MINUS SIGN}", "-").replace("\N{NO-BREAK SPACE}", " ")
         assert text in pdf, key
@@ -254,7 +254,7 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
 
     def fresh(name: str, arm: str) -> list[float]:
         source = {"type": "ai.run.stage_metric", "stage": "validation", "about": f"test_{name}_{arm}"}
-        steps = range(1, int(numbers["seeds.fresh"]) + 1)
+        steps = range(1, int(numbers["units.registered"]) + 1)
         return [said(events, {**source, "field": "value", "step": step}) for step in steps]
 
     for name in {key.split(".")[1] for key in numbers if key.startswith("mean.")}:

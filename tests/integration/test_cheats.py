@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.experiment.data.loading import prepare
-from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
@@ -101,7 +101,7 @@ class TrialSetup:
 def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
     folder = tmp_path_factory.mktemp("trials")
     secret = Secret("nobody knows")
-    hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
+    hidden = disguise_of(data := prepare(SHIPPED["iris"], seed=0), secret, is_public=True).worn(data)
     bench = Bench(
         facts=hidden.data.facts,
         data=write_data(folder / "data", hidden.data.visible),

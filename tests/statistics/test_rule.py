@@ -68,7 +68,7 @@ def test_two_arms_that_are_equal_by_symmetry_are_seldom_told_apart(rows: int) ->
 @pytest.mark.parametrize("rows", [150, 500, 2_000])
 @pytest.mark.long("`make test` has the smallest ones: real learners take minutes for many rows")
 def test_two_equal_arms_whatever_the_size(rows: int, units: int) -> None:
-    found = estimate(twins(4_000, units, rows, seed=6), SHARED)
+    found = estimate(twins(2_000, units, rows, seed=6), SHARED)
     assert max(wrong(found)) <= WRONG_MAX
     assert covered(found) >= COVERED_MIN
 
@@ -83,7 +83,7 @@ def test_columns_of_noise_improve_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.long("`make test` has the two small sets")
 def test_columns_of_noise_improve_nothing_on_any_set(name: str, columns: int) -> None:
-    draws = 300 if name == "digits" else 2_000
+    draws = 100 if name == "digits" else 2_000
     found = estimate(with_noise(name, columns, draws, 10, seed=4), SHARED)
     assert wrong(found)[0] <= WRONG_MAX
 

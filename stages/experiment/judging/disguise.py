@@ -161,6 +161,6 @@ def _turned(
     def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         images = np.rot90(rows.reshape(-1, image_side, image_side), quarters, axes=(1, 2))
         images = images[:, :, ::-1] if is_mirrored else images
-        return np.ascontiguousarray(images).reshape(len(rows), -1)
+        return np.ascontiguousarray(images).reshape(rows.shape)
 
     return turned

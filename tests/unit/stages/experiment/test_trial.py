@@ -10,7 +10,7 @@ import pytest
 
 from events.files.removing import remove_tree
 from stages.experiment.data.loading import prepare
-from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
 from stages.experiment.seeds import fresh_seeds, seed_for
@@ -36,7 +36,7 @@ class Workplace:
 
     def __init__(self, home: Path, tools: Tools, name: str = "iris", *, wall_s: float = 30.0) -> None:
         secret = Secret("of a test")
-        hidden = disguised(prepare(SHIPPED[name], seed=0), secret, is_public=True)
+        hidden = disguise_of(data := prepare(SHIPPED[name], seed=0), secret, is_public=True).worn(data)
         data = hidden.data
         self.home, self.count = home, 0
         self.bench = Bench(
