@@ -96,7 +96,7 @@ STAGES_TOTAL: Final = len(STAGES)
 DRAFTS: Final = 3
 APPLIES: Final = "Stage_3"  # the first stage that tries the intervention
 WORKS_MAX: Final = 8
-LOSSES_MAX: Final = 3  # of one training, by the machine
+LOSSES_MAX: Final = 3  # of one training that the machine does not begin
 # What is registered before that, in words for people.
 UNIT: Final = "a random split of the rows with its seed, on which both programs are trained"
 ESTIMATOR: Final = (
@@ -474,7 +474,7 @@ class Experiment:
                         self.context.log(f"the unit of seed {seed}, {node.id}: {trial.error}", "warning")
                     if not trial.is_lost:
                         return trial.reading(unit.naive)
-            raise GivenBack(f"this pod ended a program {LOSSES_MAX} times: {trial.error}")
+            raise GivenBack(f"this pod did not start a program {LOSSES_MAX} times: {trial.error}")
 
         return measure
 

@@ -14,12 +14,12 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, Final
 
 import pytest
 from pypdf import PdfReader
-from scipy import stats
+from scipy import optimize, stats
 
 from events.runtime.clock import SystemClock
 
@@ -247,7 +247,7 @@ def must_state_what_was_said(experiment: Experiment) -> None:
 
 
 def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
-    """Compute anew what the paper says in sums: from trials and fresh seeds, not from what sums them up."""
+    """Compute anew what the paper says in sums: from trials and units, not from what sums them up."""
     numbers = {each["key"]: each["value"] for each in experiment.json("paper/numbers.json")["numbers"]}
     events = experiment.events()
     metric = experiment.run["validations"][0]["scores"]["metric"]
@@ -264,12 +264,22 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
     differences = [one - other for one, other in pairs]
     mean, low, high = (numbers[f"effect.{each}"] for each in ("mean", "low", "high"))
     assert mean == pytest.approx(fmean(differences))
-    over_seeds, over_rows = stats.sem(differences), numbers.get("effect.rows_error", 0.0)
-    parts = [(over_seeds, len(differences) - 1), (over_rows, numbers.get("effect.groups", 2) - 1)]
-    error = math.hypot(over_seeds, over_rows)
-    freedom = error**4 / sum(part**4 / free for part, free in parts) if error else 1.0
-    reach = stats.t.ppf(0.975, freedom) * error
-    assert [low, high] == pytest.approx([mean - reach, mean + reach])
+    rows, judging = numbers["units.rows"], numbers["units.test_rows"]
+    root = math.sqrt(1 / len(differences) + judging / (rows - judging))
+    reach = stats.t.ppf(1 - numbers["level"], len(differences) - 1) * root
+    skew = 0.5 * stats.skew(differences, bias=False)
+
+    def moved(skew: float) -> float:
+        """Return where the modified t just reaches the level."""
+        return optimize.brentq(
+            lambda x: x + skew * root**2 / 6 + skew / 3 * x**2 + (skew / 3) ** 2 * x**3 / 3 - reach,
+            -99.0,
+            99.0,
+        )
+
+    spread = stdev(differences)
+    expected = [mean - spread * max(reach, moved(skew)), mean + spread * max(reach, moved(-skew))]
+    assert [low, high] == pytest.approx(expected)
 
     tried = {
         each["data"]["node"]: each["data"]

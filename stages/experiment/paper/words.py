@@ -45,12 +45,15 @@ def verdict_line(claim: Claim, judgement: Judgement) -> str:
         metric_text(value, metric.decimals, signed=True)
         for value in (interval.mean, interval.low, interval.high)
     )
-    seen = metric_text(interval.seen, metric.decimals)
+    chance = ""
+    if interval.p_value is not None and interval.seen is not None:
+        seen = metric_text(interval.seen, metric.decimals)
+        chance = f" (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
     beside = ", beside a baseline that the run wrote itself" if judgement.conclusion == "supported" else ""
     return (
         f"Over {units} units, each with a split of its own and {judgement.plan.test_rows} test rows, the "
         f"{measure_of(claim)} changed by {mean} on average, with a {CONFIDENCE:.0%} confidence interval from {low} to "
-        f"{high} (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs): "
+        f"{high}{chance}: "
         f"{judgement.reason}{beside}."
     )
 

@@ -249,8 +249,10 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
             ("effect.high", judgement.interval.high),
         ):
             yield name, value, metric_text(value, decimals, signed=True)
-        yield "effect.seen", judgement.interval.seen, metric_text(judgement.interval.seen, decimals)
-        yield "effect.p_value", judgement.interval.p_value, p_text(judgement.interval.p_value)
+        if (seen := judgement.interval.seen) is not None:
+            yield "effect.seen", seen, metric_text(seen, decimals)
+        if (p_value := judgement.interval.p_value) is not None:
+            yield "effect.p_value", p_value, p_text(p_value)
         if (moved := record.verdicts.in_test_rows) is not None:
             yield "effect.in_test_rows", moved, metric_text(moved, 1, signed=True)
     for name, (one, two) in record.verdicts.means.items():

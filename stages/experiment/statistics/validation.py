@@ -2,7 +2,7 @@
 
 Pure statistics. Law: a claim is supported or contradicted only by the interval of the mean difference over
 as many units as were registered; whatever is missing, without spread, or below what the rows that judge can
-resolve decides nothing. A unit in which a program failed counts with the worst score, and no failure helps a
+resolve decides nothing. Only what is counted exactly, and so differs alike in all units, needs no spread. A unit in which a program failed counts with the worst score, and no failure helps a
 claim.
 """
 
@@ -36,6 +36,7 @@ BOTH_SIDES: Final = (
 )
 MISSING: Final = "fewer units gave a result than were registered"
 NEVER: Final = "one of the programs failed in every unit"
+COUNTED: Final = "the number is counted exactly, and differs alike in all units"
 NO_SPREAD: Final = (
     "the difference is the same in all units, so that nothing shows how far chance would move it"
 )
@@ -94,6 +95,11 @@ class Registration:
         return overlap(self.test_rows, self.rows)
 
     @property
+    def is_exact(self) -> bool:
+        """Return whether the measure is a count of which every unit gives the same."""
+        return not self.metric.of_answers and not self.metric.noisy
+
+    @property
     def resolution(self) -> float:
         """Return the least difference that the rows of a unit can show; 0 where there is none."""
         return 1 / self.test_rows if self.metric.name in COUNTING else 0.0
@@ -101,13 +107,16 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over units with its interval, the claim's p-value, and the smallest effect that could be seen."""
+    """A mean over units with its interval, the claim's p-value, and the smallest effect that could be seen.
+
+    What is counted exactly has neither of these two.
+    """
 
     mean: float
     low: float
     high: float
-    p_value: float
-    seen: float
+    p_value: float | None = None
+    seen: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,9 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
     differences = [pair.difference for pair in pairs if pair.difference is not None]
     found = estimate_of(differences, plan)
     interval = None if found is None else _interval(found, plan.region)
+    is_counted = interval is None and plan.is_exact and len({*differences}) == 1
+    if is_counted:
+        interval = Interval(*[differences[0]] * 3)
     judgement = Judgement("inconclusive", BOTH_SIDES, interval, kept, plan)
     if any(pair.is_caught for pair in pairs):
         return undecided(judgement, CAUGHT)
@@ -190,7 +202,7 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
         return undecided(judgement, MISSING)
     if any(all(pair.failed[arm] for pair in pairs) for arm in (0, 1)):
         return undecided(judgement, NEVER)
-    if interval is None:
+    if interval is None or interval.mean == 0.0:
         return undecided(judgement, NO_SPREAD)
     is_difference = interval.low > 0 or interval.high < 0
     if is_difference and abs(interval.mean) < plan.resolution:
@@ -198,7 +210,7 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
     conclusion = plan.region.concluded(interval.low, interval.high)
     if conclusion != "inconclusive":
         reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
-        judgement = replace(judgement, conclusion=conclusion, reason=reason)
+        judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
     return undecided(judgement, _failure(judgement))
 
 

@@ -36,15 +36,15 @@ from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
-# Ends that say nothing of a program: the machine did not let it begin, or somebody else ended it.
-LOST: Final = frozenset({"not_started", "killed"})
+# The one end that no program can bring about: by a signal, or by a full disk, it could choose to count for nothing.
+LOST: Final = "not_started"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The measurements of a program from one seed; `error` in the place of scores.
 
-    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine ended it, and
+    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it, and
     `processor_s` its processor time.
     """
 
@@ -152,7 +152,7 @@ class Bench:
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
-            is_lost = ended.how in LOST and not os.path.lexists(folder / f"report-{told}.json")
+            is_lost = ended.how == LOST
             is_caught = isinstance(mistake, Known)
             return Trial(seed, error=_shown(str(mistake)), is_caught=is_caught, is_lost=is_lost)
         processor_s = None if ended.processor_s is None else ended.processor_s / seeds

@@ -140,7 +140,7 @@ def test_the_paper_says_the_numbers(whole: Watched) -> None:
     assert [fact.stage for fact in one.of(c.StageCompleted)] == ORDER
     (verdict,) = one.of(c.ValidationAutoCompleted)
     said = text_of(one).replace("−", "-").replace("\n", " ")
-    assert ("Supported." if verdict.verdict == "pass" else "Refuted.") in said
+    assert f"{(verdict.conclusion or '').capitalize()}." in said
     for value in (*verdict.scores["baseline"], *verdict.scores["intervention"], verdict.scores["ci_low"]):
         assert f"{abs(value):.4f}" in said
     for node in one.of(NodeCompleted):

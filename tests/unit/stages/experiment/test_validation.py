@@ -89,6 +89,15 @@ def test_a_measure_that_counts_no_rows_has_no_resolution() -> None:
     assert judged(around(-0.01, 0.0001), plan).conclusion == "supported"
 
 
+def test_what_is_counted_exactly_needs_no_spread() -> None:
+    plan = replace(PLAN, metric=METRICS["parameters"], region=superior("decrease"))
+    for difference, conclusion in ((-500.0, "supported"), (500.0, "contradicted"), (0.0, "inconclusive")):
+        assert judged([difference] * UNITS, plan).conclusion == conclusion
+    assert judged([-500.0] * (UNITS - 1), plan).reason == MISSING
+    timed = replace(plan, metric=METRICS["training_seconds"])
+    assert judged([-500.0] * UNITS, timed).reason == NO_SPREAD
+
+
 def test_claims_with_a_margin_are_judged_by_it() -> None:
     small = around(0.001, 0.0005)
     assert judged(small, replace(PLAN, region=equivalent(0.02))).conclusion == "supported"
