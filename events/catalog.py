@@ -152,7 +152,7 @@ class EventRefused(Fact, frozen=True):
 
 
 class ValidationAutoStarted(Fact, frozen=True):
-    """The claim is being measured again with fresh seeds."""
+    """The claim is being measured in its registered units."""
 
 
 class ValidationAutoCompleted(Fact, frozen=True):

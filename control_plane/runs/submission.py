@@ -124,7 +124,7 @@ class Submitter:
         wishes = await self.queue.wishes(run_id) or {}
         again = Submission(
             kind=found.run.kind,
-            spec=spec["spec"],
+            spec=_inherited(found.run.kind, spec["spec"]),
             by=by,
             requires=spec["requires"],
             priority=wishes.get("priority", 0),
@@ -171,6 +171,12 @@ class Submitter:
         return Submitted(run_id, run, spec)
 
 
+def _inherited(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the specification of a retry: what no id was asked for in an older parent stays as it was."""
+    effective = read_spec(kind, spec)
+    return {**{name: getattr(effective, name) for name in KINDS[kind].drawn}, **spec}
+
+
 def check(wanted: Submission) -> Order:
     """Read a submission and check that it can run. Raises `Rejected`."""
     kind_of(wanted.kind, among=RUN_KINDS)
@@ -208,10 +214,11 @@ def check_stage(kind: str, stage: str) -> None:
 
 
 def snapshot(run_id: str, wanted: Submission) -> Document:
-    """Return the document that stores a run's specification."""
+    """Return the document that stores a run's specification, with what follows from its id."""
+    drawn = KINDS[wanted.kind].drawn
     return {
         "kind": wanted.kind,
-        "spec": dict(wanted.spec),
+        "spec": {**{name: draw(run_id) for name, draw in drawn.items()}, **wanted.spec},
         "requires": dict(wanted.requires),
         "hypothesisId": wanted.hypothesis_id,
         "fromStage": wanted.from_stage,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -13,6 +14,7 @@ from events.kinds.kind import Kind
 from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 
 PROGRAM_LIMIT_S: Final = 600.0
+SEEDS: Final = 2**31
 # In their order; each leaves a checkpoint of its name, after which a retry can begin.
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
 # A checkpoint that goes with those of all stages: what hides the data from programs.
@@ -45,7 +47,10 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
         str | None, msgspec.Meta(description="Its name, or a file; else as the idea says.")
     ] = None
     seed: Annotated[
-        int, msgspec.Meta(ge=0, le=2**31 - 1, description="Every random choice follows from it.")
+        int,
+        msgspec.Meta(
+            ge=0, lt=SEEDS, description="Every random choice follows from it; else from the run's id."
+        ),
     ] = 0
     nodes: NodeLimits = NodeLimits()
     review: Review = "human"
@@ -166,6 +171,10 @@ class PaperGenerated(Fact, frozen=True):
     pages: int | None = None
 
 
+def _seed(run_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big") % SEEDS
+
+
 def _title(spec: ExperimentSpec) -> str:
     idea = idea_of(spec.idea)
     return (idea.title or idea.name or idea.short_hypothesis).strip()[:TITLE_MAX]
@@ -206,6 +215,7 @@ KIND: Final = Kind(
         "ai.paper.generated": PaperGenerated,
     },
     lines={"ai.node.completed": _outcome},
+    drawn={"seed": _seed},
     codes={
         "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
     },
