@@ -191,6 +191,10 @@ def _outcome(data: Mapping[str, Any]) -> str:
     return f"{data['node']}: {data.get('error') or measured}"
 
 
+def _registered(data: Mapping[str, Any]) -> str:
+    return f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each; {data['metric']}"
+
+
 KIND: Final = Kind(
     name="experiment",
     says="An idea tried on a data set: a search over programs, validation on fresh splits, plots, a paper.",
@@ -214,7 +218,7 @@ KIND: Final = Kind(
         "ai.paper.started": PaperStarted,
         "ai.paper.generated": PaperGenerated,
     },
-    lines={"ai.node.completed": _outcome},
+    lines={"ai.node.completed": _outcome, "ai.claim.registered": _registered},
     drawn={"seed": _seed},
     codes={
         "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
