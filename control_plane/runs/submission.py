@@ -190,15 +190,20 @@ def read(wanted: Submission) -> Order:
 
 
 def checked(wanted: Submission) -> CheckedRun:
-    """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`."""
+    """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`.
+
+    What will follow from the run's id is left out: there is none yet.
+    """
     order = check(wanted)
+    spec: dict[str, Any] = msgspec.to_builtins(order.spec)
+    drawn = KINDS[wanted.kind].drawn.keys() - wanted.spec.keys()
     return CheckedRun(
         kind=wanted.kind,
         title=title_of(wanted.kind, order.spec),
         class_key=class_key(wanted.kind, order.requires),
         priority=wanted.priority,
         labels=labels_of(order),
-        spec=msgspec.to_builtins(order.spec),
+        spec={name: value for name, value in spec.items() if name not in drawn},
         requires=msgspec.to_builtins(order.requires),
     )
 

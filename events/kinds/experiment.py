@@ -49,7 +49,7 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: Annotated[
         int,
         msgspec.Meta(
-            ge=0, lt=SEEDS, description="Every random choice follows from it; else from the run's id."
+            ge=0, le=SEEDS - 1, description="Every random choice follows from it; else from the run's id."
         ),
     ] = 0
     nodes: NodeLimits = NodeLimits()

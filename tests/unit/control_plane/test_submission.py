@@ -15,6 +15,7 @@ from control_plane.runs.submission import (
     Submission,
     check,
     check_stage,
+    checked,
     labels_of,
     run_fields,
     snapshot,
@@ -96,4 +97,6 @@ def test_the_seed_of_an_experiment_follows_from_the_id_of_its_run_unless_it_is_g
     given = replace(wanted, spec={"idea": "x", "seed": 7})
     assert snapshot("a", given)["spec"] == {"idea": "x", "seed": 7}
     assert snapshot("a", WANTED)["spec"] == {}, "no other kind has one"
+    assert "seed" not in checked(wanted).spec, "what is checked has no id"
+    assert checked(given).spec["seed"] == 7
     assert check(wanted).digest == check(wanted).digest, "an idempotency key is held against what was sent"
