@@ -68,7 +68,7 @@ from stages.experiment.research.researcher_factory import ResearcherFactory, hir
 from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import Shift, WorkerPool
-from stages.experiment.seeds import fresh_seeds
+from stages.experiment.seeds import unit_seeds
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import Arms, guarded
 from stages.experiment.statistics.region import superior
@@ -169,6 +169,14 @@ class Round:
         """Return what is not measured by now, both arms of a unit beside each other."""
         wanted = ((arm, seed) for seed in self.seeds for arm in range(len(self.arms)))
         return [each for each in wanted if each not in self.readings]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one arm gave in one unit, and why its program failed where it did."""
+
+    reading: Reading
+    error: str | None
 
 
 def run(context: Context) -> str:
@@ -409,7 +417,7 @@ class Experiment:
         is measured here makes all anew that rests on it.
         """
         arms = (stages[1].best, stages[2].best)
-        seeds = fresh_seeds(self.spec.seed, self.effort.units, used)
+        seeds = unit_seeds(self.spec.seed, self.effort.units, used)
         first = Round(setup, arms, seeds, "validation", self._plan(setup))
         left = self.past.left("validation")
         was_asked = left is not None and bool(left.state.get(COMPLETE))  # a run goes back once at most
@@ -445,23 +453,27 @@ class Experiment:
         """
         readings = measured.readings
         total = len(measured.arms) * len(measured.seeds)
-        with Shift[Reading](measured.setup.crew) as shift:
+        with Shift[Outcome](measured.setup.crew) as shift:
             for arm, seed in measured.wanted:
                 shift.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
             say = f"running both arms in {len(measured.seeds)} units, judged by test data"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
             stage.progress(len(readings) / total, say)
-            for name, reading in shift.finished(lambda _: stage.progress(len(readings) / total, say)):
+            for name, outcome in shift.finished(lambda _: stage.progress(len(readings) / total, say)):
                 arm, seed = map(int, name.split("-"))
-                readings[arm, seed] = reading
+                readings[arm, seed] = outcome.reading
+                if outcome.error is not None:
+                    self.context.log(
+                        f"the unit of seed {seed}, {measured.arms[arm].id}: {outcome.error}", "warning"
+                    )
                 keep()
                 stage.progress(len(readings) / total, say)
 
-    def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Reading]:
+    def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
         node, setup = measured.arms[arm], measured.setup
 
-        def measure(gpu: int | None) -> Reading:
+        def measure(gpu: int | None) -> Outcome:
             self.staff.check()
             with setup.units.opened(seed) as unit:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
@@ -470,10 +482,8 @@ class Experiment:
                     (trial,) = bench.run(
                         node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu
                     ).trials
-                    if trial.error is not None:
-                        self.context.log(f"the unit of seed {seed}, {node.id}: {trial.error}", "warning")
                     if not trial.is_lost:
-                        return trial.reading(unit.naive)
+                        return Outcome(trial.reading(unit.naive), trial.error)
             raise GivenBack(f"this pod did not start a program {LOSSES_MAX} times: {trial.error}")
 
         return measure
@@ -502,7 +512,7 @@ class Experiment:
     def _replicated(self, first: Round, stage: Stage, replication: Replication, used: set[int]) -> Verdicts:
         """Measure both arms once more, all of it here, in other units and with rows hidden by another secret."""
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
-        seeds = fresh_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
+        seeds = unit_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
         second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plan)
         self._measure(second, stage, lambda: None)

@@ -20,11 +20,12 @@ from pypdf import PdfReader
 
 from events import catalog as c
 from events.kinds import read_spec
-from events.kinds.experiment import STAGES, NodeCompleted, NodeCreated, NodeSelectedBest
+from events.kinds.experiment import STAGES, ClaimRegistered, NodeCompleted, NodeCreated, NodeSelectedBest
 from stages.context import Stage
 from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed
 from stages.experiment.judging.replication import PURPOSE
+from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import WORSE
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Reading, Registration
@@ -165,7 +166,54 @@ def test_no_program_is_shown_whether_validation_or_test_judges_it(whole: Watched
     assert {len(name) for name in names} == {16}, "whose name says nothing"
 
 
-def test_each_seed_that_decides_has_a_process_of_its_own(whole: Watched) -> None:
+def test_how_the_claim_will_be_judged_is_registered_before_its_intervention_is_tried(whole: Watched) -> None:
+    facts = whole.reporter.facts
+    (said,) = whole.reporter.of(ClaimRegistered)
+    (begun,) = [
+        place for place, each in enumerate(facts) if each == c.StageStarted(stage="Stage_3", index=3, total=8)
+    ]
+    assert facts.index(said) < begun
+    assert (said.metric, said.above, said.below) == ("accuracy", 0.0, None)
+    assert (said.units, said.rows, said.test_rows, said.level) == (10, 150, 45, LEVEL)
+    (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
+    assert verdict.scores["units_registered"] == len(verdict.scores["differences"]) == said.units
+    assert (verdict.verdict == "pass") == (verdict.conclusion == "supported")
+
+
+class NotStarting:
+    """A sandbox of a machine that does not begin some jobs, and leaves the others to a real one."""
+
+    def __init__(self, inner: Any, losses: int) -> None:
+        self.inner, self.losses, self.asked = inner, losses, 0
+
+    def isolation(self) -> Isolation:
+        return Isolation(self.inner.isolation().name)
+
+    def run(self, job: Job) -> Ended:
+        if NOW.folder.parent.name == "validation" and self.asked < self.losses:
+            self.asked += 1
+            return Ended(how="not_started", seconds=0.0, message="there is no room on this machine")
+        ended: Ended = self.inner.run(job)
+        return ended
+
+
+@pytest.mark.parametrize(("losses", "is_given_back"), [(1, False), (1_000, True)])
+def test_a_unit_that_the_machine_did_not_start_is_run_again_and_never_counted(
+    tools: Tools, tmp_path: Path, losses: int, is_given_back: bool
+) -> None:
+    lacking = replace(tools, sandbox=NotStarting(tools.sandbox, losses))
+    reporter = experiment(tmp_path, lacking, seed=3)
+    end = reporter.facts[-1]
+    if is_given_back:
+        assert isinstance(end, c.RunPreempted), end
+        assert "no room" in (end.reason or "")
+        return
+    assert isinstance(end, c.RunCompleted), end
+    (verdict,) = reporter.of(c.ValidationAutoCompleted)
+    assert verdict.scores["failed"] == {"baseline": 0, "intervention": 0}
+
+
+def test_each_unit_that_decides_has_a_process_of_its_own(whole: Watched) -> None:
     (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
     assert whole.together == [1] * 2 * len(verdict.scores["seeds"])
 
