@@ -103,8 +103,8 @@ def serve(*, host: str, port: int, keyless: bool = False, migrates: bool = False
     try:
         settings = read_settings(environment(Path.cwd()), host=host, port=port, keyless=keyless)
         configure_logs(LogOptions(style="json", secrets=settings.secrets), sys.stderr)
-        if told := objection(sys.version_info[:3]):
-            log.warning("start.old_python", extra={"why": told})
+        if warning := objection(sys.version_info[:3]):
+            log.warning("start.old_python", extra={"why": warning})
         with _bound(settings) as listener:
             asyncio.run(_serve(settings, listener, migrates=migrates))
     except ConfigError as error:

@@ -27,7 +27,7 @@ class RunEnqueued(Fact, frozen=True):
 
 
 class RunStarted(Fact, frozen=True):
-    """The pipeline's process took the run up."""
+    """The pipeline's process has started."""
 
     pod: str | None = None
 
@@ -43,7 +43,7 @@ class RunHeartbeat(Fact, frozen=True):
 
 
 class StageStarted(Fact, frozen=True):
-    """A stage begins; `index` of `total` counts from 1."""
+    """A stage has started; `index` of `total` counts from 1."""
 
     stage: Name
     index: int | None = None
@@ -51,7 +51,7 @@ class StageStarted(Fact, frozen=True):
 
 
 class StageProgress(Fact, frozen=True):
-    """How far a stage is, and what it does at the moment."""
+    """The progress of a stage, and its current activity."""
 
     stage: Name
     progress: Fraction
@@ -59,7 +59,7 @@ class StageProgress(Fact, frozen=True):
 
 
 class StageMetric(Fact, frozen=True):
-    """One measured number of a stage."""
+    """One measurement of a stage."""
 
     stage: Name
     name: Name
@@ -68,14 +68,14 @@ class StageMetric(Fact, frozen=True):
 
 
 class StageCompleted(Fact, frozen=True):
-    """A stage is done."""
+    """A stage has ended."""
 
     stage: Name
     duration_s: float | None = None
 
 
 class RunLog(Fact, frozen=True):
-    """One line for people."""
+    """One log line for people."""
 
     message: str
     level: Level = "info"
@@ -83,13 +83,13 @@ class RunLog(Fact, frozen=True):
 
 
 class RunCompleted(Fact, frozen=True):
-    """The pipeline reached its end."""
+    """The pipeline completed."""
 
     summary: str | None = None
 
 
 class RunFailed(Fact, frozen=True):
-    """The run cannot go on; `retryable` says whether the same run may succeed later."""
+    """The run failed; `retryable` says whether a later attempt may succeed."""
 
     code: Name
     message: str
@@ -99,19 +99,19 @@ class RunFailed(Fact, frozen=True):
 
 
 class RunCanceled(Fact, frozen=True):
-    """The run stopped because somebody asked."""
+    """The run stopped because it was canceled."""
 
     reason: str | None = None
 
 
 class RunPreempted(Fact, frozen=True):
-    """The pod goes away; the run is given back unharmed."""
+    """The pod is leaving; the run returns to the queue and no failure is counted."""
 
     reason: str | None = None
 
 
 class StatusChanged(Fact, frozen=True):
-    """A decision, as its journal entry recorded it. Written by the control plane only."""
+    """A decision, as recorded in the journal. Written by the control plane only."""
 
     cause: str
     to: str
@@ -126,9 +126,9 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunUsage(Fact, frozen=True):
-    """What was spent: one call of a model, or a stretch of a pod's time.
+    """The cost of one call of a model, or of an interval of a pod's time.
 
-    `seconds` is how long the call or the stretch took, `gpu_s` the stretch times the number of
+    `seconds` is the duration of the call or interval, `gpu_s` the interval times the number of
     GPUs; `cost_usd` is None where no price is known.
     """
 
@@ -143,7 +143,7 @@ class RunUsage(Fact, frozen=True):
 
 
 class EventRefused(Fact, frozen=True):
-    """Stands in the place of a line that ingest refused for good; `digest` is that of the line's content."""
+    """Replaces a line that ingest refused permanently; `digest` is the digest of its content."""
 
     refused_type: str
     code: str
@@ -152,13 +152,13 @@ class EventRefused(Fact, frozen=True):
 
 
 class ValidationAutoStarted(Fact, frozen=True):
-    """The claim is being measured in its registered units."""
+    """The validation of the claim in its registered units has started."""
 
 
 class ValidationAutoCompleted(Fact, frozen=True):
-    """What the measurement says about the claim; `replication` where it is too good for one.
+    """The verdict of the measurement; `replication` if the result needs a second measurement.
 
-    It passes only where the claim is supported; `conclusion` distinguishes the others.
+    It passes only if the claim is supported; `conclusion` distinguishes the others.
     """
 
     verdict: Verdict
@@ -169,7 +169,7 @@ class ValidationAutoCompleted(Fact, frozen=True):
 
 
 class ValidationHumanCompleted(Fact, frozen=True):
-    """What a person says about the claim. Written by the control plane only."""
+    """The verdict of a person. Written by the control plane only."""
 
     verdict: Verdict
     reviewer: str | None = None
@@ -177,14 +177,14 @@ class ValidationHumanCompleted(Fact, frozen=True):
 
 
 class ArtifactDetected(Fact, frozen=True):
-    """The pipeline made a file that shall be kept."""
+    """The pipeline created a file to be uploaded."""
 
     name: Name
     stage: str | None = None
 
 
 class ArtifactRegistered(Fact, frozen=True):
-    """The file lies in object storage under `key`, byte for byte; `size` in bytes."""
+    """The file was uploaded to object storage under `key`; `size` in bytes."""
 
     name: Name
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
@@ -195,7 +195,7 @@ class ArtifactRegistered(Fact, frozen=True):
 
 
 class ArtifactFailed(Fact, frozen=True):
-    """The file could not be kept, and why."""
+    """The upload of a file failed, with the reason."""
 
     name: Name
     code: Name
@@ -203,7 +203,7 @@ class ArtifactFailed(Fact, frozen=True):
 
 
 class Unknown(Fact, frozen=True):
-    """A type of the `ai.` family that this version does not know: kept, shown, without effect."""
+    """An `ai.` event of a type unknown to this version: stored and shown, without effect."""
 
 
 TYPES: Final[Mapping[str, type[Fact]]] = {

@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 from events.answers.logs import LoggedEvent
 from events.catalog import Level, RunLog, type_of
 from events.kinds import KINDS
-from events.text.brief import brief_data
-from events.text.harmless import is_number
+from events.text.escaping import is_number
+from events.text.truncation import brief_data
 
 MINUTE_S: Final = 60
 HOUR_S: Final = 3600
@@ -190,9 +190,9 @@ def laid_out(value: Any, most: int = TEXT_SHOWN_CHARS) -> str:
 def idea_name(idea: Mapping[str, Any]) -> str:
     """Return the name of an idea for people, from the fields that it has."""
     for name in ("Title", "Name", "Short Hypothesis", "title", "name", "short_hypothesis"):
-        said = idea.get(name)
-        if isinstance(said, str) and said.strip():
-            return said.strip()[:UNNAMED_CHARS_MAX]
+        text = idea.get(name)
+        if isinstance(text, str) and text.strip():
+            return text.strip()[:UNNAMED_CHARS_MAX]
     return "an idea without a name"
 
 
@@ -201,16 +201,16 @@ def unfinished(each: Mapping[str, Any]) -> dict[str, Any]:
     idea = each.get("idea")
     number, why = each.get("number"), each.get("why")
     if not isinstance(idea, Mapping):
-        told = {name: value for name, value in each.items() if name not in ("idea", "number", "why")}
-        idea = told or None
+        fields = {name: value for name, value in each.items() if name not in ("idea", "number", "why")}
+        idea = fields or None
     name = idea_name(idea) if idea else f"idea {number}" if isinstance(number, int) else idea_name({})
     return {"name": name, "why": why if isinstance(why, str) else "", "idea": idea}
 
 
 def idea_fields(idea: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the seven fields of an idea, also those that are empty, then its other fields, each brief."""
-    told = brief_data({**dict.fromkeys(IDEA_FIELDS), **idea}, IDEA_FIELDS, TEXT_SHOWN_CHARS)
-    return list(told.items())
+    fields = brief_data({**dict.fromkeys(IDEA_FIELDS), **idea}, IDEA_FIELDS, TEXT_SHOWN_CHARS)
+    return list(fields.items())
 
 
 def percent(value: float | None) -> str:
@@ -243,8 +243,8 @@ def level(event: LoggedEvent) -> str | None:
     """Return the level of a log line as the filter names it; None of any other event."""
     if event.type != LOG:
         return None
-    said = event.data.get("level", "info")
-    return "warn" if said == "warning" else said if said in LEVELS else None
+    text = event.data.get("level", "info")
+    return "warn" if text == "warning" else text if text in LEVELS else None
 
 
 def lines(text: str | None) -> Markup:

@@ -23,7 +23,7 @@ class Ready(msgspec.Struct, frozen=True, tag_field="frame", tag="ready"):
     is_loading: bool = False
 
 
-class Said(msgspec.Struct, frozen=True, tag_field="frame", tag="said"):
+class FactFrame(msgspec.Struct, frozen=True, tag_field="frame", tag="said"):
     """Child: a fact, by its public type."""
 
     type: str
@@ -81,7 +81,7 @@ class Kept(msgspec.Struct, frozen=True, tag_field="frame", tag="kept"):
     problem: str | None = None
 
 
-FromChild = Ready | Said | Made | Checkpoint
+FromChild = Ready | FactFrame | Made | Checkpoint
 FromParent = Start | Kept | Note
 _child_decoder: Final = msgspec.json.Decoder(FromChild)
 _parent_decoder: Final = msgspec.json.Decoder(FromParent)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from events.answers.parts import gathered
+from events.answers.kind_parts import gathered
 from events.answers.runs import Run
 from events.catalog import RunLog
 from events.delivery.outbox import OUTBOX_BYTES_MAX, Outbox

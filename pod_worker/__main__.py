@@ -23,7 +23,7 @@ from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, allowed
 from pod_worker.config import Settings, Wishes, read_settings
-from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Way
+from pod_worker.isolation.confinement import SOURCE, THE_WORKERS, WORDS, Confinement, Method
 from pod_worker.isolation.privileges import hide
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ def main() -> int:
         while is_alone(settings) and not stop.wait(LOOK_S):
             settings = read_settings(os.environ, wishes, dotenv=Path(".env"))
         configure_logs(LogOptions(secrets=settings.secrets), sys.stderr)
-        if told := objection(sys.version_info[:3]):
-            log.warning("start.old_python", extra={"why": told})
+        if warning := objection(sys.version_info[:3]):
+            log.warning("start.old_python", extra={"why": warning})
         confinement, user = confine(settings)
         options = ChildOptions(environ=settings.environ, confinement=confinement)
         with ForkServer(options, SystemClock()) as fork_server:
@@ -85,24 +85,24 @@ def confine(settings: Settings) -> tuple[Confinement | None, str]:
     gaps = []
     for confinement in _ways(settings, environ):
         if (gap := confinement.find_gap(environ)) is None:
-            words = WORDS[confinement.way]
+            words = WORDS[confinement.method]
             log.info("start.confined", extra={"pipelines": f"have {words}"})
             return confinement, words
-        gaps.append(gap if confinement.way == "user" else f"{confinement.way}: {gap}")
+        gaps.append(gap if confinement.method == "user" else f"{confinement.method}: {gap}")
     why = "; ".join(gaps)
     log.warning("start.unconfined", extra={"pipelines": f"have {THE_WORKERS}", "why": why})
     return None, f"{THE_WORKERS}: {why}"
 
 
 def _ways(settings: Settings, environ: Mapping[str, str]) -> list[Confinement]:
-    """Return the ways of confinement to try, best first."""
+    """Return the methods of confinement to try, best first."""
     if os.getuid() == 0:
         return [Confinement.by_user(settings.data, environ)]
     folders = (Path(), Path(SOURCE))
     fleet = Path(settings.environ.get("PODFLEET_DATA") or FLEET_DATA)
     keys = [fleet, *(each for folder in folders for each in (folder / ".env", *folder.glob(".env?*")))]
-    ways: tuple[Way, ...] = ("namespace", "landlock")
-    return [Confinement.of_same_user(way, settings.data, environ, keys) for way in ways]
+    methods: tuple[Method, ...] = ("namespace", "landlock")
+    return [Confinement.of_same_user(method, settings.data, environ, keys) for method in methods]
 
 
 def _wishes() -> Wishes:

@@ -69,7 +69,7 @@ class World:
 
 
 def serve(settings: Settings, world: World, fork_server: ForkServer) -> None:
-    """Run one worker until `world.stop` is set, the fleet drains it, or its shift is over."""
+    """Run one worker until `world.stop` is set, the fleet drains it, or its limit is reached."""
     world.threads("leave", lambda: _leave_in_time(world))  # before anything that may hang
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     client = control_plane_client(settings.control_plane_url, settings.api_key)

@@ -22,7 +22,7 @@ from events.text.key_text import letters
 from pod_worker.attempt.attempt import Attempt, Ports, Process
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import RENEW_EVERY_S, grant
-from pod_worker.child.ending import NeverStarted
+from pod_worker.child.exit_status import NeverStarted
 from pod_worker.queue.intent import Intent
 from pod_worker.queue.port import Queue
 from pod_worker.queue.roster import Roster, source_of
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 POLL_S: Final = 1.5  # with the jitter at most two seconds
 POLL_JITTER_S: Final = 0.5
 TROUBLE_POLL_S: Final = 5.0
-MAKE_WAY_S: Final = 20.0  # ten polls: whoever else can take the run has seen it by then
+BACK_OFF_S: Final = 20.0  # ten polls: whoever else can take the run has seen it by then
 READY_LIMIT_S: Final = 300.0
 READY_TURN_S: Final = 0.5
 
@@ -72,14 +72,16 @@ class Pod:
 
 
 @dataclass(slots=True)
-class Shift:
-    """What a worker has done since its start."""
+class WorkerState:
+    """The state of a worker since its start."""
 
     runs: int = 0
     idle_since_s: float | None = None
-    makes_way_until_s: float = 0.0
+    backs_off_until_s: float = 0.0
     is_in_doubt: bool = True  # whether a claim may have been made whose answer nobody saw
-    is_wary: bool = False  # whether a pipeline broke its process while it was loaded: no claim before that
+    must_load_first: bool = (
+        False  # whether a pipeline broke its process while it was loaded: no claim before that
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +96,23 @@ class Worker:
     spawn: Callable[[], WarmProcess]
     pauses: Pauses
     heard_from: dict[AttemptId, Heartbeat] = field(default_factory=dict)
-    shift: Shift = field(default_factory=Shift)
+    state: WorkerState = field(default_factory=WorkerState)
 
     def run(self) -> None:
-        """Serve until told to stop, until the fleet drains the pod, or until its shift is over."""
+        """Serve until told to stop, until the fleet drains the pod, or until its limit is reached."""
         self._close_what_a_crash_left()
         while not self._is_over():
             try:
                 process = self.spawn()
             except Transient as error:
-                self._regret(error.message)
+                self._wait_after_failure(error.message)
                 continue
             with process as child:
                 ready = self._wait_ready(child)
                 claim = self._wait_claim(child, ready) if ready is not None else None
                 if claim is not None:
                     self._serve(*claim, child)
-                    self.shift.is_wary |= isinstance(child.wait_ready(0), NeverStarted)
+                    self.state.must_load_first |= isinstance(child.wait_ready(0), NeverStarted)
         self.roster.standing.state = "stopped"
 
     def heed(self, delivery: Delivery) -> None:
@@ -123,14 +125,14 @@ class Worker:
                 heartbeat.hurry()
 
     def _is_over(self) -> bool:
-        return self.ports.stop.is_set() or self.roster.drained or self._has_done_its_shift()
+        return self.ports.stop.is_set() or self.roster.drained or self._has_reached_its_limit()
 
-    def _has_done_its_shift(self) -> bool:
-        if self.pod.runs_max is not None and self.shift.runs >= self.pod.runs_max:
+    def _has_reached_its_limit(self) -> bool:
+        if self.pod.runs_max is not None and self.state.runs >= self.pod.runs_max:
             return True
-        if self.pod.idle_exit_s is None or self.shift.idle_since_s is None:
+        if self.pod.idle_exit_s is None or self.state.idle_since_s is None:
             return False
-        return self.ports.clock.monotonic_s() - self.shift.idle_since_s >= self.pod.idle_exit_s
+        return self.ports.clock.monotonic_s() - self.state.idle_since_s >= self.pod.idle_exit_s
 
     def _close_what_a_crash_left(self) -> None:
         """Settle attempts that ended before a crash; leave others to the rescue; deliver their events."""
@@ -158,33 +160,33 @@ class Worker:
         waited_s = 0.0
         while not self._is_over():
             match child.wait_ready(READY_TURN_S):
-                case Ready() as ready if not (ready.is_loading and self.shift.is_wary):
+                case Ready() as ready if not (ready.is_loading and self.state.must_load_first):
                     return ready
                 case Ready() | NeverStarted(end=None) if waited_s < READY_LIMIT_S:
                     waited_s += READY_TURN_S
                 case NeverStarted() as failure:
-                    self._regret(str(failure))
+                    self._wait_after_failure(str(failure))
                     return None
         return None
 
-    def _regret(self, why: str) -> None:
+    def _wait_after_failure(self, why: str) -> None:
         log.error("child.never_started", extra={"why": why})
         self.ports.clock.wait(self.ports.stop, TROUBLE_POLL_S)
 
     def _wait_claim(self, child: WarmProcess, ready: Ready) -> tuple[Claim, Instant] | None:
         """Poll until a run is claimed; a wake-up only makes that faster."""
         self.roster.standing.state = "idle"
-        self._make_way()
-        self.shift.idle_since_s = self.ports.clock.monotonic_s()
+        self._back_off()
+        self.state.idle_since_s = self.ports.clock.monotonic_s()
         known: Sequence[WaitingClass] = ()
         while not self._is_over():
-            asked, seeker = instant(self.ports.clock), self._seeker(ready)
+            requested_at, seeker = instant(self.ports.clock), self._seeker(ready)
             try:
                 claim = self._resolve() or self._try(seeker, known)
                 if claim is not None:
-                    return claim, asked
+                    return claim, requested_at
                 # A queue may have waited for a run by itself, and then need not be left alone.
-                took_s = instant(self.ports.clock).elapsed_s(asked)
+                took_s = instant(self.ports.clock).elapsed_s(requested_at)
                 pause_s = max(0.0, POLL_S + POLL_JITTER_S * self.ports.ids.fraction() - took_s)
             except Transient as error:
                 log.warning("claim.retried", extra={"code": error.code, "why": error.message})
@@ -199,15 +201,15 @@ class Worker:
                 case Ready() as ready:
                     pass
                 case NeverStarted() as failure:
-                    self.shift.is_wary = True
-                    self._regret(str(failure))
+                    self.state.must_load_first = True
+                    self._wait_after_failure(str(failure))
                     return None
         return None
 
-    def _make_way(self) -> None:
+    def _back_off(self) -> None:
         """Wait before the next claim, after a pipeline gave its run back for another pod."""
         while not (self.ports.stop.is_set() or self.roster.drained):
-            left_s = self.shift.makes_way_until_s - self.ports.clock.monotonic_s()
+            left_s = self.state.backs_off_until_s - self.ports.clock.monotonic_s()
             if left_s <= 0:
                 return
             self.ports.clock.wait(self.ports.stop, min(left_s, POLL_S))
@@ -220,11 +222,11 @@ class Worker:
 
     def _resolve(self) -> Claim | None:
         """Find the claim whose answer was lost, before another one is made."""
-        token = self.intent.token() if self.shift.is_in_doubt else None
+        token = self.intent.token() if self.state.is_in_doubt else None
         if token is None:
             return None
         claim = self.queue.recover(collections(self.pod.mode), token)
-        self.shift.is_in_doubt = False
+        self.state.is_in_doubt = False
         return claim
 
     def _try(self, seeker: Seeker, known: Sequence[WaitingClass]) -> Claim | None:
@@ -234,12 +236,12 @@ class Worker:
         if token is None:
             token = letters(self.ports.ids.token())
             self.intent.open(token)
-        self.shift.is_in_doubt = True
+        self.state.is_in_doubt = True
         claim = self.queue.claim(seeker, token=token, known=known)
-        self.shift.is_in_doubt = False
+        self.state.is_in_doubt = False
         return claim
 
-    def _serve(self, claim: Claim, asked: Instant, child: Process) -> None:
+    def _serve(self, claim: Claim, requested_at: Instant, child: Process) -> None:
         source = source_of(self.pod.id, claim)
         try:
             self.ports.outbox.open_attempt(
@@ -253,8 +255,8 @@ class Worker:
             self._give_back(claim, error)
             return
         self.intent.close()
-        self.shift.runs += 1
-        self.shift.idle_since_s = None
+        self.state.runs += 1
+        self.state.idle_since_s = None
         log.info("run.claimed", extra={"run": claim.run_id, "attempt": claim.attempt, "kind": claim.kind})
         self.roster.standing.claim = claim
         self.roster.standing.state = "busy"
@@ -262,7 +264,9 @@ class Worker:
             claim=claim,
             renewals=self.queue,
             clock=self.ports.clock,
-            pulse=Pulse(grant(asked=asked, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes),
+            pulse=Pulse(
+                grant(requested_at=requested_at, ttl_s=claim.lease_s), paused=claim.paused, notes=claim.notes
+            ),
             every_s=self.pod.renew_every_s,
         )
         self.heard_from[claim.attempt_id] = heartbeat
@@ -273,7 +277,7 @@ class Worker:
             del self.heard_from[claim.attempt_id]
             self.roster.standing.claim = None
         if attempt.gave_back:
-            self.shift.makes_way_until_s = self.ports.clock.monotonic_s() + MAKE_WAY_S
+            self.state.backs_off_until_s = self.ports.clock.monotonic_s() + BACK_OFF_S
         log.info("run.left", extra={"run": claim.run_id, "attempt": claim.attempt})
 
     def _give_back(self, claim: Claim, error: Transient) -> None:
@@ -286,7 +290,7 @@ class Worker:
             log.warning("settle.over", extra={"run": claim.run_id, "attempt": claim.attempt})
         except Transient as late:
             log.warning("settle.later", extra={"run": claim.run_id, "why": late.message})
-            self.shift.is_in_doubt = True
+            self.state.is_in_doubt = True
             return
         self.intent.close()
 

@@ -30,9 +30,9 @@ Keyless = Annotated[bool, typer.Option("--keyless", help=KEYLESS_HELP)]
 
 @app.command()
 def up(
-    workers: Annotated[int, typer.Option(help="How many workers to run.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of workers.")] = 1,
     port: Annotated[int, typer.Option(help="Port of the control plane.")] = 8700,
-    data: Annotated[Path, typer.Option(help="Folder that keeps everything.")] = Path(".podfleet"),
+    data: Annotated[Path, typer.Option(help="Data folder.")] = Path(".podfleet"),
     keyless: Keyless = False,
 ) -> None:
     """Run the whole fleet on this machine until Ctrl-C."""
@@ -51,7 +51,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8700,
     keyless: Keyless = False,
 ) -> None:
-    """Run one control plane; MongoDB and storage come from the environment."""
+    """Run one control plane, with MongoDB and storage from the environment."""
     from control_plane.__main__ import serve as run_server
 
     raise typer.Exit(run_server(host=host, port=port, keyless=keyless))
@@ -69,11 +69,11 @@ def env() -> None:
 
 @app.command()
 def signin() -> None:
-    """Print a link that signs one browser in, once and within ten minutes, with the key of this folder."""
+    """Print a one-time sign-in link for a browser, valid for ten minutes."""
     from podfleet.connection import client
 
-    asked = client()
-    print(f"{asked.target.url}{asked.sign_in_link().path}")
+    control_plane = client()
+    print(f"{control_plane.target.url}{control_plane.sign_in_link().path}")
 
 
 def _fleet_here() -> Access:
@@ -90,7 +90,7 @@ def _fleet_here() -> Access:
 
 @app.command()
 def migrate() -> None:
-    """Create the indexes that are missing in the database that MONGODB_URL names; again changes nothing."""
+    """Create the missing indexes in the database that MONGODB_URL names; idempotent."""
     from control_plane.__main__ import migrate as run_migration
 
     raise typer.Exit(run_migration())
@@ -113,17 +113,17 @@ def main() -> None:
             if sys.stdout is not None:  # closed by who started us
                 sys.stdout.flush()
     except ConfigError as error:
-        end, said = 2, error.message
+        end, message = 2, error.message
     except ModuleNotFoundError as error:  # as on a pod, which has no web stack
         wanted = "pip install 'podfleet[control,embedded]'"
-        end, said = 1, f"this install has no {error.name}, which the command needs: {wanted}"
+        end, message = 1, f"this install has no {error.name}, which the command needs: {wanted}"
     except OSError as error:  # as where the disk is full on which the output goes
-        end, said = 1, "" if isinstance(error, BrokenPipeError) else str(error)
+        end, message = 1, "" if isinstance(error, BrokenPipeError) else str(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer is lost, and said to be
     else:
         return
-    if said:
-        print(clean_lines(said), file=sys.stderr)
+    if message:
+        print(clean_lines(message), file=sys.stderr)
     sys.exit(end)
 
 

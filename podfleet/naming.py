@@ -11,7 +11,7 @@ import typer
 
 from events.answers.kinds.hypotheses import HypothesisRow
 from events.answers.runs import RunRow
-from podfleet.client.calls import PAGE
+from podfleet.client.endpoints import PAGE
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
 from podfleet.output import clean
@@ -40,25 +40,27 @@ class Noun:
         return " ".join(str(each) for each in (status, item.title) if each)
 
 
-RUN: Final = Noun("run", "runs", lambda asked, q, limit: asked.runs(q=q, limit=limit))
-HYPOTHESIS: Final = Noun("hypothesis", "hypotheses", lambda asked, _, limit: asked.hypotheses(limit=limit))
+RUN: Final = Noun("run", "runs", lambda control_plane, q, limit: control_plane.runs(q=q, limit=limit))
+HYPOTHESIS: Final = Noun(
+    "hypothesis", "hypotheses", lambda control_plane, _, limit: control_plane.hypotheses(limit=limit)
+)
 
 
 class Unknown(Exception):
     """The name has no match, or several; the text lists the candidates."""
 
 
-def find(control_plane: Client, noun: Noun, said: str) -> str:
-    """Return the whole id that `said` names, or end the command."""
-    said = said.strip()
-    if said == LATEST:
+def find(control_plane: Client, noun: Noun, name: str) -> str:
+    """Return the whole id that `name` names, or end the command."""
+    name = name.strip()
+    if name == LATEST:
         newest = next(noun.listed(control_plane, None, 1), None)
         if newest is None:
             fail(f"there is no {noun.name} yet; `podfleet --help` shows how to make one", EXIT_FAILED)
         return newest.id
-    wanted = said.upper()
+    wanted = name.upper()
     if not (wanted.isascii() and wanted.isalnum()) or len(wanted) > ID_CHARS:
-        message = f"{said!r} is no id of a {noun.name}; give an id, its beginning, or {LATEST}"
+        message = f"{name!r} is no id of a {noun.name}; give an id, its beginning, or {LATEST}"
         fail(message, EXIT_WRONG_USE)
     if len(wanted) == ID_CHARS:
         return wanted

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec import UNSET
 
-from events.answers.parts import in_json
-from events.text.harmless import for_spreadsheet
+from events.answers.kind_parts import in_json
+from events.text.escaping import for_spreadsheet
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 IdsOnly = Annotated[bool, typer.Option("--ids", help="Print the ids only, one a line.")]

@@ -14,7 +14,7 @@ import typer
 from events.answers.attempts import Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
-from podfleet.client import calls
+from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, is_over
 from podfleet.client.synchronous import Client
 from podfleet.connection import EXIT_FAILED, EXIT_INTERRUPTED
@@ -59,7 +59,7 @@ def _watch(control_plane: Client, run_id: str, *, as_json: bool) -> Run:
             if isinstance(news, Changed) and is_live(news.run) and not is_terminal():
                 screen.show(news.run)
                 continue
-            run = follower.look(calls.run(run_id))
+            run = follower.look(endpoints.run(run_id))
             screen.show(run)
             if is_over(run):
                 return run
@@ -79,7 +79,7 @@ def _screen(follower: Follower, run_id: str, *, as_json: bool) -> Iterator[Scree
         return
     board = Board()
     follower.on_silence = board.be_silent
-    for event in reversed(follower.look(calls.events(run_id, type=LOG, limit=LOG_LINES)).items):
+    for event in reversed(follower.look(endpoints.events(run_id, type=LOG, limit=LOG_LINES)).items):
         board.log(event)
     with board.live():
         yield board
@@ -117,8 +117,8 @@ class Plain:
             return
         self._last = state
         if self.as_json:
-            told = msgspec.to_builtins(run)
-            print_json_line({name: told.get(name) for name in SHOWN})
+            fields = msgspec.to_builtins(run)
+            print_json_line({name: fields.get(name) for name in SHOWN})
         else:
             say(" ".join(words(run)))
 
@@ -134,22 +134,22 @@ SHOWN: Final = (
 def words(run: RunRow) -> list[str]:
     """Return the state of a run in one line."""
     stage = run.current_stage
-    said = [run.id, run.status]
+    words = [run.id, run.status]
     if run.paused:
-        said.append("(paused)")
+        words.append("(paused)")
     if is_live(run) and stage and run.status not in ("QUEUED", "DELAYED"):
-        said += [stage.name, percent(stage.progress), stage.activity or ""]
+        words += [stage.name, percent(stage.progress), stage.activity or ""]
     if run.attempt > 1:
-        said.append(f"attempt {run.attempt} of {run.max_attempts}")
+        words.append(f"attempt {run.attempt} of {run.max_attempts}")
     if run.status == "SCHEDULED":
-        said.append(f"on {run.claimed_by}")
+        words.append(f"on {run.claimed_by}")
     if run.status == "AWAITING_HUMAN":
-        said.append(f"– do you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
+        words.append(f"– do you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
-        said.append(f"after {lasted(run)}")
+        words.append(f"after {lasted(run)}")
     if run.error and (run.status == "DELAYED" or not is_live(run)):
-        said.append(f"– {run.error.code}: {run.error.message}")
-    return [each for each in said if each]
+        words.append(f"– {run.error.code}: {run.error.message}")
+    return [each for each in words if each]
 
 
 def percent(progress: float | None) -> str:
@@ -242,8 +242,8 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
     if run.error:
         lines.append(Text(clean(f"{run.error.code}: {run.error.message}"), "red"))
     for event in log:
-        said = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
-        lines.append(Text(said, "dim", no_wrap=True, overflow="ellipsis"))
+        words = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
+        lines.append(Text(words, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
         lines.append(
             Text(f"Do you confirm this verdict? podfleet reviews pass {run.id} (or fail)", "magenta")

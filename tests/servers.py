@@ -77,10 +77,10 @@ def mongod(memory_folder: Path) -> Iterator[Mongod]:
     server = prepare_mongod(
         find_mongod(NO_SEARCH_PATH), home / "mongo", credentials(home / "credentials.json", ids), ids
     )
-    part = server.part()
-    argv = (*part.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
-    part = replace(part, command=replace(part.command, argv=argv))
-    with kept(server.port), Supervisor([[part]], logs=home / "logs", clock=SystemClock(), say=_quiet):
+    service = server.service()
+    argv = (*service.command.argv, "--setParameter", "enableTestCommands=1")  # its fail points
+    service = replace(service, command=replace(service.command, argv=argv))
+    with kept(server.port), Supervisor([[service]], logs=home / "logs", clock=SystemClock(), say=_quiet):
         yield server
 
 
@@ -174,7 +174,7 @@ def s3(memory_folder: Path) -> Iterator[S3Server]:
     )
     with (
         kept(server.port),
-        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
+        Supervisor([[server.service()]], logs=home / "logs", clock=SystemClock(), say=_quiet),
     ):
         yield S3Server(
             endpoint=server.endpoint,

@@ -50,17 +50,17 @@ class Audited:
             await self._record(scope, state.get(ADMITTED), 500, ())
             raise
 
-    async def _record(self, scope: Scope, asked: Admitted | None, status: int, headers: Any) -> None:
-        if asked is None or asked.scope in NOT_RECORDED:
+    async def _record(self, scope: Scope, admitted: Admitted | None, status: int, headers: Any) -> None:
+        if admitted is None or admitted.scope in NOT_RECORDED:
             return
         entry = {
             "_id": self.ids.ulid(),
             "at": self.clock.now(),
-            "by": asked.principal.name,
-            "keyId": asked.principal.key_id,
+            "by": admitted.principal.name,
+            "keyId": admitted.principal.key_id,
             "address": (scope.get("client") or (None,))[0],
-            "action": f"{scope['method']} {asked.route.replace(':path', '')}",
-            "object": object_of(asked.parameters),
+            "action": f"{scope['method']} {admitted.route.replace(':path', '')}",
+            "object": object_of(admitted.parameters),
             "made": _header(headers, b"location"),
             "status": status,
         }

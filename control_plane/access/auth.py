@@ -23,9 +23,9 @@ from fastapi import Request
 from control_plane.access import run_tokens
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL, Scope
-from control_plane.access.peers import user_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import Session, SignIn, is_brought_back
+from control_plane.access.socket_owner import user_of
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.config import LOOPBACK
 from events.runtime.errors import Rejected, Transient
@@ -218,9 +218,9 @@ class Keyed:
             return Principal("root", ALL)
         try:
             if offered.startswith(run_tokens.PREFIX):
-                said = await self.run_tokens.read(offered)
-                name = f"{said.run_id}/a{said.attempt}"
-                return Principal(name, RUN_TOKEN_SCOPES, attempt=AttemptId(said.run_id, said.attempt))
+                token = await self.run_tokens.read(offered)
+                name = f"{token.run_id}/a{token.attempt}"
+                return Principal(name, RUN_TOKEN_SCOPES, attempt=AttemptId(token.run_id, token.attempt))
             key = await self.ring.whose(offered)
         except Unauthorized:
             # A right key is never slowed down by the wrong ones of a neighbour at the same address.
@@ -265,8 +265,8 @@ async def _admitted(request: Request, scope: Scope) -> Principal:
     found = await _identified(request, request.headers)
     ASKER.set(found)
     route = getattr(request.scope.get("route"), "path", request.url.path)
-    asked = Admitted(found, scope, route, request.path_params)
-    setattr(request.state, ADMITTED, asked)
+    admitted = Admitted(found, scope, route, request.path_params)
+    setattr(request.state, ADMITTED, admitted)
     if scope not in found.scopes:
         raise Forbidden("missing_scope", f"this key lacks the scope {scope}")
     if found.form_token is not None and request.method not in SAFE_METHODS:

@@ -34,13 +34,13 @@ class RunTokens:
 
     async def read(self, text: str) -> RunToken:
         """Return the content of a valid token. Raises `Unauthorized`, always with one message."""
-        said = read_run_token(text)
-        kept = None if said is None else await self._known.get(digest(text), partial(self._find, said))
-        is_right = said is not None and hmac.compare_digest(digest(said.token), kept.hash if kept else "")
-        if said is None or kept is None or not is_right or not kept.is_open(self.clock.now()):
+        token = read_run_token(text)
+        kept = None if token is None else await self._known.get(digest(text), partial(self._find, token))
+        is_right = token is not None and hmac.compare_digest(digest(token.token), kept.hash if kept else "")
+        if token is None or kept is None or not is_right or not kept.is_open(self.clock.now()):
             raise Unauthorized("bad_key", "this key is not valid here")
-        return said
+        return token
 
-    async def _find(self, said: RunToken) -> AttemptToken | None:
-        found = await self.runs.find(said.run_id)
-        return None if found is None else found.run.token_of(said.attempt)
+    async def _find(self, token: RunToken) -> AttemptToken | None:
+        found = await self.runs.find(token.run_id)
+        return None if found is None else found.run.token_of(token.attempt)

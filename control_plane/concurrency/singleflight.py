@@ -21,25 +21,25 @@ class Singleflight(Generic[T]):
     _running: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)
     _next: dict[Hashable, asyncio.Task[T]] = field(default_factory=dict)
 
-    async def read(self, asked: Hashable, read: Callable[[], Awaitable[T]]) -> T:
+    async def read(self, key: Hashable, read: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `read`, which is called once for concurrent calls with the same key."""
-        task = self._next.get(asked)
+        task = self._next.get(key)
         if task is None:
-            task = asyncio.create_task(self._one(asked, self._running.get(asked), read))
+            task = asyncio.create_task(self._one(key, self._running.get(key), read))
             task.add_done_callback(seen)
-            self._next[asked] = task
+            self._next[key] = task
         return await asyncio.shield(task)  # whoever leaves takes nothing from the others
 
     async def _one(
-        self, asked: Hashable, before: asyncio.Task[T] | None, read: Callable[[], Awaitable[T]]
+        self, key: Hashable, before: asyncio.Task[T] | None, read: Callable[[], Awaitable[T]]
     ) -> T:
         if before is not None:
             await asyncio.wait([before])
-        self._running[asked] = self._next.pop(asked)
+        self._running[key] = self._next.pop(key)
         try:
             return await read()
         finally:
-            del self._running[asked]
+            del self._running[key]
 
 
 def seen(task: asyncio.Task[T]) -> None:

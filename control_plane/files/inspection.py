@@ -65,12 +65,12 @@ class Inspector:
             case None:
                 raise NotFound("unknown_artifact", f"the object of {name!r} is not in the storage")
             case Version(size=bytes_):
-                told = f"the storage holds {bytes_} bytes, {size} were registered"
+                problem = f"the storage holds {bytes_} bytes, {size} were registered"
             case Looked(sha256=found_sha256) if found_sha256 == sha256:
                 return
             case _:
-                told = "its bytes are not those of the SHA-256 that was registered"
-        raise Conflict("object_unfit", f"{name!r} is not shown: {told}")
+                problem = "its bytes are not those of the SHA-256 that was registered"
+        raise Conflict("object_unfit", f"{name!r} is not shown: {problem}")
 
     async def unfit(self, run_id: str) -> list[str]:
         """Return the problems of some files of a run as text; empty if all match their registrations."""

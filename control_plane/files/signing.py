@@ -108,13 +108,13 @@ def with_headers(url: str, secret_key: str, headers: Mapping[str, str]) -> str:
     signed = {"host": parts.netloc, **headers}
     names = ";".join(sorted(signed))
     query["X-Amz-SignedHeaders"] = names
-    asked = urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
-    told = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
-    request = f"PUT\n{parts.path}\n{asked}\n{told}\n{names}\nUNSIGNED-PAYLOAD"
+    query_text = urlencode(sorted(query.items()), quote_via=quote, safe="-_.~")
+    header_text = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
+    request = f"PUT\n{parts.path}\n{query_text}\n{header_text}\n{names}\nUNSIGNED-PAYLOAD"
     _, *scope = query["X-Amz-Credential"].rsplit("/", 4)
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"{_ALGORITHM}\n{query['X-Amz-Date']}\n{'/'.join(scope)}\n{digest}"
     key = f"AWS4{secret_key}".encode()
     for word in (*scope, text):
         key = hmac.new(key, word.encode(), hashlib.sha256).digest()
-    return parts._replace(query=f"{asked}&{_SIGNATURE}={key.hex()}").geturl()
+    return parts._replace(query=f"{query_text}&{_SIGNATURE}={key.hex()}").geturl()

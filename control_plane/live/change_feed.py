@@ -78,7 +78,7 @@ class ChangeFeed:
         """The resume token of the last change; None before the first."""
         return self._token
 
-    def require_room(self) -> None:
+    def require_capacity(self) -> None:
         """Raise `Transient` if the process has its maximum of readers."""
         if self.readers >= READERS_MAX:
             raise Transient("too_many_readers", "this control plane serves no more live streams; try again")
@@ -160,8 +160,8 @@ class ChangeFeed:
 
     def _behind(self, wanted: frozenset[str], place: int, heard: str) -> News:
         """Return the news behind a place, the same object as for whoever asked the same before."""
-        asked = (wanted, place, heard)
-        news = self._shared.get(asked)
+        subscription = (wanted, place, heard)
+        news = self._shared.get(subscription)
         if news is None:
             changes = [
                 each
@@ -170,7 +170,7 @@ class ChangeFeed:
             ]
             news = News(changes, max(self._token or "", heard))
             if changes:
-                self._shared[asked] = news
+                self._shared[subscription] = news
         return news
 
     async def _begun(self) -> None:

@@ -27,20 +27,20 @@ RETRY_S: Final = 1.0
 
 
 @dataclass(slots=True)
-class Place:
-    """The place of one request."""
+class Slot:
+    """The slot of one request."""
 
     of_all: asyncio.Semaphore
     of_sender: asyncio.Lock
     _held: ExitStack = field(default_factory=ExitStack)
 
-    async def large(self) -> None:
+    async def acquire_large(self) -> None:
         """Wait for a slot for a large request: one for each sender, `LARGE_MAX` in all."""
-        for gate in (self.of_sender, self.of_all):
-            await gate.acquire()
-            self._held.callback(gate.release)
+        for lock in (self.of_sender, self.of_all):
+            await lock.acquire()
+            self._held.callback(lock.release)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the slots that this request holds."""
         self._held.close()
 
@@ -55,10 +55,10 @@ class Admission:
     _large_of: dict[str | None, asyncio.Lock] = field(default_factory=dict)
 
     @contextmanager
-    def place(self, sender: str | None) -> Iterator[Place]:
+    def slot(self, sender: str | None) -> Iterator[Slot]:
         """Hold a slot for one request of `sender`; None stands for requests without a key.
 
-        Raises `RateLimited`, or `Transient` where there is no place.
+        Raises `RateLimited`, or `Transient` where there is none.
         """
         if sender is not None and (wait_s := self.throttle.wait_s(sender)):
             raise RateLimited("too many requests from this sender", wait_s)
@@ -68,11 +68,11 @@ class Admission:
                 "too_many_open", "too many requests are open here; send it again", retry_after_s=RETRY_S
             )
         self._open[sender] += 1
-        place = Place(self._large, self._large_of.setdefault(sender, asyncio.Lock()))
+        slot = Slot(self._large, self._large_of.setdefault(sender, asyncio.Lock()))
         try:
-            yield place
+            yield slot
         finally:
-            place.leave()
+            slot.release()
             self._open[sender] -= 1
             if not self._open[sender]:
                 del self._open[sender]

@@ -69,11 +69,11 @@ class Budgets:
 
     async def _learn(self, accounts: Collection[str]) -> None:
         now_s = self.clock.monotonic_s()
-        asked = {each for each in accounts if self._known.get(each, (0, -KNOWN_S))[1] <= now_s - KNOWN_S}
-        if not asked:
+        stale = {each for each in accounts if self._known.get(each, (0, -KNOWN_S))[1] <= now_s - KNOWN_S}
+        if not stale:
             return
-        stored = await self.counts.event_bytes(asked)
-        for each in asked:
+        stored = await self.counts.event_bytes(stale)
+        for each in stale:
             self._known.pop(each, None)  # the last that were read are the last that are forgotten
             self._known[each] = (stored.get(each, 0) + self._owed.get(each, 0), now_s)
         for oldest in list(self._known)[: max(0, len(self._known) - KNOWN_MAX)]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import UnclaimedLines
+from control_plane.log.unclaimed_lines import UnclaimedLines
 from control_plane.model.projection import attempt_id
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import BATCH_MAX, Runs

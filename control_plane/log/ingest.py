@@ -17,14 +17,14 @@ from bson.raw_bson import RawBSONDocument
 from control_plane.log.byte_budgets import Budgets, account
 from control_plane.log.ingest_store import IngestStore
 from control_plane.log.projector import Stretch
-from control_plane.log.unclaimed import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
-from control_plane.log.unnumbered import UnnumberedEvents
+from control_plane.log.unclaimed_lines import LETTER_LIFE, LETTER_PREFIX, UNCLAIMED
+from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.model.byte_limits import OVER_BUDGET
 from control_plane.model.run import Run
 from control_plane.store.database import Document
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Arrival, Events, storable
-from control_plane.store.log.unclaimed import UnclaimedStore
+from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.runs import Found
 from events.catalog import RunHeartbeat, Unknown
 from events.codec import Decoded, Refusal
@@ -108,7 +108,7 @@ class Candidate(NamedTuple):
     is_unclaimed: bool = False
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """Whether unnumbered events of unknown runs, and numbered ones of unclaimed attempts, may be kept."""
 
     orphans: bool
@@ -226,10 +226,10 @@ class Ingestor:
         """
         request = Request(sender, await self._runs(lines, sender), self.clock.now(), self.ids.ulid())
         request.heads = await self._heads(lines, request)
-        room = await self._room(lines, request)
+        capacity = await self._capacity(lines, request)
         candidates: list[Candidate] = []
         for line in lines:
-            checked = self._check(line, request, room)
+            checked = self._check(line, request, capacity)
             if isinstance(checked, Candidate):
                 candidates.append(checked)
             else:
@@ -254,16 +254,16 @@ class Ingestor:
         found = await self.store.find(own)
         return {name: found[name] for name in own if name in found}
 
-    async def _room(self, lines: Sequence[Decoded], request: Request) -> Room:
+    async def _capacity(self, lines: Sequence[Decoded], request: Request) -> Capacity:
         """Return which kinds of extra lines still fit; the store is asked only if a line needs it."""
         if not request.sender.may_decide:
-            return Room(orphans=False, unclaimed=False)
-        told = [line.outcome for line in lines if isinstance(line.outcome, Event)]
-        orphans = sum(event.sequence is None and event.run_id not in request.runs for event in told)
-        unclaimed = sum(event.sequence is not None and not request.is_claimed(event) for event in told)
-        return Room(
+            return Capacity(orphans=False, unclaimed=False)
+        events = [line.outcome for line in lines if isinstance(line.outcome, Event)]
+        orphans = sum(event.sequence is None and event.run_id not in request.runs for event in events)
+        unclaimed = sum(event.sequence is not None and not request.is_claimed(event) for event in events)
+        return Capacity(
             orphans=not orphans or await self.events.orphan_count(ORPHANS_MAX) + orphans <= ORPHANS_MAX,
-            unclaimed=not unclaimed or await self.unclaimed.room() >= unclaimed,
+            unclaimed=not unclaimed or await self.unclaimed.capacity() >= unclaimed,
         )
 
     async def _heads(self, lines: Sequence[Decoded], request: Request) -> Mapping[AttemptId, int]:
@@ -278,7 +278,7 @@ class Ingestor:
                 heads[name] = await self.events.head(name)
         return heads
 
-    def _check(self, line: Decoded, request: Request, room: Room) -> Candidate | Refused:
+    def _check(self, line: Decoded, request: Request, capacity: Capacity) -> Candidate | Refused:
         event = line.outcome
         if isinstance(event, Refusal):
             return Refused(line.line, event.id, event.code, event.message)
@@ -287,8 +287,8 @@ class Ingestor:
             return _refuse(line, event, "forbidden", message)
         is_known, may_decide = event.run_id in request.runs, request.sender.may_decide
         if event.sequence is not None and not request.holds(event.attempt_id):
-            return self._unclaimed(line, event, request, room)
-        if not is_known and not (may_decide and room.orphans):
+            return self._unclaimed(line, event, request, capacity)
+        if not is_known and not (may_decide and capacity.orphans):
             return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
         if event.sequence is None and self.unnumbered.decides(event):
             if not may_decide:
@@ -305,12 +305,14 @@ class Ingestor:
             return _refuse(line, event, FAR_AHEAD, message)
         return _candidate(line, event)
 
-    def _unclaimed(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
+    def _unclaimed(
+        self, line: Decoded, event: Event, request: Request, capacity: Capacity
+    ) -> Candidate | Refused:
         """Check a numbered event of an attempt that its sender has not claimed."""
         if request.is_claimed(event):
             message = f"numbered events of attempt {event.attempt} come from the holder of its run token"
             return _refuse(line, event, "forbidden", message)
-        if not room.unclaimed:
+        if not capacity.unclaimed:
             if event.run_id not in request.runs:
                 return _refuse(line, event, "unknown_run", f"there is no run {event.run_id}")
             message = f"attempt {event.attempt} is not claimed, and no more lines are kept for such attempts"

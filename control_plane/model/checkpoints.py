@@ -53,6 +53,8 @@ def finished(kind: str, documents: Sequence[Mapping[str, Any]], kept: Sequence[C
     """
     stages = stages_of(kind)
     latest = max((stages.index(each["name"]) for each in documents if each["name"] in stages), default=0)
-    said = {each["name"] for each in documents if each["status"] == "COMPLETED"}
+    completed = {each["name"] for each in documents if each["status"] == "COMPLETED"}
     left = {each.name for each in kept}
-    return {name for number, name in enumerate(stages) if name in left and (name in said or number < latest)}
+    return {
+        name for number, name in enumerate(stages) if name in left and (name in completed or number < latest)
+    }

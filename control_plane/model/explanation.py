@@ -30,7 +30,7 @@ class LivePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QueuePosition:
     """The runs ahead of a run in its class; a count that reached `counted_to` is a lower bound."""
 
     ahead: int
@@ -47,16 +47,16 @@ class Reason:
     evidence: Mapping[str, Any]
 
 
-def explain(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
+def explain(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
     """Return why the stored run has its status, the weightiest first."""
     status = Status(run["status"])
     if status in FINAL:
         return _over(run, status)
     match status:
         case Status.AWAITING_HUMAN:
-            said = run.get("validation") or {}
+            validation = run.get("validation") or {}
             message = "it waits for a person's verdict"
-            return [Reason("awaits_person", message, {"validation": dict(said) or None})]
+            return [Reason("awaits_person", message, {"validation": dict(validation) or None})]
         case Status.CANCELING:
             asked = dict(run["cancelRequested"] or {})
             return [Reason("canceling", f"{run['claimedBy']} stops it now, as somebody asked", asked)]
@@ -64,7 +64,7 @@ def explain(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
             return [_delayed(run), *_nobody(run, pods), *_deadline(run)]
         case _ if status in HELD:
             return _held(run)
-    return [*_paused(run), *_serving(run, line, pods), *_in_line(run, line), *_deadline(run)]
+    return [*_paused(run), *_serving(run, position, pods), *_in_queue(run, position), *_deadline(run)]
 
 
 def why_class_waits(class_key: str, pods: Sequence[LivePod]) -> str:
@@ -116,10 +116,10 @@ def _delayed(run: Document) -> Reason:
     return Reason("delayed", message, evidence)
 
 
-def _serving(run: Document, line: Line, pods: Sequence[LivePod]) -> list[Reason]:
+def _serving(run: Document, position: QueuePosition, pods: Sequence[LivePod]) -> list[Reason]:
     reason = _pods_reason(run["classKey"], pods)
-    if reason.code == "pod_idle" and line.ahead:
-        return []  # the line, not the pods
+    if reason.code == "pod_idle" and position.ahead:
+        return []  # the position, not the pods
     return [reason]
 
 
@@ -134,13 +134,15 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
         return Reason("no_live_pod", "no pod is live", evidence)
     serving = [pod for pod in pods if not any(lacks(class_key, pod.abilities))]
     if not serving:
-        told = [{"id": pod.id, "lacks": list(lacks(class_key, pod.abilities))} for pod in pods[:PODS_SHOWN]]
-        missing = sorted({each for pod in told for each in pod["lacks"]})
+        lacking = [
+            {"id": pod.id, "lacks": list(lacks(class_key, pod.abilities))} for pod in pods[:PODS_SHOWN]
+        ]
+        missing = sorted({each for pod in lacking for each in pod["lacks"]})
         live = "the one live pod" if len(pods) == 1 else f"none of {len(pods)} live pods"
         message = f"{live} serves {class_key}" if len(pods) > 1 else f"{live} does not serve {class_key}"
         if len(missing) == 1:
             message += f": {missing[0]}"
-        return Reason("no_pod_serves", message, {**evidence, "pods": told})
+        return Reason("no_pod_serves", message, {**evidence, "pods": lacking})
     states = {pod.id: "draining" if pod.is_draining else pod.state for pod in serving}
     shown = [{"id": name, "state": state} for name, state in list(states.items())[:PODS_SHOWN]]
     evidence |= {"servingPods": len(serving), "pods": shown}
@@ -156,24 +158,24 @@ def _pods_reason(class_key: str, pods: Sequence[LivePod]) -> Reason:
     return Reason("pods_busy", f"{of_all} {words}", evidence)
 
 
-def _in_line(run: Document, line: Line) -> list[Reason]:
-    position = line.ahead + 1
+def _in_queue(run: Document, position: QueuePosition) -> list[Reason]:
+    place = position.ahead + 1
     evidence = {
         "classKey": run["classKey"],
-        "position": position,
-        "ahead": line.ahead,
-        "aheadByPriority": line.by_priority,
+        "position": place,
+        "ahead": position.ahead,
+        "aheadByPriority": position.by_priority,
         "priority": run["priority"],
-        "countedTo": line.counted_to,
-        "isExact": line.ahead < line.counted_to,
+        "countedTo": position.counted_to,
+        "isExact": position.ahead < position.counted_to,
     }
-    if not line.ahead:
+    if not position.ahead:
         return [Reason("position", f"it is the next of {run['classKey']}", evidence)]
-    least = "at least " if line.ahead >= line.counted_to else ""
-    runs = "run of its class is" if line.ahead == 1 else "runs of its class are"
-    message = f"{least}{line.ahead:,} {runs} ahead of it"
-    if line.by_priority:
-        message += f", {line.by_priority:,} by a higher priority than its {run['priority']}"
+    least = "at least " if position.ahead >= position.counted_to else ""
+    runs = "run of its class is" if position.ahead == 1 else "runs of its class are"
+    message = f"{least}{position.ahead:,} {runs} ahead of it"
+    if position.by_priority:
+        message += f", {position.by_priority:,} by a higher priority than its {run['priority']}"
     return [Reason("position", message, evidence)]
 
 

@@ -50,11 +50,11 @@ def borne_out(document: Json, attempts: Sequence[Json]) -> dict[str, Any]:
 
 def _place(attempt: int, attempts: Sequence[Json]) -> Replicated:
     earlier = [each for each in attempts if each["attempt"] < attempt]
-    asked = [
+    numbers = [
         each["attempt"] for each in earlier if (each.get("validation") or {}).get("replication") == ASKED
     ]
     own = next((_name(each.get("pod")) for each in attempts if each["attempt"] == attempt), UNKNOWN)
-    before = pods_until(attempts, max(asked, default=0))
+    before = pods_until(attempts, max(numbers, default=0))
     return ELSEWHERE if before and UNKNOWN not in (own, *before) and own not in before else SAME
 
 

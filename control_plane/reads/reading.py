@@ -15,15 +15,14 @@ from msgspec import UNSET
 from control_plane.model.checkpoints import Candidate
 from control_plane.model.presentation import IN_PLACE, plain, shown
 from control_plane.model.replicated import ELSEWHERE, believed, borne_out
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import artifact, attempt, logged, run_row, stage, usage
 from control_plane.reads import paging
 from control_plane.reads.comparison import chosen, compared
 from control_plane.reads.eta import Pace, pace
-from control_plane.reads.lineage import Lineage
-from control_plane.reads.parts import (
-    TOLD_BYTES_MAX,
+from control_plane.reads.kind_parts import (
+    ROWS_BYTES_MAX,
     KindPart,
     PartRows,
     Parts,
@@ -31,6 +30,7 @@ from control_plane.reads.parts import (
     parts_of_kinds,
     rows_of,
 )
+from control_plane.reads.lineage import Lineage
 from control_plane.store.audit_log import AuditLog
 from control_plane.store.keys import Keys
 from control_plane.store.pages import Slice
@@ -45,8 +45,8 @@ from events.answers.attempts import PodAttempt
 from events.answers.audit_log import AuditEntry
 from events.answers.fleet import QueuedClass
 from events.answers.keys import Key
+from events.answers.kind_parts import in_json
 from events.answers.logs import LoggedEvent, LogPage
-from events.answers.parts import in_json
 from events.answers.pods import Pod, Sample
 from events.answers.runs import Comparison, Run, RunRow
 from events.answers.runs import Part as PartAnswer
@@ -55,7 +55,7 @@ from events.files.checkpoints import PREFIX
 from events.lifecycle import Status
 from events.runtime.clock import Clock
 from events.runtime.errors import NotFound, Rejected
-from events.text.brief import brief_fields, brief_list
+from events.text.truncation import brief_fields, brief_list
 
 Json = dict[str, Any]
 Item = TypeVar("Item")
@@ -240,7 +240,7 @@ class Reading:
         parts = self.parts.get(run["kind"], ())
         own = await self._own(run, parts) if run["attempt"] else _Own()
         attempts = [borne_out(each, own.attempts) for each in own.attempts]
-        return filled(
+        return from_document(
             Run,
             # a run without a verdict has no seal, one from before there were pauses and notes lacks both
             {"paused": False, "notes": [], "sealed": None, **brief_fields(run)},
@@ -251,7 +251,7 @@ class Reading:
             attempts=[attempt(each) for each in attempts],
             stages=[stage(each, run) for each in own.stages],
             validations=[shown(each) for each in believed(own.validations, own.attempts)],
-            artifacts=[filled(Artifact, each) for each in own.artifacts],
+            artifacts=[from_document(Artifact, each) for each in own.artifacts],
             sections=[
                 PartAnswer(
                     name=each.name,
@@ -413,7 +413,7 @@ class Reading:
         """Return what a pod had in use in the last `hours`, the earliest first. Raises `NotFound`."""
         required(await self.pod_reads.find(pod_id), "pod", pod_id)
         since = self.clock.now() - timedelta(hours=min(hours, HOURS_MAX))
-        return [filled(Sample, each) for each in await self.pod_reads.samples(pod_id, since)]
+        return [from_document(Sample, each) for each in await self.pod_reads.samples(pod_id, since)]
 
     async def attempts_of_pod(
         self, pod_id: str, limit: int = paging.LIMIT_DEFAULT, after: str | None = None
@@ -427,7 +427,9 @@ class Reading:
         return listing(
             "attempts",
             replace(found, documents=made),
-            lambda each: filled(PodAttempt, brief_fields(each), title=plain(titles.get(each["runId"]))),
+            lambda each: from_document(
+                PodAttempt, brief_fields(each), title=plain(titles.get(each["runId"]))
+            ),
         )
 
     async def pod(self, pod_id: str) -> Pod:
@@ -447,18 +449,18 @@ class Reading:
     ) -> Listing[Schedule]:
         """Return a page of schedules, newest first."""
         found = await self.schedule_reads.page(_since("schedules", after), paging.limited(limit))
-        return listing("schedules", found, partial(filled, Schedule))
+        return listing("schedules", found, partial(from_document, Schedule))
 
     async def schedule(self, schedule_id: str) -> Schedule:
         """Return one schedule. Raises `NotFound`."""
-        return filled(
+        return from_document(
             Schedule, required(await self.schedule_reads.find(schedule_id), "schedule", schedule_id)
         )
 
     async def keys(self, limit: int = paging.LIMIT_DEFAULT, after: str | None = None) -> Listing[Key]:
         """Return a page of keys, the newest first, as they may be seen."""
         found = await self.key_reads.page(_since("keys", after), paging.limited(limit))
-        return listing("keys", found, partial(filled, Key))
+        return listing("keys", found, partial(from_document, Key))
 
     async def audit_log(
         self, filters: Mapping[str, str], limit: int, after: str | None
@@ -467,7 +469,7 @@ class Reading:
         found = await self.audit_log_reads.page(
             filters, None if after is None else paging.decode("trail", after, str), paging.limited(limit)
         )
-        return listing("trail", found, partial(filled, AuditEntry))
+        return listing("trail", found, partial(from_document, AuditEntry))
 
     async def require(self, run_id: str) -> Mapping[str, Any]:
         """Return a run as it is stored, without what belongs to it. Raises `NotFound`."""
@@ -507,7 +509,7 @@ def _kept(parts: Sequence[Part], usages: Sequence[Json], of_kind: Mapping[str, P
     own: dict[str, Sequence[Json]] = {}
     cut = [name for name, each in of_kind.items() if not each.is_whole]
     for name, part in zip(OF_EVERY_KIND, parts, strict=True):
-        own[name] = brief_list(part.documents, TOLD_BYTES_MAX)
+        own[name] = brief_list(part.documents, ROWS_BYTES_MAX)
         if part.is_cut or len(own[name]) < len(part.documents):
             cut.append(name)
     return _Own(**own, of_kind=of_kind, usages=usages, cut=cut)

@@ -87,8 +87,8 @@ class Decider:
 
         Raises `Rejected`.
         """
-        said = noted(text)
-        return await self._decide(run_id, lambda run: note_decision(run, said, by=by))
+        words = noted(text)
+        return await self._decide(run_id, lambda run: note_decision(run, words, by=by))
 
     async def review(self, run_id: str, review: Review) -> Run:
         """Record a person's verdict on a run that waits for one, and seal its log; or revise the verdict.
@@ -197,10 +197,10 @@ def resume_decision(run: Run, *, by: str) -> Decision | Illegal:
 
 def noted(text: str) -> str:
     """Return a note as it is kept. Raises `Rejected`."""
-    said = text.strip()
-    if not 1 <= len(said) <= NOTE_CHARS_MAX:
-        raise Rejected("bad_note", f"a note is text of 1 to {NOTE_CHARS_MAX} characters, not {len(said)}")
-    return said
+    words = text.strip()
+    if not 1 <= len(words) <= NOTE_CHARS_MAX:
+        raise Rejected("bad_note", f"a note is text of 1 to {NOTE_CHARS_MAX} characters, not {len(words)}")
+    return words
 
 
 def note_decision(run: Run, text: str, *, by: str) -> Decision:
@@ -257,8 +257,8 @@ def review_decision(
 
 def _are_as_said(run: Run, roots: Roots | None) -> bool:
     """Say whether the roots of the applied lines agree with the root that the attempt settled with."""
-    said = None if run.settled is None else run.settled.root
-    return said is None or roots is None or said == roots.said
+    settled_root = None if run.settled is None else run.settled.root
+    return settled_root is None or roots is None or settled_root == roots.said
 
 
 def revise_decision(run: Run, review: Review) -> Decision | Illegal:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from control_plane.model.explanation import Line, LivePod, explain, why_class_waits
+from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
 from control_plane.model.presentation import plain
 from control_plane.reads.reading import SILENT_AFTER, Reading
 from control_plane.store.queue.queues import ahead_of
@@ -23,14 +23,14 @@ async def explanation(reading: Reading, run_id: str) -> Explanation:
     run = await reading.run_reads.find(run_id)
     if run is None:
         raise NotFound("unknown_run", f"there is no run {run_id!r}")
-    line, pods = Line(0, 0, 0), list[LivePod]()
+    position, pods = QueuePosition(0, 0, 0), list[LivePod]()
     if run["status"] == Status.QUEUED:
-        line, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
+        position, pods = await asyncio.gather(ahead_of(reading.run_reads.db, run), live_pods(reading))
     elif run["status"] == Status.DELAYED:
         pods = await live_pods(reading)
     reasons = [
         Reason(code=each.code, message=each.message, evidence=plain(each.evidence))
-        for each in explain(run, line, pods)
+        for each in explain(run, position, pods)
     ]
     return Explanation(status=run["status"], reasons=reasons)
 

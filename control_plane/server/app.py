@@ -18,7 +18,7 @@ from control_plane.files import upload_sweeper
 from control_plane.live import watcher
 from control_plane.log import byte_budgets, catch_up
 from control_plane.model.kind_packages import modules
-from control_plane.reads.parts import names_of
+from control_plane.reads.kind_parts import names_of
 from control_plane.runs.schedules import scheduler
 from control_plane.server.api import (
     artifacts,

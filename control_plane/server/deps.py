@@ -17,9 +17,9 @@ from control_plane.files.inspection import Inspector
 from control_plane.files.multipart import Multipart
 from control_plane.files.upload_budget import UploadBudget
 from control_plane.files.upload_sweeper import UploadSweeper
+from control_plane.live.broadcaster import Broadcaster
 from control_plane.live.change_feed import LOG, ChangeFeed
 from control_plane.live.notifier import Notifier
-from control_plane.live.reporter import Reporter
 from control_plane.live.watcher import LogWatcher, Watcher
 from control_plane.log import admission
 from control_plane.log.admission import Admission
@@ -29,8 +29,8 @@ from control_plane.log.ingest import Ingestor
 from control_plane.log.ingest_store import together
 from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import UnclaimedLines
-from control_plane.log.unnumbered import UnnumberedEvents
+from control_plane.log.unclaimed_lines import UnclaimedLines
+from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.reads.numbers import Accounts
 from control_plane.reads.reading import Reading
 from control_plane.runs import claiming
@@ -48,7 +48,7 @@ from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
 from control_plane.store.log.inspections import Inspections
-from control_plane.store.log.unclaimed import UnclaimedStore
+from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.numbers import NumberReads
 from control_plane.store.pods import Pods
 from control_plane.store.queue.claims import Claims
@@ -105,7 +105,7 @@ class Deps:
     log_watcher: LogWatcher
     claimer: Claimer
     claims_throttle: RateLimit
-    reporter: Reporter
+    broadcaster: Broadcaster
 
     def feed_of(self, wanted: Collection[str]) -> ChangeFeed:
         """Return the feed of these topics."""
@@ -166,7 +166,7 @@ def wire(settings: Settings, db: Database, clock: Clock, ids: Ids) -> Deps:
         log_watcher=LogWatcher(Changes(db, STATES_AND_EVENTS), log_feed),
         claimer=Claimer(Claims(db), notifier, new_pods, clock, ids),
         claims_throttle=RateLimit(clock, claiming.BURST, claiming.EVERY_S),
-        reporter=Reporter(RunReads(db)),
+        broadcaster=Broadcaster(RunReads(db)),
     )
 
 

@@ -18,7 +18,7 @@ from events.catalog import TYPES, RunLog, RunUsage, StageMetric, StageProgress, 
 from events.files.checkpoints import PREFIX
 from events.kinds.queues import QUEUES
 from events.lifecycle import Status
-from events.text.brief import brief_data, brief_fields
+from events.text.truncation import brief_data, brief_fields
 
 BESIDE_MAX: Final = 1_000
 # Of what one read takes in, however much a pod has said.
@@ -185,8 +185,8 @@ class RunReads:
         if levels:  # a log line without a level is an `info`, as in the catalogue
             residual["data.level"] = {"$in": [*levels, None] if "info" in levels else list(levels)}
         if text is not None:
-            said = {"$regex": re.escape(text), "$options": "i"}
-            residual["$or"] = [{name: said} for name in _SPOKEN]
+            matches = {"$regex": re.escape(text), "$options": "i"}
+            residual["$or"] = [{name: matches} for name in _SPOKEN]
         wanted = Wanted(
             collection="events",
             leading=leading,

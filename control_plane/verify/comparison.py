@@ -24,21 +24,21 @@ UNSTEERED: Final[Mapping[str, Any]] = {"paused": False, "notes": []}
 ATTEMPT_DECIDED: Final = ("pod", "claimedAt", "outcome", "code", "message", "endedAt", "revision")
 
 
-def differences(evidence: Evidence, told: Replayed) -> Iterator[str]:
+def differences(evidence: Evidence, replayed: Replayed) -> Iterator[str]:
     """Yield every difference between the stored documents and the replay of the log."""
-    expected = {**dict.fromkeys(EMPTY_AT_FIRST), **UNSTEERED, **told.fields}
+    expected = {**dict.fromkeys(EMPTY_AT_FIRST), **UNSTEERED, **replayed.fields}
     yield from _unlike("the run", expected, {**UNSTEERED, **evidence.run})
-    yield from _log_marks(evidence, told)
-    yield from _attempts(evidence, told)
-    yield from _beside(evidence, told)
+    yield from _log_marks(evidence, replayed)
+    yield from _attempts(evidence, replayed)
+    yield from _beside(evidence, replayed)
 
 
-def _log_marks(evidence: Evidence, told: Replayed) -> Iterator[str]:
+def _log_marks(evidence: Evidence, replayed: Replayed) -> Iterator[str]:
     """`logOpen` and `logIncomplete` follow from the current attempt's end and cursor."""
-    run, cursor = evidence.run, told.fields.get("lastEventSeq", 0)
-    attempt = told.fields.get("attempt", 0)
-    folded = told.attempts.get(attempt)
-    settled = told.fields.get("settled")
+    run, cursor = evidence.run, replayed.fields.get("lastEventSeq", 0)
+    attempt = replayed.fields.get("attempt", 0)
+    folded = replayed.attempts.get(attempt)
+    settled = replayed.fields.get("settled")
     is_rescued = any(each.cause == Cause.RESCUE and each.attempt == attempt for each in evidence.decisions)
     is_whole = (
         attempt == 0
@@ -52,7 +52,7 @@ def _log_marks(evidence: Evidence, told: Replayed) -> Iterator[str]:
         if is_whole and mark is not None:
             yield f"the run: logIncomplete is {mark}, but the log is whole"
     elif settled is None:
-        is_sealed = told.fields.get("sealed") is not None
+        is_sealed = replayed.fields.get("sealed") is not None
         if run["logOpen"] == is_sealed or mark is not None:
             yield f"the run: logOpen is {run['logOpen']}, logIncomplete {mark}, but attempt {attempt} goes on"
     elif not run["logOpen"] and not _fits(mark, cursor, settled["last"]):
@@ -64,9 +64,9 @@ def _fits(mark: Document | None, cursor: int, last: int) -> bool:
     return mark is not None and mark["from"] == cursor + 1 and mark["to"] == last
 
 
-def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:
+def _attempts(evidence: Evidence, replayed: Replayed) -> Iterator[str]:
     stored = {each["_id"]: each for each in evidence.attempts}
-    expected = attempts(evidence, told)
+    expected = attempts(evidence, replayed)
     pending = {entry.n for entry in evidence.decisions} & {each["n"] for each in evidence.run["journal"]}
     for identity, fields in expected.items():
         fields.pop("watchedUntil", None)  # the catch-up's own reminder, which it takes away
@@ -79,9 +79,9 @@ def _attempts(evidence: Evidence, told: Replayed) -> Iterator[str]:
             yield f"attempts {identity} is stored, and the log tells of no such attempt"
 
 
-def _beside(evidence: Evidence, told: Replayed) -> Iterator[str]:
+def _beside(evidence: Evidence, replayed: Replayed) -> Iterator[str]:
     """Stages, artifacts, validations, and the documents of the kinds."""
-    every = beside(evidence, told)
+    every = beside(evidence, replayed)
     known = unlogged(evidence)
     for collection, documents in evidence.beside.items():
         stored = {each["_id"]: each for each in documents}

@@ -17,7 +17,7 @@ OF_EVENTS: Final = frozenset(name for name, writer in OWNERS["attempts"].items()
 _NAMES: Final = frozenset({"_id", "runId", "attempt"})
 
 
-def attempts(evidence: Evidence, told: Replayed) -> dict[str, Fields]:
+def attempts(evidence: Evidence, replayed: Replayed) -> dict[str, Fields]:
     """Return the attempts according to decisions and events of the log, by id."""
     found: dict[str, Fields] = {}
     for entry in evidence.logged:
@@ -25,7 +25,7 @@ def attempts(evidence: Evidence, told: Replayed) -> dict[str, Fields]:
         if fields:
             known = found.setdefault(attempt_id(evidence.run_id, attempt), {})
             known |= {**fields, "revision": entry.n}
-    for attempt, folded in told.attempts.items():
+    for attempt, folded in replayed.attempts.items():
         view = folded.view
         found.setdefault(attempt_id(evidence.run_id, attempt), {}).update(
             runId=evidence.run_id,
@@ -40,10 +40,10 @@ def attempts(evidence: Evidence, told: Replayed) -> dict[str, Fields]:
     return found
 
 
-def beside(evidence: Evidence, told: Replayed) -> dict[str, dict[str, Fields]]:
+def beside(evidence: Evidence, replayed: Replayed) -> dict[str, dict[str, Fields]]:
     """Return the other documents beside the run, by collection and id."""
     found: dict[str, dict[str, Fields]] = {collection: {} for collection in evidence.beside}
-    writes = list(told.writes.values())
+    writes = list(replayed.writes.values())
     writes += [write for entry in evidence.logged for write in human_validations(evidence.run_id, entry)]
     for write in writes:
         found.setdefault(write.collection, {})[write.id] = {**write.fields, "seq": write.seq}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.ownership import strangers
 from control_plane.model.projection import artifact_prefix
-from control_plane.model.ranges import Ranges
 from control_plane.model.run import Entry
 from control_plane.store.verify.evidence import Evidence, readable
 from control_plane.verify.refusals import wrongly_refused
@@ -32,7 +32,7 @@ class Case:
     """A run's evidence, and the replay of its log."""
 
     evidence: Evidence
-    told: Replayed
+    replayed: Replayed
 
 
 def status_path(case: Case) -> Iterator[str]:
@@ -40,7 +40,7 @@ def status_path(case: Case) -> Iterator[str]:
     for entry in case.evidence.decisions:
         if (problem := _illegal(entry)) is not None:
             yield problem
-    yield from case.told.contradictions
+    yield from case.replayed.contradictions
 
 
 def _illegal(entry: Entry) -> str | None:
@@ -72,9 +72,9 @@ def final_status_changed(case: Case) -> Iterator[str]:
 
 def status_unexplained(case: Case) -> Iterator[str]:
     """The stored status is the one that follows from the log."""
-    told, stored = case.told.fields.get("status"), case.evidence.run["status"]
-    if told != stored:
-        yield f"stored is {stored}, the log leads to {told}"
+    replayed, stored = case.replayed.fields.get("status"), case.evidence.run["status"]
+    if replayed != stored:
+        yield f"stored is {stored}, the log leads to {replayed}"
 
 
 def two_owners(case: Case) -> Iterator[str]:
@@ -107,7 +107,7 @@ def actor_term(case: Case) -> Iterator[str]:
 
 def revision_gap(case: Case) -> Iterator[str]:
     """Decisions are numbered without a gap, up to the run's revision."""
-    held = Ranges.of((entry.n, entry.n) for entry in case.evidence.decisions)
+    held = IntervalSet.of((entry.n, entry.n) for entry in case.evidence.decisions)
     revision = case.evidence.run["revision"]
     if missing := held.gaps(0, revision):
         yield f"of {revision} decisions the log lacks {missing}"
@@ -118,12 +118,12 @@ def revision_gap(case: Case) -> Iterator[str]:
 def sequence_gap(case: Case) -> Iterator[str]:
     """The log has all applied events without a gap; events after a gap wait only for a limited time."""
     evidence = case.evidence
-    yield from case.told.unreached
+    yield from case.replayed.unreached
     cursors = {each["attempt"]: each.get("lastEventSeq") or 0 for each in evidence.attempts}
     current = evidence.run["attempt"]
     cursors[current] = max(cursors.get(current, 0), evidence.run["lastEventSeq"])
     for attempt in sorted(set(cursors) | set(evidence.positions)):
-        held, applied = evidence.positions.get(attempt, Ranges()), cursors.get(attempt, 0)
+        held, applied = evidence.positions.get(attempt, IntervalSet()), cursors.get(attempt, 0)
         if gone := held.gaps(0, applied):
             yield f"attempt {attempt}: events {gone} were applied and are not in the log"
         waits = held.gaps(applied, held.last)
@@ -161,7 +161,7 @@ def event_after_end(case: Case) -> Iterator[str]:
     for entry in case.evidence.decisions:
         settled = entry.sets.get("settled")
         if settled:
-            held = case.evidence.positions.get(entry.attempt, Ranges())
+            held = case.evidence.positions.get(entry.attempt, IntervalSet())
             beyond = held.above(settled["last"])
             if beyond:
                 yield f"attempt {entry.attempt} settled at {settled['last']}, the log holds {beyond}"

@@ -122,8 +122,8 @@ class Rebuilder:
             else:
                 await self._write(evidence, wanted, result, misses)
                 waited_s += await self._pause() if evidence.run["logOpen"] else 0.0
-        said = "; ".join((*wanted.words, *wanted.left))
-        result.left.append(f"it moves too fast, run it again: {said}")
+        words = "; ".join((*wanted.words, *wanted.left))
+        result.left.append(f"it moves too fast, run it again: {words}")
         return result
 
     async def _pause(self) -> float:
@@ -166,5 +166,5 @@ class Rebuilder:
 
 def _wanted(evidence: Evidence, misses: Counter[str]) -> Plan:
     """Return the writes of a plan, without those that the store does not allow."""
-    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
-    return plan(evidence, told).without({each for each, count in misses.items() if count >= MISSES_MAX})
+    replayed = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+    return plan(evidence, replayed).without({each for each, count in misses.items() if count >= MISSES_MAX})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from control_plane.log.ingest import AHEAD_MAX, CUT
-from control_plane.log.unclaimed import LETTER_PREFIX
+from control_plane.log.unclaimed_lines import LETTER_PREFIX
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.projection import artifact_prefix, artifact_problem
-from control_plane.model.ranges import Ranges
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import read, text_of
 from control_plane.store.verify.evidence import Document, Evidence
@@ -82,7 +82,7 @@ def _contradicts(evidence: Evidence, event: Event) -> bool:
     identity = storage_id(event.run_id, event.source, event.id)
     if identity in evidence.hashes:
         return evidence.hashes[identity] != content_hash(event)
-    held = evidence.positions.get(event.attempt, Ranges())
+    held = evidence.positions.get(event.attempt, IntervalSet())
     return event.sequence is not None and event.sequence in held
 
 
@@ -104,7 +104,7 @@ def _set_aside(evidence: Evidence | None, letter: Document) -> str | None:
         return None if ends else f"attempt {attempt} had not ended before event {sequence}"
     if letter["code"] in (BAD_PATH, "foreign_key"):
         prefix = artifact_prefix(evidence.run_id, attempt)
-        said = [event.data for event in own if event.sequence == sequence]
-        found = [artifact_problem(str(each.get("name")), str(each.get("key")), prefix) for each in said]
+        data = [event.data for event in own if event.sequence == sequence]
+        found = [artifact_problem(str(each.get("name")), str(each.get("key")), prefix) for each in data]
         return None if any(found) else "its name and its key are the attempt's own"
     return f"no event is set aside as {letter['code']!r}"

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.projection import PROJECTION_FAILED
-from control_plane.model.ranges import Ranges
 from control_plane.store.log.documents import stage_document
 from control_plane.store.verify.evidence import Document, Evidence
 from control_plane.store.verify.shapes import name, problem
@@ -50,9 +50,11 @@ class Change:
     drops: Sequence[str] = ()
 
     def __str__(self) -> str:
-        said = [f"{each} from {_short(self.was.get(each))} to {_short(to)}" for each, to in self.sets.items()]
-        said += [f"{each} {_short(self.was[each])} removed" for each in self.drops]
-        return f"{self.collection} {name(self.was)}: {'; '.join(said)}"
+        words = [
+            f"{each} from {_short(self.was.get(each))} to {_short(to)}" for each, to in self.sets.items()
+        ]
+        words += [f"{each} {_short(self.was[each])} removed" for each in self.drops]
+        return f"{self.collection} {name(self.was)}: {'; '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,48 +120,48 @@ class Plan:
         )
 
 
-def plan(evidence: Evidence, told: Replayed) -> Plan:
+def plan(evidence: Evidence, replayed: Replayed) -> Plan:
     """Return the writes that make the stored documents equal to those of the log."""
-    repairs: list[Repair] = [*_beside(evidence, told), *_attempts(evidence, told)]
+    repairs: list[Repair] = [*_beside(evidence, replayed), *_attempts(evidence, replayed)]
     late = None
-    if (cursor := _cursor(evidence, told)) is not None:
+    if (cursor := _cursor(evidence, replayed)) is not None:
         repairs += _view(evidence, cursor)
-        if cursor < (reach := told.fields["lastEventSeq"]):
+        if cursor < (reach := replayed.fields["lastEventSeq"]):
             late = Late(evidence.run["attempt"], cursor + 1, reach)
-    if (repairs or late) and (reasons := list(unfit(Case(evidence, told)))):
+    if (repairs or late) and (reasons := list(unfit(Case(evidence, replayed)))):
         return Plan(left=(*reasons, *evidence.broken))
     after = repaired(evidence, repairs)
     # What is late makes its differences until it is applied.
-    left = () if late else tuple(differences(after, told))
+    left = () if late else tuple(differences(after, replayed))
     return Plan(tuple(repairs), late, (*after.broken, *left))
 
 
 def unfit(case: Case) -> Iterator[str]:
     """Yield the reasons why a log cannot be used for a rebuild."""
-    evidence, told = case.evidence, case.told
+    evidence, replayed = case.evidence, case.replayed
     if not evidence.is_log_read or len(evidence.events) < len(evidence.numbered):
         yield "lines of its log cannot be read"
     for invariant in OF_THE_LOG:
         for message in INVARIANTS[invariant](case):
             yield f"its log is not whole ({invariant}): {message}"
-    for message in told.unreached:
+    for message in replayed.unreached:
         yield f"its log is not whole: {message}"
-    for attempt in sorted({*evidence.positions, *told.attempts, evidence.run["attempt"]}):
-        yield from _lost(evidence, told, attempt)
-    for folded in told.attempts.values():
+    for attempt in sorted({*evidence.positions, *replayed.attempts, evidence.run["attempt"]}):
+        yield from _lost(evidence, replayed, attempt)
+    for folded in replayed.attempts.values():
         for event, aside in folded.set_aside:
             if aside.code == PROJECTION_FAILED:
                 yield f"event {event.sequence} of attempt {event.attempt}: {aside.reason}"
 
 
-def _lost(evidence: Evidence, told: Replayed, attempt: int) -> Iterator[str]:
+def _lost(evidence: Evidence, replayed: Replayed, attempt: int) -> Iterator[str]:
     """Report that an attempt's log has lost its end, if more than one document names an event beyond it.
 
     A log with an end event has lost nothing, and a single document is wrong by itself.
     """
-    held = evidence.positions.get(attempt, Ranges())
-    reach = held.reach(0)
-    folded = told.attempts.get(attempt)
+    held = evidence.positions.get(attempt, IntervalSet())
+    reach = held.last_contiguous(0)
+    folded = replayed.attempts.get(attempt)
     settled = [each.sets.get("settled") for each in evidence.decisions if each.attempt == attempt]
     if folded is not None and folded.view.end_seq is not None:
         return
@@ -185,9 +187,9 @@ def _positions(name: str, documents: Sequence[Document], attempt: int) -> Iterat
     yield from (each for each in positions if isinstance(each, int))
 
 
-def _beside(evidence: Evidence, told: Replayed) -> Iterator[Repair]:
+def _beside(evidence: Evidence, replayed: Replayed) -> Iterator[Repair]:
     kept = unlogged(evidence)
-    for collection, expected in beside(evidence, told).items():
+    for collection, expected in beside(evidence, replayed).items():
         stored = [*evidence.beside.get(collection, ()), *evidence.misshapen.get(collection, ())]
         found, rest = _matched(stored, expected)
         for identity, fields in expected.items():
@@ -195,9 +197,9 @@ def _beside(evidence: Evidence, told: Replayed) -> Iterator[Repair]:
         yield from (Remove(collection, each) for each in rest if name(each) not in kept)
 
 
-def _attempts(evidence: Evidence, told: Replayed) -> Iterator[Repair]:
+def _attempts(evidence: Evidence, replayed: Replayed) -> Iterator[Repair]:
     """Yield the repairs of attempts; decisions write the other fields of an existing document."""
-    expected = attempts(evidence, told)
+    expected = attempts(evidence, replayed)
     stored = [*evidence.attempts, *evidence.misshapen.get("attempts", ())]
     found, rest = _matched(stored, expected)
     for identity, fields in expected.items():
@@ -234,10 +236,10 @@ def _equal(collection: str, document: Document, was: Document | None) -> Iterato
         yield Change(collection, was, sets, drops)
 
 
-def _cursor(evidence: Evidence, told: Replayed) -> int | None:
+def _cursor(evidence: Evidence, replayed: Replayed) -> int | None:
     """Return the correct cursor of the run; None if its attempt or status differs from the log."""
-    is_current = told.fields.get("attempt") == evidence.run["attempt"]
-    return resumption(evidence, told) if is_current else None
+    is_current = replayed.fields.get("attempt") == evidence.run["attempt"]
+    return resumption(evidence, replayed) if is_current else None
 
 
 def _view(evidence: Evidence, cursor: int) -> Iterator[Change]:
@@ -297,5 +299,5 @@ def _broken(collection: str, document: Document) -> str:
 
 
 def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= VALUE_CHARS_MAX else f"{said[:VALUE_CHARS_MAX]}…"
+    words = repr(value)
+    return words if len(words) <= VALUE_CHARS_MAX else f"{words[:VALUE_CHARS_MAX]}…"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.projection import AttemptView, Fold, Write, fold_to
-from control_plane.model.ranges import Ranges
 from control_plane.model.run import Entry
 from control_plane.store.verify.evidence import Quiet
 from events.envelope import Event
@@ -40,7 +40,7 @@ class AttemptLog:
     """The events of an attempt that may have an effect, by position, and all positions that the log has."""
 
     events: Sequence[Event]
-    held: Ranges
+    held: IntervalSet
 
     def up_to(self, after: int, last: int) -> Sequence[Event]:
         """Return the events beyond `after`, up to position `last`."""
@@ -92,7 +92,9 @@ def _logs(events: Iterable[Event], quiet: Iterable[Quiet]) -> Mapping[int, Attem
         spans.setdefault(event.attempt, []).append((_sequence(event), _sequence(event)))
     for each in quiet:
         spans.setdefault(each.attempt, []).append((each.first, each.last))
-    return {attempt: AttemptLog(found.get(attempt, ()), Ranges.of(held)) for attempt, held in spans.items()}
+    return {
+        attempt: AttemptLog(found.get(attempt, ()), IntervalSet.of(held)) for attempt, held in spans.items()
+    }
 
 
 def _sequence(event: Event) -> int:
@@ -105,7 +107,7 @@ def _fold_up_to(
     """Fold the events of the current attempt that follow the cursor, up to `seq` or the first gap."""
     cursor = result.fields.get("lastEventSeq", 0)
     log = logs.get(attempt)
-    last = cursor if log is None else log.held.reach(cursor)
+    last = cursor if log is None else log.held.last_contiguous(cursor)
     last = last if seq is None else min(last, seq)
     last = _up_to_seal(result, attempt, last)
     if log is None or last <= cursor or result.fields.get("status") not in STATUSES:
@@ -138,7 +140,7 @@ def _complete(result: Replayed, run_id: str, logs: Mapping[int, AttemptLog]) -> 
     for attempt, log in logs.items():
         if attempt > result.fields.get("attempt", 0):
             continue  # not claimed yet: stored, and waiting
-        last = _up_to_seal(result, attempt, log.held.reach(0))
+        last = _up_to_seal(result, attempt, log.held.last_contiguous(0))
         if not last:
             continue  # what is stored begins behind a gap: nothing of it can have been applied
         folded = fold_to(AttemptView(run_id, attempt), log.up_to(0, last), last)

@@ -22,16 +22,16 @@ def view_at(evidence: Evidence, position: int) -> AttemptView:
     return fold_to(AttemptView(evidence.run_id, attempt), events, position).view
 
 
-def resumption(evidence: Evidence, told: Replayed) -> int | None:
+def resumption(evidence: Evidence, replayed: Replayed) -> int | None:
     """Return the position for the cursor: the present one if it is valid.
 
     None if the log does not lead to the status of the run. A record that a person's verdict has sealed is
     applied up to the seal.
     """
-    run, reach = evidence.run, int(told.fields.get("lastEventSeq", 0))
-    if told.fields.get("sealed") is not None:
+    run, reach = evidence.run, int(replayed.fields.get("lastEventSeq", 0))
+    if replayed.fields.get("sealed") is not None:
         return reach
-    steps = list(_steps(evidence, told, reach))
+    steps = list(_steps(evidence, replayed, reach))
     cursor: int = run["lastEventSeq"]
     ends = [position - 1 for position, _ in steps[1:]] + [reach]
     for (first, status), last in reversed(list(zip(steps, ends, strict=True))):
@@ -40,7 +40,7 @@ def resumption(evidence: Evidence, told: Replayed) -> int | None:
     return None
 
 
-def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int, str | None]]:
+def _steps(evidence: Evidence, replayed: Replayed, reach: int) -> Iterator[tuple[int, str | None]]:
     """Yield positions after the last decision, each with the status to which the log leads.
 
     The status is None from an end on that has no decision yet.
@@ -54,7 +54,7 @@ def _steps(evidence: Evidence, told: Replayed, reach: int) -> Iterator[tuple[int
     view = view_at(evidence, position)
     for event in evidence.events:
         sequence = _at(event.sequence)
-        if event.attempt != told.fields.get("attempt") or not position < sequence <= reach:
+        if event.attempt != replayed.fields.get("attempt") or not position < sequence <= reach:
             continue
         folded = fold_to(view, [event], sequence)
         view = folded.view

@@ -228,15 +228,15 @@ def _of_nobody(letter: Document) -> Finding | None:
 
 
 def _judge(evidence: Evidence, *, rebuilds: bool) -> list[Finding]:
-    told = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
-    case = Case(evidence, told)
+    replayed = replay(evidence.run_id, evidence.decisions, evidence.events, evidence.quiet)
+    case = Case(evidence, replayed)
     findings = [
         Finding(evidence.run_id, message, name)
         for name, invariant in INVARIANTS.items()
         for message in invariant(case)
     ]
     if rebuilds:
-        findings += [Finding(evidence.run_id, message) for message in differences(evidence, told)]
+        findings += [Finding(evidence.run_id, message) for message in differences(evidence, replayed)]
     if (note := log_incomplete(evidence)) is not None:
         findings.append(Finding(evidence.run_id, note, NOTE))
     return findings

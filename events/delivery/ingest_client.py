@@ -13,7 +13,7 @@ from events.delivery.sender import Declined, Rejection, Taken
 from events.text.attempt_id import AttemptId
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _RejectedLine(msgspec.Struct, frozen=True):
     line: int
     code: str = "refused"
     message: str = ""
@@ -21,7 +21,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class _Problem(msgspec.Struct, frozen=True):
-    rejected: list[_Line]
+    rejected: list[_RejectedLine]
 
 
 class _Verdicts(_Problem, frozen=True):

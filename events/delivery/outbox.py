@@ -21,10 +21,10 @@ import msgspec
 
 from events.catalog import ENDS
 from events.chain import NOTHING, chained
-from events.delivery.durable import commit, lock_file, open_database
-from events.delivery.outgoing import MESSAGE_MAX, Row, bounded, cut, refusal_of, said, with_line
+from events.delivery.durable_sqlite import commit, lock_file, open_database
+from events.delivery.event_encoder import MESSAGE_MAX, Row, bounded, cut, fact_frame, refusal_of, with_line
 from events.kinds.fact import Fact
-from events.pipe import Said
+from events.pipe import FactFrame
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, timestamp
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
@@ -164,25 +164,25 @@ class Outbox:
 
         return self._write(step)
 
-    def append(self, attempt_id: AttemptId, facts: Sequence[Fact | Said]) -> int:
+    def append(self, attempt_id: AttemptId, facts: Sequence[Fact | FactFrame]) -> int:
         """Store all of `facts`, in this order, or none; return the last assigned sequence.
 
         Raises `Conflict` after the attempt's end, `Transient` with OUTBOX_FULL at the stated limit, with
         DISK_FULL or DISK_FAILED where the disk does not take it.
         """
-        sayings = [said(fact) for fact in facts]
-        if any(one.type in ENDS for one in sayings):
+        frames = [fact_frame(fact) for fact in facts]
+        if any(one.type in ENDS for one in frames):
             raise Rejected("end_without_settlement", "an end event is kept by append_end")
         with self._lock:
             if self.is_full():
                 raise self._limit_reached()
-            last = self._write(lambda db: self._insert(db, attempt_id, sayings))
-            self._count(len(sayings))
+            last = self._write(lambda db: self._insert(db, attempt_id, frames))
+            self._count(len(frames))
         return last
 
-    def append_end(self, attempt_id: AttemptId, fact: Fact | Said, how: End) -> Intention:
+    def append_end(self, attempt_id: AttemptId, fact: Fact | FactFrame, how: End) -> Intention:
         """Store the attempt's last event together with the intention to settle; no limit refuses it."""
-        end = bounded(said(fact))
+        end = bounded(fact_frame(fact))
         if end.type not in ENDS:
             raise Rejected("not_an_end", f"{end.type} does not end an attempt")
         how = how if how.message is None else replace(how, message=cut(how.message, MESSAGE_MAX))
@@ -321,7 +321,7 @@ class Outbox:
     def _limit_reached(self) -> Transient:
         return Transient("OUTBOX_FULL", f"{self._path} holds its limit of {self._bytes_max} bytes")
 
-    def _insert(self, db: sqlite3.Connection, attempt_id: AttemptId, sayings: Sequence[Said]) -> int:
+    def _insert(self, db: sqlite3.Connection, attempt_id: AttemptId, frames: Sequence[FactFrame]) -> int:
         key, state, known = _find(db, attempt_id)
         if state != "open":
             raise Conflict("attempt_closed", f"{attempt_id.words} has ended")
@@ -335,7 +335,7 @@ class Outbox:
                 one.data,
                 time,
             )
-            for n, one in enumerate(sayings, known.last + 1)
+            for n, one in enumerate(frames, known.last + 1)
         ]  # fmt: skip
         db.executemany(
             "INSERT INTO events (attempt_key, sequence, id, type, line) VALUES (?, ?, ?, ?, ?)",

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from events.chain import REFUSED
+from events.delivery.event_encoder import Row, fact_frame, refusal_of, with_line
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import Row, refusal_of, said, with_line
 from events.kinds.fact import Fact
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids, timestamp
@@ -100,9 +100,9 @@ class Telemetry:
 
     def put(self, attempt_id: AttemptId, source: str, fact: Fact, *, token: str) -> None:
         """Add a fact whose loss does no harm, such as a heartbeat; a full buffer drops the oldest."""
-        saying = said(fact)
-        row = Row(None, self._ids.ulid(), saying.type, *attempt_id, None, source, token=token)
-        line = with_line(row, saying.data, timestamp(self._clock.now()))
+        frame = fact_frame(fact)
+        row = Row(None, self._ids.ulid(), frame.type, *attempt_id, None, source, token=token)
+        line = with_line(row, frame.data, timestamp(self._clock.now()))
         self._waiting.append((self._clock.monotonic_s(), line))
 
     def take(self) -> list[Row]:

@@ -28,7 +28,7 @@ class NodeLimits(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
-    """How many nodes of the search tree each stage may try; else as many as the preset says."""
+    """The maximum number of nodes of each stage of the search; the preset gives the default."""
 
     Stage_1: Positive | None = None
     Stage_2: Positive | None = None
@@ -42,33 +42,40 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
     A program of the search that runs for longer than `program_limit_s` from one seed is ended.
     """
 
-    idea: Annotated[str | Idea, msgspec.Meta(description="What shall be tested.")]
+    idea: Annotated[
+        str | Idea, msgspec.Meta(description="The idea to test: text, or an object with seven fields.")
+    ]
     dataset: Annotated[
-        str | None, msgspec.Meta(description="Its name, or a file; else as the idea says.")
+        str | None,
+        msgspec.Meta(
+            description="Name of a shipped data set, or path of a file; by default as named in the idea."
+        ),
     ] = None
     seed: Annotated[
         int,
         msgspec.Meta(
-            ge=0, le=SEEDS - 1, description="Every random choice follows from it; else from the run's id."
+            ge=0, le=SEEDS - 1, description="Seed of all random choices; by default from the run's id."
         ),
     ] = 0
     nodes: NodeLimits = NodeLimits()
     review: Review = "human"
     max_cost_usd: Annotated[
         Annotated[float, msgspec.Meta(ge=0)] | None,
-        msgspec.Meta(description="What its models may cost, in US dollars."),
+        msgspec.Meta(description="Budget of model calls, in US dollars."),
     ] = None
-    max_tokens: Annotated[Positive | None, msgspec.Meta(description="Tokens of its models.")] = None
-    preset: Annotated[Literal["quick", "standard"], msgspec.Meta(description="How far it searches.")] = (
+    max_tokens: Annotated[Positive | None, msgspec.Meta(description="Budget of model calls, in tokens.")] = (
+        None
+    )
+    preset: Annotated[Literal["quick", "standard"], msgspec.Meta(description="Size of the search.")] = (
         "standard"
     )
     program_limit_s: Annotated[
-        Seconds, msgspec.Meta(description="Seconds of one program of the search, from one seed.")
+        Seconds, msgspec.Meta(description="Maximum seconds of one program for one seed.")
     ] = PROGRAM_LIMIT_S
 
 
 class NodeCreated(Fact, frozen=True):
-    """A node of the search tree: what shall be tried, and from which parent."""
+    """A node of the search tree: its plan and its parent."""
 
     stage: Name
     node: Name
@@ -78,7 +85,7 @@ class NodeCreated(Fact, frozen=True):
 
 
 class NodeCodeGenerated(Fact, frozen=True):
-    """The code of a node was written: the whole program, as it will be executed."""
+    """The program of a node was written, as it will be executed."""
 
     stage: Name
     node: Name
@@ -87,14 +94,14 @@ class NodeCodeGenerated(Fact, frozen=True):
 
 
 class NodeExecuting(Fact, frozen=True):
-    """A node runs now."""
+    """The execution of a node has started."""
 
     stage: Name
     node: Name
 
 
 class NodeCompleted(Fact, frozen=True):
-    """A node was tried: its scores (on validation data), or why it is buggy; the tail of what it printed."""
+    """The execution of a node ended: its validation scores or its error, and the end of its output."""
 
     stage: Name
     node: Name
@@ -108,7 +115,7 @@ class NodeCompleted(Fact, frozen=True):
 
 
 class NodeRestored(Fact, frozen=True):
-    """A node that an earlier attempt has tried: its result was taken from the checkpoint."""
+    """A node of an earlier attempt; its result was restored from the checkpoint."""
 
     stage: Name
     node: Name
@@ -127,7 +134,7 @@ class NodeRestored(Fact, frozen=True):
 
 
 class NodeSelectedBest(Fact, frozen=True):
-    """The node that a stage hands on, and why; mean and standard error over its re-evaluation's seeds."""
+    """The node that a stage selected, and why; mean and standard error of its re-evaluation."""
 
     stage: Name
     node: Name
@@ -160,11 +167,11 @@ class ClaimRegistered(Fact, frozen=True):
 
 
 class PaperStarted(Fact, frozen=True):
-    """The paper is being written."""
+    """The generation of the paper has started."""
 
 
 class PaperGenerated(Fact, frozen=True):
-    """The paper exists under this artifact name."""
+    """The paper was generated, as the artifact of this name."""
 
     name: Name
     title: str | None = None
@@ -197,7 +204,7 @@ def _registered(data: Mapping[str, Any]) -> str:
 
 KIND: Final = Kind(
     name="experiment",
-    says="An idea tried on a data set: a search over programs, validation on fresh splits, plots, a paper.",
+    says="Tests an idea on a data set: search over programs, validation on fresh splits, plots, a paper.",
     spec=ExperimentSpec,
     example={"idea": "Does momentum help on digits?", "preset": "quick"},
     pipeline="stages.experiment.pipeline",
@@ -221,6 +228,6 @@ KIND: Final = Kind(
     lines={"ai.node.completed": _outcome, "ai.claim.registered": _registered},
     drawn={"seed": _seed},
     codes={
-        "ALL_NODES_BUGGY": "Every try diverged; see the nodes' errors, and give the idea another data set.",
+        "ALL_NODES_BUGGY": "Every node failed; see the errors of the nodes, and try another data set.",
     },
 )

@@ -37,18 +37,18 @@ class IdeationSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class IdeationStarted(Fact, frozen=True):
-    """Ideas are being looked for."""
+    """The generation of ideas has started."""
 
 
 class IdeationGenerated(Fact, frozen=True):
-    """Ideas were found, each in its seven fields; `unfinished` were begun and not finalised."""
+    """Ideas were generated, each with seven fields; `unfinished` are drafts that were not completed."""
 
     ideas: list[dict[str, Any]]
     unfinished: list[dict[str, Any]] = []
 
 
 class IdeationFailed(Fact, frozen=True):
-    """No idea came out, and why; `unfinished` were begun and not finalised."""
+    """No idea was generated, and why; `unfinished` are drafts that were not completed."""
 
     code: Name
     message: str
@@ -78,7 +78,7 @@ def _count(data: Mapping[str, Any]) -> str:
 
 KIND: Final = Kind(
     name="ideation",
-    says="Ideas looked for on a hypothesis, each checked for novelty against what the fleet has.",
+    says="Generates ideas for a hypothesis, and checks each for novelty against the fleet's earlier ideas.",
     spec=IdeationSpec,
     example={"title": "Small data", "idea": "Which augmentation helps on small tables?"},
     pipeline="stages.ideation.pipeline",
@@ -93,7 +93,7 @@ KIND: Final = Kind(
     documents=(
         DocumentSet(
             IDEAS,
-            "the ideas that an attempt found, and those that it left unfinished",
+            "the ideas that an attempt generated, and its unfinished drafts",
             ("ideas", "unfinished", "generatedAt"),
         ),
     ),
@@ -101,7 +101,7 @@ KIND: Final = Kind(
         Noun(
             collection="hypotheses",
             singular="hypothesis",
-            says="Propose them, choose an idea, run them.",
+            says="Create hypotheses, choose ideas, launch runs.",
             writers={
                 "propose": (
                     "title",
@@ -121,6 +121,6 @@ KIND: Final = Kind(
     projections={IdeationGenerated: _generated, IdeationFailed: _failed},
     lines={"ai.ideation.generated": _count},
     codes={
-        "NO_IDEA": "Say more in the idea or its context, or propose it again on a pod with a model key.",
+        "NO_IDEA": "Add detail to the idea or its context, or propose it again on a pod with a model key.",
     },
 )

@@ -17,7 +17,7 @@ from events.kinds.fields import schema_of
 from events.kinds.kind import Kind
 from events.kinds.spec import Spec
 from events.runtime.errors import ConfigError
-from events.text.harmless import for_terminal
+from events.text.escaping import for_terminal
 
 GROUP: Final = "podfleet.kinds"
 # What the events of every run are called; a kind has families of its own.

@@ -8,7 +8,9 @@ import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
-Review = Annotated[Literal["none", "human"], msgspec.Meta(description="Whether a person gives the verdict.")]
+Review = Annotated[
+    Literal["none", "human"], msgspec.Meta(description="Whether a person reviews the verdict.")
+]
 
 TITLE_MAX: Final = 200
 START_LIMIT_S: Final = 300.0
@@ -17,10 +19,14 @@ NO_PROGRESS_S: Final = 1800.0
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What bounds every attempt: until its first word, in all, and without a word."""
+    """The time limits of every attempt: to its first event, in total, and between two events."""
 
-    start_limit_s: Annotated[Seconds, msgspec.Meta(description="Seconds until its first word.")] = (
+    start_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds until the first event.")] = (
         START_LIMIT_S
     )
-    time_limit_s: Annotated[Seconds, msgspec.Meta(description="Seconds in all.")] = TIME_LIMIT_S
-    no_progress_s: Annotated[Seconds, msgspec.Meta(description="Seconds without a word.")] = NO_PROGRESS_S
+    time_limit_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds of an attempt.")] = (
+        TIME_LIMIT_S
+    )
+    no_progress_s: Annotated[Seconds, msgspec.Meta(description="Maximum seconds between two events.")] = (
+        NO_PROGRESS_S
+    )

@@ -12,7 +12,7 @@ from typing import Literal, TextIO
 
 import structlog
 
-from events.text.harmless import for_terminal
+from events.text.escaping import for_terminal
 from events.text.mask import MASK, Mask
 
 

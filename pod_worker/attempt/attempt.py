@@ -26,13 +26,13 @@ from events.catalog import (
     RunLog,
     RunPreempted,
 )
+from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import end_of
 from events.files.checkpoints import MANIFEST
 from events.files.removing import remove_tree
 from events.kinds import stages_before
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
+from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
 from events.queue.claims import Claim
 from events.queue.settlement import End
 from events.runtime.clock import Clock, Ids, instant
@@ -45,7 +45,7 @@ from pod_worker.attempt.lease import judge
 from pod_worker.attempt.limits import Bounds, Lived, bounds_of, exceeded
 from pod_worker.attempt.settlement import Evidence, Order, final_fact, without_files
 from pod_worker.attempt.usage import EVERY_S, Rate, usage_of
-from pod_worker.child.ending import TimedOut
+from pod_worker.child.exit_status import TimedOut
 from pod_worker.child.process import Exit, Heard, Listener
 from pod_worker.files.fetched import Fetched
 
@@ -166,7 +166,7 @@ class Attempt:
     ordered: Order | None = None
     timed_out: TimedOut | None = None
     obstacle: RunFailed | None = None
-    said: Fact | None = None
+    reported: Fact | None = None
     gave_back: bool = False  # whether the pipeline itself left the run to another attempt
     stage: str | None = None
     lived: Lived = field(default_factory=Lived)
@@ -175,7 +175,7 @@ class Attempt:
     metered_s: float = 0.0
     noted: int = 0
     full_since_s: float | None = None
-    unsaved: list[Said | Fact] = field(default_factory=list)
+    unsaved: list[FactFrame | Fact] = field(default_factory=list)
     pods_before: dict[str, list[str]] = field(default_factory=dict)  # by the checkpoint that was left
 
     def __post_init__(self) -> None:
@@ -286,7 +286,7 @@ class Attempt:
             self._obey()
             self._limit()
             # After its last word there is nothing to do but to wait for the process.
-            ended = self.child.join(0 if self.said is None else TICK_S)
+            ended = self.child.join(0 if self.reported is None else TICK_S)
             if ended is not None:
                 self._record_the_rest()
                 return ended
@@ -305,7 +305,7 @@ class Attempt:
         If the disk is full they stay in memory, reading stops, and the child is suspended: nothing is lost.
         """
         if not self.unsaved:
-            for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S if self.said is None else 0):
+            for each in self.inbox.take(BATCH_MAX, wait_s=TICK_S if self.reported is None else 0):
                 self._take(each)
         self._save()
 
@@ -351,9 +351,9 @@ class Attempt:
                 message = "the file lies outside the attempt's folder"
                 refused = ArtifactFailed(name=heard.name[:NAME_MAX], code="FOREIGN_FILE", message=message)
                 self.unsaved.append(refused)
-            case Said(type=name, data=data) if name in ENDS:
-                self.said = msgspec.convert(data, TYPES[name])
-            case Said(data=data):
+            case FactFrame(type=name, data=data) if name in ENDS:
+                self.reported = msgspec.convert(data, TYPES[name])
+            case FactFrame(data=data):
                 self.stage = str(data.get("stage") or self.stage or "") or None
                 self.unsaved.append(heard)
 
@@ -449,7 +449,7 @@ class Attempt:
         fact = final_fact(
             Evidence(
                 end=ended.end,
-                said=self.said,
+                reported=self.reported,
                 ordered=self.ordered,
                 timed_out=self.timed_out,
                 obstacle=self.obstacle,
@@ -462,7 +462,7 @@ class Attempt:
         self.ports.uploads.forget(self.claim)
         if missing is not None and isinstance(fact, RunCompleted):
             fact = without_files(missing, self._wanted(), self.stage)
-        self.gave_back = fact is self.said and isinstance(fact, RunPreempted)
+        self.gave_back = fact is self.reported and isinstance(fact, RunPreempted)
         how = end_of(fact)
         self._charge_the_rest()
         try:

@@ -61,7 +61,7 @@ class Heartbeat:
 
     def run_once(self) -> Pulse:
         """Renew once; on `Transient` it is not known whether the lease was extended."""
-        asked = instant(self.clock)
+        requested_at = instant(self.clock)
         try:
             orders = self.renewals.renew(self.claim)
         except LeaseLost:
@@ -71,7 +71,7 @@ class Heartbeat:
             with self._lock:
                 lease = self.pulse.lease
                 if not lease.is_lost:
-                    lease = grant(asked=asked, ttl_s=self.claim.lease_s)
+                    lease = grant(requested_at=requested_at, ttl_s=self.claim.lease_s)
                 cancel = self.pulse.cancel or orders.cancel
                 self.pulse = Pulse(lease, cancel=cancel, paused=orders.paused, notes=orders.notes)
         return self.pulse

@@ -23,15 +23,15 @@ Stand = Literal["trusted", "suspended", "lost", "given up"]
 class Lease:
     """The worker's lease: when it was requested, and until when it may be trusted."""
 
-    asked: Instant
+    requested_at: Instant
     trusted_s: float
     is_lost: bool = False
 
 
-def grant(*, asked: Instant, ttl_s: float) -> Lease:
-    """Return the lease that a successful renewal, asked at `asked`, gives."""
+def grant(*, requested_at: Instant, ttl_s: float) -> Lease:
+    """Return the lease that a successful renewal, asked at `requested_at`, gives."""
     assert ttl_s > 0
-    return Lease(asked=asked, trusted_s=ttl_s * (1 - MARGIN_FRACTION))
+    return Lease(requested_at=requested_at, trusted_s=ttl_s * (1 - MARGIN_FRACTION))
 
 
 def lose(lease: Lease) -> Lease:
@@ -43,8 +43,8 @@ def judge(lease: Lease, *, at: Instant, silence_max_s: float = SILENCE_MAX_S) ->
     """Return the state of the lease at `at`."""
     if lease.is_lost:
         return "lost"
-    if at.elapsed_s(lease.asked) < lease.trusted_s:
+    if at.elapsed_s(lease.requested_at) < lease.trusted_s:
         return "trusted"
     # A wall clock that was put forward proves no silence: only time that we lived through does.
-    silence_s = at.monotonic_s - lease.asked.monotonic_s
+    silence_s = at.monotonic_s - lease.requested_at.monotonic_s
     return "suspended" if silence_s < silence_max_s else "given up"

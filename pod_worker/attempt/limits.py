@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from events.kinds.spec import NO_PROGRESS_S, START_LIMIT_S, TIME_LIMIT_S
-from pod_worker.child.ending import TimedOut
+from pod_worker.child.exit_status import TimedOut
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
 from events.kinds.fact import Fact
-from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 Order = Literal["cancel", "preempt"]
 
@@ -18,12 +18,12 @@ Order = Literal["cancel", "preempt"]
 class Evidence:
     """What is known after the child has ended.
 
-    `said` is its own end event, if it reported one; `ordered` is why we told it to stop;
+    `reported` is its own end event, if there is one; `ordered` is why we told it to stop;
     `obstacle` is why it could not begin, or why a part of what it said could not be kept.
     """
 
     end: Exited | Signalled | NeverStarted
-    said: Fact | None = None
+    reported: Fact | None = None
     ordered: Order | None = None
     timed_out: TimedOut | None = None
     obstacle: RunFailed | None = None
@@ -38,15 +38,15 @@ def final_fact(evidence: Evidence) -> Fact:
     A result that was reached before our order took effect counts; a failure that our order
     caused does not. A log with a hole never ends as if it were whole.
     """
-    if isinstance(evidence.said, RunCompleted) and evidence.obstacle is None:
-        return evidence.said
+    if isinstance(evidence.reported, RunCompleted) and evidence.obstacle is None:
+        return evidence.reported
     if evidence.ordered is not None:
         return obeyed(evidence.ordered)
     if evidence.obstacle is not None:
         return msgspec.structs.replace(evidence.obstacle, stage=evidence.stage)
     if evidence.timed_out is not None:
         return failure_for(evidence.timed_out, oom_evidence=False, stage=evidence.stage)
-    if isinstance(evidence.said, RunCanceled):
+    if isinstance(evidence.reported, RunCanceled):
         # Nobody of us asked for it: somebody outside signalled the process.
         return RunFailed(
             code="KILLED",
@@ -54,8 +54,8 @@ def final_fact(evidence: Evidence) -> Fact:
             stage=evidence.stage,
             retryable=True,
         )
-    if evidence.said is not None:
-        return evidence.said
+    if evidence.reported is not None:
+        return evidence.reported
     return failure_for(
         evidence.end,
         oom_evidence=evidence.oom_evidence,

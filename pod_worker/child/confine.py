@@ -26,7 +26,7 @@ def enter(confinement: Confinement, space: ProcessSpace) -> None:
         become(space.number)
         return
     own = [str(each) for each in (space.work, space.home, space.temporary)]
-    if confinement.way == "namespace":
+    if confinement.method == "namespace":
         seclude(confinement.hidden, confinement.places, own, confinement.scratch)
         _give_up()
         kernel.stay_inside()

@@ -43,9 +43,9 @@ def main(argv: Sequence[str]) -> int:
         or next((f"it cannot use {each}" for each in devices if not _works(_use, each)), None)
         or next((f"it cannot write to {each}" for each in own if not _works(_plant, each)), None)
     )
-    if problem is None and confinement.way == "namespace" and has_sandbox and not _works_in_bubblewrap():
+    if problem is None and confinement.method == "namespace" and has_sandbox and not _works_in_bubblewrap():
         problem = "bubblewrap, which holds programs of models, does not work inside"
-    if problem is None and confinement.way == "landlock" and not _can_fence_again():
+    if problem is None and confinement.method == "landlock" and not _can_fence_again():
         problem = "Landlock, which holds programs of models, does not work inside"
     return _failed(problem) if problem else 0
 

@@ -39,7 +39,7 @@ def main(argv: Sequence[str], loader: Loader = load_what_works) -> int:
     """Fork a child at each request of the worker, until the worker ends; return the exit status."""
     arguments = _parse(argv)
     confinement: Confinement | None = arguments.confinement
-    if gives_users := confinement is not None and confinement.way == "user":
+    if gives_users := confinement is not None and confinement.method == "user":
         show(confinement.places)
     drop_capabilities(BECOMES if gives_users else KEPT)
     prepare(PROCESS_NAME)

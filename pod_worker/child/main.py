@@ -30,12 +30,12 @@ from events.kinds import read_spec
 from events.kinds.fact import Fact
 from events.pipe import (
     LINE_MAX_BYTES,
+    FactFrame,
     FromChild,
     Kept,
     Made,
     Note,
     Ready,
-    Said,
     Start,
     decode_parent,
     encode,
@@ -364,12 +364,12 @@ def frame_of(fact: Fact) -> bytes:
         return fitted
     name = type_of(type(fact))
     message = cut(clean(f"{name} was not reported as it was: {fitted.reason}"), TEXT_MAX)
-    line = encode(Said(type_of(RunLog), {"message": message, "level": "error"}))
+    line = encode(FactFrame(type_of(RunLog), {"message": message, "level": "error"}))
     if isinstance(fact, RunFailed):  # an end is never lost, whatever else of it is
         message = cut(clean(f"{fact.code}: {fact.message}"), TEXT_MAX)
-        line += encode(Said(name, {"code": "FAILED", "message": message, "retryable": fact.retryable}))
+        line += encode(FactFrame(name, {"code": "FAILED", "message": message, "retryable": fact.retryable}))
     elif name in ENDS:
-        line += encode(Said(name, {}))
+        line += encode(FactFrame(name, {}))
     return line
 
 
@@ -396,7 +396,7 @@ def _plain(value: Any) -> Any:
 
 # A frame around what is JSON already: each further call costs a loop that fills the caches ten microseconds.
 _CLOSING: Final = b"}\n"
-_openings: Final = {name: encode(Said(name, {})).removesuffix(b"{}" + _CLOSING) for name in TYPES}
+_openings: Final = {name: encode(FactFrame(name, {})).removesuffix(b"{}" + _CLOSING) for name in TYPES}
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 _decoders: Final = {name: msgspec.json.Decoder(fact) for name, fact in TYPES.items()}
 

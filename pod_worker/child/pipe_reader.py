@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from events.catalog import ENDS, Level, RunLog, data_of, type_of
-from events.pipe import LINE_MAX_BYTES, FromChild, Said, decode_child
+from events.pipe import LINE_MAX_BYTES, FactFrame, FromChild, decode_child
 from events.text.mask import Mask
 
 READ_BYTES: Final = 64 * 1024
@@ -96,7 +96,7 @@ class PipeReader:
             for frame in self._frames_in(chunk):
                 tell(frame)
         if self._frames.is_inside:
-            tell(line_said("the pipeline's process ended in the middle of a frame", "warning"))
+            tell(log_frame("the pipeline's process ended in the middle of a frame", "warning"))
 
     def _rest_of(self, fd: int) -> Iterator[bytes]:
         taken_bytes = 0
@@ -122,11 +122,11 @@ class PipeReader:
 
     def _frame(self, line: bytes | None) -> FromChild:
         if line is None:
-            return line_said(f"a frame of more than {LINE_MAX_BYTES} bytes was dropped", "warning")
+            return log_frame(f"a frame of more than {LINE_MAX_BYTES} bytes was dropped", "warning")
         try:
             return self._without_secrets(decode_child(line))
         except msgspec.MsgspecError as error:
-            return line_said(f"a frame could not be read and was dropped: {error}", "warning")
+            return log_frame(f"a frame could not be read and was dropped: {error}", "warning")
 
     def _tell_printed(self, tell: Tell, fd: int, chunk: bytes) -> None:
         level, cutter = self._printed[fd]
@@ -136,7 +136,7 @@ class PipeReader:
         self._tell_lines(tell, level, lines)
 
     def _without_secrets(self, frame: FromChild) -> FromChild:
-        return Said(frame.type, self._masked(frame.data)) if isinstance(frame, Said) else frame
+        return FactFrame(frame.type, self._masked(frame.data)) if isinstance(frame, FactFrame) else frame
 
     def _masked(self, value: Any) -> Any:
         match value:
@@ -151,17 +151,17 @@ class PipeReader:
 
     def _tell_lines(self, tell: Tell, level: Level, lines: list[str]) -> None:
         for line in lines:
-            tell(line_said(line, level))
+            tell(log_frame(line, level))
 
 
 def is_patient(frame: FromChild) -> bool:
     """Say whether a frame may wait: a fact that is not the end event."""
-    return isinstance(frame, Said) and frame.type not in ENDS
+    return isinstance(frame, FactFrame) and frame.type not in ENDS
 
 
-def line_said(message: str, level: Level) -> Said:
+def log_frame(message: str, level: Level) -> FactFrame:
     """Return one line of the run's log as if the child had said it."""
-    return Said(type_of(RunLog), data_of(RunLog(message=message, level=level)))
+    return FactFrame(type_of(RunLog), data_of(RunLog(message=message, level=level)))
 
 
 class FrameCutter:

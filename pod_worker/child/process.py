@@ -23,11 +23,11 @@ from queue import SimpleQueue
 from typing import BinaryIO, Final, Protocol, Self
 
 from events.catalog import ENDS
-from events.pipe import Checkpoint, FromChild, FromParent, Kept, Made, Note, Ready, Said, Start, encode
+from events.pipe import Checkpoint, FactFrame, FromChild, FromParent, Kept, Made, Note, Ready, Start, encode
 from events.runtime.clock import Clock
 from events.runtime.errors import Transient
 from events.text.mask import passwords_of
-from pod_worker.child.ending import Exited, NeverStarted, Signalled
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
 from pod_worker.child.pipe_reader import PipeReader
 from pod_worker.isolation.confinement import Confinement
 from pod_worker.isolation.process_space import ProcessSpace
@@ -58,7 +58,7 @@ LEAVE_S: Final = 2.0
 # The guard outlives a SIGKILL of the parent: its standard input ends, and it kills the child's group.
 GUARD: Final = 'read -r _; kill -s KILL -- "-$1"'
 
-Heard = Said | Made | Checkpoint
+Heard = FactFrame | Made | Checkpoint
 Listener = Callable[[Heard], None]
 
 
@@ -376,10 +376,10 @@ class Child:
             self._news.set()
         elif listener is None:
             log.warning("child.said", extra={"pid": self.pid, "said": str(frame)})
-        elif isinstance(frame, Said) and frame.type in ENDS and self._final is not None:
+        elif isinstance(frame, FactFrame) and frame.type in ENDS and self._final is not None:
             log.warning("child.ended_twice", extra={"pid": self.pid, "said": frame.type})
         else:
-            if isinstance(frame, Said) and frame.type in ENDS:
+            if isinstance(frame, FactFrame) and frame.type in ENDS:
                 self._final = frame.type
             listener(frame)
 

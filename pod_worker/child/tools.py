@@ -15,7 +15,7 @@ from typing import Final
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import PipelineError
 from stages.adapters.literature import open_literature
-from stages.adapters.models.opening import open_model, reach_of
+from stages.adapters.models.opening import egress_policy_of, open_model
 from stages.adapters.sandbox.sandbox import LocalSandbox
 from stages.isolation.sandbox import POLICIES
 from stages.literature import Literature, LookUpFailed, Work
@@ -76,7 +76,7 @@ def _literature(environ: Mapping[str, str]) -> Literature | None:
     """Return the index of publications that the settings name, if any."""
     try:
         url = environ.get("PODFLEET_LITERATURE_URL")
-        return open_literature(url, clock=SystemClock(), ids=SystemIds(), reach=reach_of(environ))
+        return open_literature(url, clock=SystemClock(), ids=SystemIds(), egress=egress_policy_of(environ))
     except PipelineError as error:
         return Unusable(error)
 

@@ -90,12 +90,12 @@ class HttpCheckpoints:
         Raises `LeaseLost`, or `Transient` when control plane or storage cannot answer now.
         """
         fetched = Fetched()
-        left = _Room(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
+        budget = _ByteBudget(RESTORED_BYTES_MAX, FETCHED_BYTES_MAX)
         for candidate in self._candidates(claim):  # the nearest and latest of each name first
             if candidate.name in fetched.pods:
                 continue
             try:
-                self._fetch(candidate, claim, folder, left)
+                self._fetch(candidate, claim, folder, budget)
             except (_BrokenError, BadPath, BrokenManifest, OSError) as error:
                 left_by = candidate.origin(claim.run_id)
                 shown = f"the checkpoint {candidate.name} of {left_by} is not used: {error}"
@@ -109,38 +109,40 @@ class HttpCheckpoints:
         answer = self.control_plane.send("POST", path, headers=bearer(claim.run_token), timeout_s=CALL_S)
         return answer.read(_Candidates, claim).checkpoints
 
-    def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> None:
+    def _fetch(self, candidate: _Candidate, claim: Claim, folder: Path, budget: _ByteBudget) -> None:
         """Fill the folder of one checkpoint; remove it if that fails."""
         name = SafeName(candidate.name)
         if candidate.manifest.size > MANIFEST_BYTES_MAX:
             raise _BrokenError("its manifest is too large")
-        before = left.disk_bytes
+        before = budget.disk_bytes
         try:
-            manifest = self._fetch_manifest(candidate, claim, folder, left)
+            manifest = self._fetch_manifest(candidate, claim, folder, budget)
             stored = {each.name: each for each in candidate.files}
             for file in manifest.files:
-                self._read(_wanted(file, stored), folder, RunPath(f"{name}/{file.name}"), left)
+                self._read(_wanted(file, stored), folder, RunPath(f"{name}/{file.name}"), budget)
         except BaseException:
             with suppress(FileNotFoundError):
                 shutil.rmtree(folder / name)  # without its manifest nothing here counts
-            left.disk_bytes = before
+            budget.disk_bytes = before
             raise
 
-    def _fetch_manifest(self, candidate: _Candidate, claim: Claim, folder: Path, left: _Room) -> Contents:
+    def _fetch_manifest(
+        self, candidate: _Candidate, claim: Claim, folder: Path, budget: _ByteBudget
+    ) -> Contents:
         place = RunPath(f"{candidate.name}/{MANIFEST}")
-        self._read(candidate.manifest, folder, place, left)
+        self._read(candidate.manifest, folder, place, budget)
         with read_beneath(folder, place) as file:
             manifest = decode_contents(file.read())
-        told = (manifest.name, manifest.run_id, manifest.attempt)
-        if told != (candidate.name, candidate.run_id or claim.run_id, candidate.attempt):
+        identity = (manifest.name, manifest.run_id, manifest.attempt)
+        if identity != (candidate.name, candidate.run_id or claim.run_id, candidate.attempt):
             raise _BrokenError("its manifest is that of another one")
         if len({file.name for file in manifest.files} | {MANIFEST}) != len(manifest.files) + 1:
             raise _BrokenError("two of its files have one name")
         return manifest
 
-    def _read(self, stored: _Stored, folder: Path, place: RunPath, left: _Room) -> None:
+    def _read(self, stored: _Stored, folder: Path, place: RunPath, budget: _ByteBudget) -> None:
         """Write an object to `place` in `folder` if its bytes match the registration."""
-        left.take(stored.size)
+        budget.take(stored.size)
         digest, size = hashlib.sha256(), 0
         headers = {"Accept-Encoding": "identity"}
         try:
@@ -151,7 +153,7 @@ class HttpCheckpoints:
                 _check(response, stored)
                 for piece in response.iter_raw(PIECE_BYTES):
                     size += len(piece)
-                    left.carry(len(piece))
+                    budget.carry(len(piece))
                     if size > stored.size:
                         break
                     digest.update(piece)
@@ -163,7 +165,7 @@ class HttpCheckpoints:
 
 
 @dataclass(slots=True)
-class _Room:
+class _ByteBudget:
     """How many bytes may still be kept, and how many may still be downloaded; broken objects are not kept."""
 
     disk_bytes: int

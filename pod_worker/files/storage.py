@@ -22,7 +22,7 @@ SHOWN_BYTES: Final = 300
 ANSWER_BYTES_MAX: Final = 64 * 1024
 
 Place = tuple[str, str]  # scheme, host and port
-Line = http.client.HTTPConnection
+Connection = http.client.HTTPConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class HttpStorage:
     """Object storage over HTTP, for any number of threads."""
 
     tls: ssl.SSLContext
-    _idle: dict[Place, list[Line]] = field(default_factory=dict)
+    _idle: dict[Place, list[Connection]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put(
@@ -48,20 +48,20 @@ class HttpStorage:
         """Send a whole object. Raises `Transient` if storage does not answer."""
         parts = urlsplit(url)
         try:
-            line = self._line((parts.scheme, parts.netloc))
-            reply = _exchange(line, f"{parts.path}?{parts.query}", content, headers)
+            connection = self._connection((parts.scheme, parts.netloc))
+            reply = _exchange(connection, f"{parts.path}?{parts.query}", content, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Transient("storage_unreachable", f"{type(error).__name__}: {error}") from error
-        if line.sock is not None:
+        if connection.sock is not None:
             with self._lock:
-                self._idle.setdefault((parts.scheme, parts.netloc), []).append(line)
+                self._idle.setdefault((parts.scheme, parts.netloc), []).append(connection)
         return reply
 
     def close(self) -> None:
         """Close the idle connections."""
         with self._lock:
-            for line in [line for lines in self._idle.values() for line in lines]:
-                line.close()
+            for connection in [connection for lines in self._idle.values() for connection in lines]:
+                connection.close()
             self._idle.clear()
 
     def __enter__(self) -> Self:
@@ -70,36 +70,41 @@ class HttpStorage:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _line(self, place: Place) -> Line:
+    def _connection(self, place: Place) -> Connection:
         """Return an idle connection that storage has not closed, else a new one."""
         while True:
             with self._lock:
                 kept = self._idle.get(place)
-                line = kept.pop() if kept else None
-            if line is None:
+                connection = kept.pop() if kept else None
+            if connection is None:
                 return self._new(*place)
-            if not is_readable(line.sock):  # between two requests only the end of the connection can come
-                return line
-            line.close()
+            if not is_readable(
+                connection.sock
+            ):  # between two requests only the end of the connection can come
+                return connection
+            connection.close()
 
-    def _new(self, scheme: str, netloc: str) -> Line:
+    def _new(self, scheme: str, netloc: str) -> Connection:
         if scheme == "https":
             return http.client.HTTPSConnection(netloc, timeout=TIMEOUT_S, context=self.tls)
-        return Line(netloc, timeout=TIMEOUT_S)
+        return Connection(netloc, timeout=TIMEOUT_S)
 
 
 def _exchange(
-    line: Line, path: str, content: bytes | Iterable[bytes | memoryview], headers: Mapping[str, str]
+    connection: Connection,
+    path: str,
+    content: bytes | Iterable[bytes | memoryview],
+    headers: Mapping[str, str],
 ) -> Reply:
     """Send a request and read its answer; close the connection at any error, also of `content`."""
     try:
-        line.request("PUT", path, body=content, headers=dict(headers))
-        response = line.getresponse()
+        connection.request("PUT", path, body=content, headers=dict(headers))
+        response = connection.getresponse()
         text = response.read(ANSWER_BYTES_MAX)
         if not response.isclosed():
-            line.close()  # the rest of an endless answer is not read
+            connection.close()  # the rest of an endless answer is not read
     except BaseException:
-        line.close()
+        connection.close()
         raise
     shown = text[:SHOWN_BYTES].decode(errors="replace")
     return Reply(response.status, shown, response.getheader("Retry-After"))

@@ -26,7 +26,7 @@ import msgspec
 
 from events.catalog import ArtifactFailed, ArtifactRegistered
 from events.delivery.control_plane_client import ControlPlane, bearer, retry_after_s
-from events.delivery.outgoing import cut
+from events.delivery.event_encoder import cut
 from events.files.beneath import open_plain
 from events.files.paths import BadPath, RunPath
 from events.kinds.fact import Fact
@@ -36,7 +36,7 @@ from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import Conflict, LeaseLost, PodfleetError, Rejected, Transient
 from events.text.attempt_id import AttemptId
-from pod_worker.files.parts import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
+from pod_worker.files.multipart import FROM_BYTES, PART_BYTES, Parts, Passage, UploadGone, pieces
 from pod_worker.files.storage import Reply
 
 log = logging.getLogger(__name__)

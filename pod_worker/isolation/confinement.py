@@ -34,9 +34,9 @@ from pod_worker.isolation.process_space import (
     processes,
 )
 
-Way = Literal["user", "namespace", "landlock"]
+Method = Literal["user", "namespace", "landlock"]
 # As whom a pipeline runs, as a pod tells it.
-WORDS: Final[Mapping[Way, str]] = {
+WORDS: Final[Mapping[Method, str]] = {
     "user": "a user of its own",
     "namespace": "the worker's user, in namespaces that show it its own folder",
     "landlock": "the worker's user, held to its own folder by Landlock",
@@ -80,12 +80,12 @@ SERVICES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The way in which processes are confined, and the folders that this needs.
+    """The method by which processes are confined, and the folders that this needs.
 
     `places` are the paths that a process needs besides its own. In `hidden` folders it sees only these.
     """
 
-    way: Way
+    method: Method
     work: Path  # the folder of all runs
     temporary: Path
     places: tuple[str, ...]
@@ -96,10 +96,12 @@ class Confinement:
         """Return the confinement of a worker that is root, for its folder and its pipelines' environment."""
         work, temporary = data / "work", Path(tempfile.gettempdir())
         places = (str(work), str(temporary), *_places(environ))
-        return cls(way="user", work=work, temporary=temporary, places=places)
+        return cls(method="user", work=work, temporary=temporary, places=places)
 
     @classmethod
-    def of_same_user(cls, way: Way, data: Path, environ: Mapping[str, str], keys: Iterable[Path]) -> Self:
+    def of_same_user(
+        cls, method: Method, data: Path, environ: Mapping[str, str], keys: Iterable[Path]
+    ) -> Self:
         """Return that of a worker that is not root; `keys` are files and folders to hide from runs."""
         data, temporary = data.resolve(), Path(tempfile.gettempdir()).resolve()
         home = os.path.realpath(Path.home())
@@ -108,10 +110,10 @@ class Confinement:
             hidden.add(home)
         real = {os.path.realpath(each) for each in hidden} - {"/"}
         # Python adds the folder that it was started in, which may hold anything.
-        asked = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
-        unasked = {os.getcwd()} - {SOURCE, *asked}
+        search_path = map(os.path.abspath, filter(None, environ.get("PYTHONPATH", "").split(os.pathsep)))
+        unasked = {os.getcwd()} - {SOURCE, *search_path}
         return cls(
-            way=way,
+            method=method,
             work=data / "work",
             temporary=temporary,
             places=tuple(each for each in _places(environ) if each not in unasked),
@@ -131,24 +133,28 @@ class Confinement:
     @classmethod
     def read(cls, word: str) -> Self:
         """Return the confinement that such an argument describes."""
-        told = json.loads(word)
-        paths = {name: Path(told[name]) for name in ("work", "temporary")}
-        return cls(way=told["way"], places=tuple(told["places"]), hidden=tuple(told["hidden"]), **paths)
+        fields = json.loads(word)
+        paths = {name: Path(fields[name]) for name in ("work", "temporary")}
+        return cls(
+            method=fields["method"], places=tuple(fields["places"]), hidden=tuple(fields["hidden"]), **paths
+        )
 
     def find_gap(self, environ: Mapping[str, str]) -> str | None:
-        """Return why no process can be confined in this way here; None if one can.
+        """Return why no process can be confined by this method here; None if one can.
 
         It forks, so no thread may have been started. First it makes the worker's files unreadable to others.
         """
         try:
-            gap = self._find_gap_of_user(environ) if self.way == "user" else self._find_gap_of_ours(environ)
+            gap = (
+                self._find_gap_of_user(environ) if self.method == "user" else self._find_gap_of_ours(environ)
+            )
         except OSError as error:
             gap = f"{error}"
         return None if gap is None else gap[:GAP_CHARS_MAX]
 
     def make_space(self) -> ProcessSpace:
         """Create the folders of one process, and choose an unused user if it needs one. Raises `OSError`."""
-        space = self.space_of(choose_user() if self.way == "user" else self._choose_number())
+        space = self.space_of(choose_user() if self.method == "user" else self._choose_number())
         for folder in (space.home, space.temporary):
             remove_tree(folder)
             folder.mkdir(mode=0o700, parents=True)
@@ -161,7 +167,7 @@ class Confinement:
 
     def space_of(self, number: int) -> ProcessSpace:
         """Return the folders and user that belong to this number, whether they exist or not."""
-        work = None if self.way == "user" else self.work / f"run-{number}"
+        work = None if self.method == "user" else self.work / f"run-{number}"
         return ProcessSpace(number, self.work / f"home-{number}", self.temporary / f"podfleet-{number}", work)
 
     def _choose_number(self) -> int:

@@ -31,7 +31,7 @@ def show(places: Sequence[str]) -> None:
     closed = _closed(places)
     if not closed:
         return
-    told = f"others cannot enter {', '.join(sorted(closed))}, below which lies {closed.popitem()[1][0]}"
+    problem = f"others cannot enter {', '.join(sorted(closed))}, below which lies {closed.popitem()[1][0]}"
     try:
         _call("unshare", CLONE_NEWNS)
         _mount(None, "/", None, MS_REC | MS_PRIVATE)
@@ -42,7 +42,7 @@ def show(places: Sequence[str]) -> None:
         _close(handles)
     except PermissionError as error:
         raise PermissionError(
-            f"{told}: keep it elsewhere (--data names the folder of the work), or run chmod o+x on them"
+            f"{problem}: keep it elsewhere (--data names the folder of the work), or run chmod o+x on them"
         ) from error
 
 

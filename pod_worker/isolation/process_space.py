@@ -107,9 +107,9 @@ def processes() -> list[tuple[int, int]]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError, KeyError):
-            told = dict(line.split(":\t", 1) for line in _lines(f"/proc/{name}/status") if ":\t" in line)
-            if not told["State"].startswith(("Z", "X")):
-                found.append((int(name), int(told["Uid"].split()[0])))
+            status = dict(line.split(":\t", 1) for line in _lines(f"/proc/{name}/status") if ":\t" in line)
+            if not status["State"].startswith(("Z", "X")):
+                found.append((int(name), int(status["Uid"].split()[0])))
     return found
 
 

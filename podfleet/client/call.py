@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from events.answers.parts import gathered
+from events.answers.kind_parts import gathered
 from events.answers.runs import Run
 from podfleet.client.problems import Refused, refusal
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run, RunRow
 from events.runtime.clock import Clock, SystemClock
-from podfleet.client import calls
+from podfleet.client import endpoints
 from podfleet.client.call import LINE_BYTES_MAX, Call, Lines, Malformed, decoded, refused
 from podfleet.client.problems import Unreachable
 from podfleet.client.transport import Target
@@ -169,7 +169,7 @@ class Follower:
         headers = {} if self._place is None else {"Last-Event-ID": self._place}
         is_resumed = self._place is not None
         try:
-            with self.client.sent(calls.stream(self.run_id), headers, SILENT_S) as response:
+            with self.client.sent(endpoints.stream(self.run_id), headers, SILENT_S) as response:
                 self._require_stream(response)
                 if is_resumed:
                     self._hear()
@@ -230,7 +230,7 @@ class Log:
 
     follower: Follower
     fits: Callable[[LoggedEvent], bool]
-    wanted: Mapping[str, Any] = field(default_factory=dict)  # of `calls.events`
+    wanted: Mapping[str, Any] = field(default_factory=dict)  # of `endpoints.events`
     _seen: set[str] = field(default_factory=set)
     _floor: str = ""  # what lies before it is as good as known
 
@@ -241,7 +241,7 @@ class Log:
             self._floor = event.position
             if self._is_new(event) and self.fits(event) and (last is None or len(found) < last):
                 found.append(event)
-            if last is not None and len(found) >= last and len(self._seen) >= calls.PAGE:
+            if last is not None and len(found) >= last and len(self._seen) >= endpoints.PAGE:
                 break
         else:
             self._floor = ""
@@ -259,7 +259,7 @@ class Log:
             known = 0 if is_new else known + 1
             if is_new and self.fits(event):
                 found.append(event)
-            if known >= calls.PAGE or event.position <= self._floor:
+            if known >= endpoints.PAGE or event.position <= self._floor:
                 break
         yield from reversed(found)
 
@@ -271,7 +271,7 @@ class Log:
     def _newest_first(self) -> Iterator[LoggedEvent]:
         after: str | None = None
         while True:
-            page = self.follower.look(calls.events(self.follower.run_id, after=after, **self.wanted))
+            page = self.follower.look(endpoints.events(self.follower.run_id, after=after, **self.wanted))
             yield from page.items
             after = page.next
             if after is None:

@@ -10,7 +10,7 @@ from events.answers.answer import Listing
 from events.answers.audit_log import AuditEntry
 from events.answers.logs import LoggedEvent
 from events.answers.runs import Run
-from podfleet.client import calls
+from podfleet.client import endpoints
 from podfleet.client.call import Call, Lines, Malformed, decoded, is_paged, named_as, refused
 from podfleet.client.following import LOG, Follower, Happened, is_over
 from podfleet.client.transport import Connected
@@ -125,9 +125,9 @@ class Client(Connected):
             raise self.target.silent(error) from error
 
     def events(self, run_id: str, **wanted: Any) -> Iterator[LoggedEvent]:
-        """Yield the log of a run, page by page; what is `wanted` are the parameters of `calls.events`."""
+        """Yield the log of a run, page by page; what is `wanted` are the parameters of `endpoints.events`."""
         while True:
-            page = self.ask(calls.events(run_id, **wanted))
+            page = self.ask(endpoints.events(run_id, **wanted))
             yield from page.items
             if page.next is None:
                 return
@@ -144,7 +144,7 @@ class Client(Connected):
         for news in follower.news():
             if isinstance(news, Happened):  # what changes the run is told of it, too
                 continue
-            found = follower.look(calls.run(run_id))
+            found = follower.look(endpoints.run(run_id))
             if found != seen:
                 yield found
             seen = found
@@ -155,46 +155,46 @@ class Client(Connected):
         self, *, by: str | None = None, key: str | None = None, object: str | None = None
     ) -> Iterator[AuditEntry]:
         """Yield the whole audit log, the oldest entry first."""
-        return self.lines(calls.export_audit_log(by=by, key=key, object=object))
+        return self.lines(endpoints.export_audit_log(by=by, key=key, object=object))
 
-    submit = _asks(calls.submit)
-    check = _asks(calls.check)
-    run = _asks(calls.run)
-    runs = _lists(calls.runs)
-    compare = _asks(calls.compare)
-    explain = _asks(calls.explain)
-    nodes = _asks(calls.nodes)
-    cancel = _asks(calls.cancel)
-    pause = _asks(calls.pause)
-    resume = _asks(calls.resume)
-    note = _asks(calls.note)
-    retry = _asks(calls.retry)
-    review = _asks(calls.review)
-    artifacts = _lists(calls.artifacts)
-    artifact_address = _asks(calls.artifact_address)
-    propose = _asks(calls.propose)
-    hypothesis = _asks(calls.hypothesis)
-    hypotheses = _lists(calls.hypotheses)
-    launch = _asks(calls.launch)
-    pods = _lists(calls.pods)
-    pod = _asks(calls.pod)
-    pod_telemetry = _asks(calls.pod_telemetry)
-    pod_attempts = _lists(calls.pod_attempts)
-    drain = _asks(calls.drain)
-    queue = _asks(calls.queue)
-    kinds = _lists(calls.kinds)
-    kind = _asks(calls.kind)
-    schedules = _lists(calls.schedules)
-    schedule = _asks(calls.schedule)
-    add_schedule = _asks(calls.add_schedule)
-    pause_schedule = _asks(calls.pause_schedule)
-    remove_schedule = _asks(calls.remove_schedule)
-    run_schedule = _asks(calls.run_schedule)
-    upcoming = _asks(calls.upcoming)
-    preview_cron = _asks(calls.preview_cron)
-    keys = _lists(calls.keys)
-    make_key = _asks(calls.make_key)
-    rotate_key = _asks(calls.rotate_key)
-    revoke_key = _asks(calls.revoke_key)
-    audit_log = _lists(calls.audit_log)
-    sign_in_link = _asks(calls.sign_in_link)
+    submit = _asks(endpoints.submit)
+    check = _asks(endpoints.check)
+    run = _asks(endpoints.run)
+    runs = _lists(endpoints.runs)
+    compare = _asks(endpoints.compare)
+    explain = _asks(endpoints.explain)
+    nodes = _asks(endpoints.nodes)
+    cancel = _asks(endpoints.cancel)
+    pause = _asks(endpoints.pause)
+    resume = _asks(endpoints.resume)
+    note = _asks(endpoints.note)
+    retry = _asks(endpoints.retry)
+    review = _asks(endpoints.review)
+    artifacts = _lists(endpoints.artifacts)
+    artifact_address = _asks(endpoints.artifact_address)
+    propose = _asks(endpoints.propose)
+    hypothesis = _asks(endpoints.hypothesis)
+    hypotheses = _lists(endpoints.hypotheses)
+    launch = _asks(endpoints.launch)
+    pods = _lists(endpoints.pods)
+    pod = _asks(endpoints.pod)
+    pod_telemetry = _asks(endpoints.pod_telemetry)
+    pod_attempts = _lists(endpoints.pod_attempts)
+    drain = _asks(endpoints.drain)
+    queue = _asks(endpoints.queue)
+    kinds = _lists(endpoints.kinds)
+    kind = _asks(endpoints.kind)
+    schedules = _lists(endpoints.schedules)
+    schedule = _asks(endpoints.schedule)
+    add_schedule = _asks(endpoints.add_schedule)
+    pause_schedule = _asks(endpoints.pause_schedule)
+    remove_schedule = _asks(endpoints.remove_schedule)
+    run_schedule = _asks(endpoints.run_schedule)
+    upcoming = _asks(endpoints.upcoming)
+    preview_cron = _asks(endpoints.preview_cron)
+    keys = _lists(endpoints.keys)
+    make_key = _asks(endpoints.make_key)
+    rotate_key = _asks(endpoints.rotate_key)
+    revoke_key = _asks(endpoints.revoke_key)
+    audit_log = _lists(endpoints.audit_log)
+    sign_in_link = _asks(endpoints.sign_in_link)

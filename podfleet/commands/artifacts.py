@@ -61,16 +61,16 @@ COLUMNS: Final = (
 )
 
 Attempt = Annotated[
-    int | None, typer.Option("--attempt", min=1, help="Of this attempt, instead of the latest.")
+    int | None, typer.Option("--attempt", min=1, help="Files of this attempt instead of the latest.")
 ]
-Checkpoints = Annotated[bool, typer.Option("--checkpoints", help="Also what attempts leave for the next.")]
+Checkpoints = Annotated[bool, typer.Option("--checkpoints", help="Include checkpoints.")]
 
 
 @app.command("list")
 def list_artifacts(
     run: RunName, attempt: Attempt = None, checkpoints: Checkpoints = False, as_json: AsJson = False
 ) -> None:
-    """Show the files of a run, of each name the latest."""
+    """List the files of a run, the latest of each name."""
     control_plane = client()
     found = kept(control_plane, find(control_plane, RUN, run), attempt, checkpoints=checkpoints)
     print_items(found, COLUMNS, as_json=as_json, none="no files; --checkpoints shows what attempts leave")
@@ -81,22 +81,18 @@ def get(
     run: RunName,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...", help="Names, or patterns such as '*.png'; without any, every file."
-        ),
+        typer.Argument(metavar="[NAME]...", help="Names or patterns such as '*.png'; default: every file."),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output", "-o", help="Folder (default: one named as the run); of a single file its path."
-        ),
+        typer.Option("--output", "-o", help="Folder (default: the run's id), or the path of a single file."),
     ] = None,
     attempt: Attempt = None,
     checkpoints: Checkpoints = False,
-    force: Annotated[bool, typer.Option("--force", help="Put it in the place of another file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files that differ.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Download files of a run, checked against their digests."""
+    """Download files of a run, and check their digests."""
     control_plane = client()
     run_id = find(control_plane, RUN, run)
     has_asked = bool(names) and any(name.startswith(CHECKPOINTS) for name in names or ())
@@ -228,15 +224,15 @@ def _download(control_plane: Client, artifact: Artifact, file: Any) -> None:
 def _address(control_plane: Client, artifact: Artifact) -> str:
     """Return the signed address of an artifact's content, once it was checked. Raises `Unkept`."""
     location = None
-    asked = 0
+    tries = 0
     while location is None:
-        asked += 1
+        tries += 1
         try:
             location = control_plane.artifact_address(artifact.id).location
         except Refused as error:
             if error.code not in WITHHELD:
                 raise
-            if error.code != UNREAD or asked == CHECKS_MAX:
+            if error.code != UNREAD or tries == CHECKS_MAX:
                 raise Unkept(error.detail) from error
             tell(error.detail)
     if not location.startswith(("http://", "https://")):

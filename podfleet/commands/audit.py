@@ -14,9 +14,11 @@ from podfleet.output import AsJson, Column, ago, field, print_items, print_json_
 
 app = noun("audit")
 
-By = Annotated[str | None, typer.Option("--by", help="Only what this person, program or pod did.")]
-Key = Annotated[str | None, typer.Option("--key", help="Only what was done with the key of this id.")]
-Object = Annotated[str | None, typer.Option("--object", "-o", help="Only what was done to it: run/ID.")]
+By = Annotated[str | None, typer.Option("--by", help="Only requests of this person, program or pod.")]
+Key = Annotated[str | None, typer.Option("--key", help="Only requests with the key of this id.")]
+Object = Annotated[
+    str | None, typer.Option("--object", "-o", help="Only requests on this object, such as run/ID.")
+]
 
 COLUMNS: Final = (
     Column("AT", field("at"), ago, is_whole=True),
@@ -34,13 +36,13 @@ COLUMNS: Final = (
 def list_entries(
     by: By = None, key: Key = None, wanted: Object = None, limit: Limit = SHOWN, as_json: AsJson = False
 ) -> None:
-    """Show what was done, the latest first."""
+    """List the entries, the latest first."""
     entries = client().audit_log(limit=min(limit, 200), by=by, key=key, object=wanted)
     print_items(list(islice(entries, limit)), COLUMNS, as_json=as_json, none="nobody has done anything yet")
 
 
 @app.command()
 def export(by: By = None, key: Key = None, wanted: Object = None) -> None:
-    """Write every entry to the standard output, the oldest first, one JSON object a line."""
+    """Write all entries to standard output as NDJSON, the oldest first."""
     for entry in client().export_audit_log(by=by, key=key, object=wanted):
         print_json_line(entry)

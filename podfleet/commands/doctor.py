@@ -66,7 +66,7 @@ SIGNS: Final[Mapping[str, str]] = {"ok": "✓", "note": "·", "failed": "✗"}
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Check Python, GPU, MongoDB, storage, control plane and clock; 1 when something needed fails."""
+    """Check Python, GPU, MongoDB, storage, control plane and clock; 1 if a required check fails."""
     from podfleet.embedded.config import environment
 
     variables = environment(Path.cwd())
@@ -87,8 +87,8 @@ def python(_: Variables) -> Iterator[Finding]:
             "python", "failed", found, f"install Python {needed} or newer, and run `make setup` with it"
         )
         return
-    if told := objection(sys.version_info[:3]):
-        yield Finding("python", "note", found, told)
+    if warning := objection(sys.version_info[:3]):
+        yield Finding("python", "note", found, warning)
     missing = dict.fromkeys(what for name, what in PARTS.items() if find_spec(name) is None)
     says = f"{found}, podfleet {_version()}"
     if missing:
@@ -112,8 +112,8 @@ def gpu(_: Variables) -> Iterator[Finding]:
             [program, *GPU_QUERY], capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        said = f"nvidia-smi did not answer ({type(error).__name__})"
-        yield Finding("gpu", "note", said, "look at the driver: `nvidia-smi`, `dmesg`")
+        problem = f"nvidia-smi did not answer ({type(error).__name__})"
+        yield Finding("gpu", "note", problem, "look at the driver: `nvidia-smi`, `dmesg`")
         return
     lines = answer.stdout.strip().splitlines()
     if answer.returncode != 0 or not lines:
@@ -181,9 +181,9 @@ def control_plane(_: Variables) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("key", "failed", error.message, "name the address and its key in the same place")
         return
-    url, asked = found.url, Client(found.url, found.key)
+    url, client = found.url, Client(found.url, found.key)
     try:
-        http = asked.http
+        http = client.http
         ready = http.get("/readyz", timeout=PATIENCE_S)
         states = ready.json()
         if not isinstance(states, dict):

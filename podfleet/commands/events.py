@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from events.answers.logs import LoggedEvent
-from events.text.harmless import for_spreadsheet
-from podfleet.client import calls
+from events.text.escaping import for_spreadsheet
+from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
 from podfleet.connection import EXIT_WRONG_USE, client, fail
 from podfleet.naming import RUN, RunName, find
@@ -29,9 +29,9 @@ LEVELS: Final[Mapping[str, frozenset[str]]] = {
 }
 LEVEL_STYLES: Final = {"error": "red", "warn": "yellow", "warning": "yellow", "debug": "dim"}
 
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow until the run ends.")]
 Lines = Annotated[
-    str, typer.Option("--lines", "-n", metavar="N", help="How many of the latest to begin with, or `all`.")
+    str, typer.Option("--lines", "-n", metavar="N", help="Number of latest lines to start with, or `all`.")
 ]
 Level = Annotated[str | None, typer.Option(help="Only log lines of this level.", metavar="LEVEL")]
 
@@ -47,7 +47,7 @@ def tail(
     lines: Lines = str(LINES),
     as_json: AsJson = False,
 ) -> None:
-    """Print the latest events of a run; with -f, also those to come."""
+    """Print the latest events of a run; with -f, also new ones."""
     wanted = None if kind is None else kind if kind.startswith("ai.") else f"ai.{kind}"
     if wanted is not None:
         _doubt(wanted)
@@ -95,7 +95,7 @@ def show(
                 continue
             case Changed(told) if told.finished_at is None or told.log_open:
                 continue
-        current = follower.look(calls.run(run_id))
+        current = follower.look(endpoints.run(run_id))
         for event in log.more() if has_begun else log.begin(last):
             printer(event)
         has_begun = True
@@ -106,8 +106,8 @@ def show(
 def fits(event: LoggedEvent, kind: str | None, level: str | None) -> bool:
     """Return whether an event matches the filters, as the server would."""
     if level is not None:
-        said = event.data.get("level") or "info"
-        return event.type == (kind or LOG) and said in LEVELS[level]
+        written = event.data.get("level") or "info"
+        return event.type == (kind or LOG) and written in LEVELS[level]
     return kind is None or event.type == kind
 
 
@@ -126,10 +126,10 @@ def event_line(event: LoggedEvent) -> tuple[str, ...]:
 
     kind = event.type.removeprefix("ai.")
     try:
-        said = says(event)
+        description = says(event)
     except (KeyError, TypeError, ValueError):  # of a type that only a newer server knows
-        said = ""
-    return (event.time or event.received_at, kind, str(event.attempt or ""), said)
+        description = ""
+    return (event.time or event.received_at, kind, str(event.attempt or ""), description)
 
 
 def log_line(event: LoggedEvent) -> tuple[str, ...]:
@@ -163,11 +163,11 @@ def _on_terminal(line: Callable[[LoggedEvent], tuple[str, ...]]) -> Callable[[Lo
     terminal = console()
 
     def print_one(event: LoggedEvent) -> None:
-        time, *cells, said = line(event)
+        time, *cells, description = line(event)
         style = LEVEL_STYLES.get(event.data.get("level") or "", "")
         text = Text(f"{clock_time(time)} ", style="dim")
         text.append(" ".join(f"{clean(cell):<12}" for cell in cells) + " ", style=style or "cyan")
-        text.append(clean(said), style=style)
+        text.append(clean(description), style=style)
         terminal.print(text)
 
     return print_one

@@ -24,7 +24,7 @@ HOUR_S: Final = 3_600
 UNITS_S: Final = {"s": 1, "m": 60, "h": HOUR_S, "d": 24 * HOUR_S}
 LIFE: Final = re.compile(r"([1-9]\d{0,9})([smhd])", re.ASCII)
 
-KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Its id: `podfleet keys list` shows them.")]
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, as in `podfleet keys list`.")]
 
 
 def _state(key: Key) -> str:
@@ -51,24 +51,26 @@ COLUMNS: Final = (
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; the records name it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in the audit log.")
+    ],
     kind: Annotated[str, typer.Option("--kind", "-k", help="viewer, operator, admin or pod.")],
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", "-s", help="What it may do, of what its kind may: again for more."),
+        typer.Option("--scope", "-s", help="A scope within those of its kind; repeatable."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="It ends after so long: 90s, 30m, 2h, 7d.")
+        str | None, typer.Option(metavar="TIME", help="Lifetime, such as 90s, 30m, 2h or 7d.")
     ] = None,
     pod: Annotated[
-        str | None, typer.Option(metavar="POD", help="Of kind pod: for the pod of this name alone.")
+        str | None, typer.Option(metavar="POD", help="With kind pod: only for the pod of this name.")
     ] = None,
     direct: Annotated[
-        bool, typer.Option("--direct", help="Write it to MONGODB_URL: for the first key of a fleet.")
+        bool, typer.Option("--direct", help="Write it directly to MONGODB_URL, for the first key of a fleet.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it: it is shown this once, and kept nowhere."""
+    """Create a key and print it; it is shown only once."""
     life_s = None if expires is None else _seconds(expires)
     if direct:
         made = _direct({"kind": kind, "name": name, "pod": pod, "scopes": scope or None, "life_s": life_s})
@@ -79,7 +81,7 @@ def create(
 
 @app.command("list")
 def list_keys(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """Show the keys, the newest first; never their text."""
+    """List the keys without their secrets, the newest first."""
     found = list(islice(client().keys(), SHOWN_MAX))
     print_items(
         found,
@@ -95,17 +97,17 @@ def rotate(
     key: KeyId,
     overlap_hours: Annotated[
         int,
-        typer.Option("--overlap-hours", min=0, max=87_600, help="So long the old one opens beside the new."),
+        typer.Option("--overlap-hours", min=0, max=87_600, help="Hours for which the old key stays valid."),
     ] = 24,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key like this one and print it; the old one ends after the overlap."""
+    """Create a key with the same rights and print it; the old one expires after the overlap."""
     _tell(client().rotate_key(key, overlap_s=overlap_hours * HOUR_S), as_json=as_json)
 
 
 @app.command()
 def revoke(key: KeyId, as_json: AsJson = False) -> None:
-    """Let a key open nothing any more, at every control plane, within seconds."""
+    """Revoke a key at every control plane, within seconds."""
     revoked = client().revoke_key(key)
     if as_json:
         print_json(revoked)

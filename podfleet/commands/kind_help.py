@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from typer.core import TyperCommand
 
-from events.answers.parts import in_json
+from events.answers.kind_parts import in_json
 from events.kinds import KINDS, RUN_KINDS, read_spec
 from events.kinds.description import described
 from events.kinds.fields import Field, arranged, fields_of, flat

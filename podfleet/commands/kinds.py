@@ -29,13 +29,13 @@ FIELDS: Final = (
 
 @app.command("list")
 def list_kinds(as_json: AsJson = False) -> None:
-    """Show every kind, and how many pods take its runs now."""
+    """List the kinds, and how many live pods serve each."""
     print_items(list(client().kinds()), COLUMNS, as_json=as_json, none="none")
 
 
 @app.command()
 def show(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Its name, such as probe.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Name of a kind, such as probe.")],
     as_json: AsJson = False,
 ) -> None:
     """Show what a kind does, and the fields of its specification."""

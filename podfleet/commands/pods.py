@@ -22,7 +22,7 @@ MIB_PER_GIB: Final = 1024
 ENDED: Final = frozenset({"stopped", "gone"})
 
 PodName = Annotated[
-    str, typer.Argument(metavar="POD", help="A worker's id or its unique beginning, or the name of a pod.")
+    str, typer.Argument(metavar="POD", help="Id or unique id prefix of a worker, or name of a pod.")
 ]
 
 
@@ -66,7 +66,7 @@ COLUMNS: Final = (
 
 @app.command("list")
 def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """Show the workers, the last started first."""
+    """List the workers, the last started first."""
     pods = list(islice(client().pods(), SHOWN_MAX))
     print_items(
         pods, COLUMNS, as_json=as_json, ids_only=ids_only, none="no workers: `podfleet up` starts one"
@@ -75,7 +75,7 @@ def list_pods(ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(pod: PodName, as_json: AsJson = False) -> None:
-    """Show a worker: what it has, what it does, how it is."""
+    """Show the abilities, current run and state of a worker."""
     from events.formatting import percent
 
     found = _chosen(client(), pod)
@@ -112,7 +112,7 @@ def drain(
     pod: PodName,
     as_json: AsJson = False,
 ) -> None:
-    """Let a worker finish its run, take no other, and end."""
+    """Drain a worker: it finishes its run, claims no other, and exits."""
     control_plane = client()
     chosen = _chosen(control_plane, pod)
     drained = [control_plane.drain(each.id) for each in chosen]

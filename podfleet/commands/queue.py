@@ -41,7 +41,7 @@ STATUSES: Final = (
 
 @app.command()
 def queue(as_json: AsJson = False) -> None:
-    """Show how many runs wait in each class, and how many there are of each status."""
+    """Show the number of waiting runs per class, and of runs per status."""
     found = client().queue()
     if as_json:
         print_json(found)

@@ -44,15 +44,15 @@ class Progress:
 
 @app.command()
 def rebuild(
-    run: Annotated[str | None, typer.Argument(help="This run only.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Runs of this kind only.")] = None,
-    after: Annotated[str, typer.Option(help="Go on behind this run.")] = "",
+    run: Annotated[str | None, typer.Argument(help="Only this run.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only runs of this kind.")] = None,
+    after: Annotated[str, typer.Option(help="Continue after this run.")] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be written, write nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be written, without writing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """Make the documents of runs anew from their events, beside a fleet at work; 1 when some could not be."""
+    """Rebuild the documents of runs from their events, on a live fleet; exit status 1 if some failed."""
     import asyncio
 
     from events.runtime.errors import ConfigError, Rejected, Transient
@@ -127,9 +127,9 @@ def _tell(wish: Wish, run_id: str, what: str, messages: Iterable[str]) -> None:
 def _tell_progress(wish: Wish, progress: Progress) -> None:
     counts = progress.counts
     rebuilt = f"{counts['rebuilt']:,} {'would be ' if wish.is_dry else ''}rebuilt"
-    told = f"{counts['runs']:,} runs looked at, {rebuilt}, {counts['left']:,} not as their logs tell"
+    summary = f"{counts['runs']:,} runs looked at, {rebuilt}, {counts['left']:,} not as their logs tell"
     where = f"; the last one was {progress.latest}" if progress.latest else ""
-    print(clean(told + where), file=sys.stderr, flush=True)
+    print(clean(summary + where), file=sys.stderr, flush=True)
 
 
 def _going_on(wish: Wish, progress: Progress) -> str:

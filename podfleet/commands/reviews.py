@@ -16,14 +16,12 @@ from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, pr
 
 app = noun("reviews")
 
-Notes = Annotated[str, typer.Option("--notes", "-m", help="Why.")]
+Notes = Annotated[str, typer.Option("--notes", "-m", help="Reason for the verdict.")]
 Incomplete = Annotated[
     bool,
-    typer.Option("--incomplete", help="Judge what there is of a record that is not whole, and close it."),
+    typer.Option("--incomplete", help="Accept an incomplete log, and close it."),
 ]
-Revise = Annotated[
-    bool, typer.Option("--revise", help="Replace the verdict that there is; --notes says for what reason.")
-]
+Revise = Annotated[bool, typer.Option("--revise", help="Replace the present verdict; requires --notes.")]
 
 
 def _measured(run: Any) -> str | None:
@@ -43,7 +41,7 @@ COLUMNS: Final = (
 
 @app.command("list")
 def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """Show the runs that wait for a person, the newest first: do you confirm this verdict?"""
+    """List the runs that wait for a person, the newest first: do you confirm this verdict?"""
     waiting = client().runs(status="AWAITING_HUMAN", limit=min(limit, 200))
     none = "nothing waits for a verdict"
     print_items(list(islice(waiting, limit)), COLUMNS, as_json=as_json, ids_only=ids_only, none=none)

@@ -26,9 +26,7 @@ app = noun("runs")
 SHOWN: Final = 30
 SHOWN_MAX: Final = 10_000
 
-Limit = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=SHOWN_MAX, help="How many, the newest first.")
-]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=SHOWN_MAX, help="Maximum number of runs.")]
 
 COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
@@ -52,20 +50,22 @@ COLUMNS: Final = (
 
 @app.command("list")
 def list_runs(
-    status: Annotated[str | None, typer.Option("--status", "-s", help="Such as RUNNING or failed.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of this kind.")] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="With this label.")
+    status: Annotated[
+        str | None, typer.Option("--status", "-s", help="Only this status, such as RUNNING or failed.")
     ] = None,
-    hypothesis: Annotated[str | None, typer.Option(help="Of this hypothesis.")] = None,
-    pod: Annotated[str | None, typer.Option(help="That this worker has.")] = None,
-    region: Annotated[str | None, typer.Option(help="That belong to this region.")] = None,
-    search: Annotated[str | None, typer.Option("--search", "-q", help="Words of the title.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Only with this label.")
+    ] = None,
+    hypothesis: Annotated[str | None, typer.Option(help="Only of this hypothesis.")] = None,
+    pod: Annotated[str | None, typer.Option(help="Only on this worker.")] = None,
+    region: Annotated[str | None, typer.Option(help="Only in this region.")] = None,
+    search: Annotated[str | None, typer.Option("--search", "-q", help="Words in the title.")] = None,
     limit: Limit = SHOWN,
     ids_only: IdsOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show runs, the newest first."""
+    """List runs, the newest first."""
     from podfleet.naming import HYPOTHESIS
 
     labels([label] if label else None)  # one that can be on no run is a slip, not an empty list
@@ -112,11 +112,11 @@ def _reasons(control_plane: Client, run_id: str) -> Sequence[Reason]:
 def watch(
     run: RunName,
     exit_status: Annotated[
-        bool, typer.Option("--exit-status", help="End with 1 where the run fails, is canceled or rejected.")
+        bool, typer.Option("--exit-status", help="Exit with 1 if the run fails, is canceled or is rejected.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run live until it ends; Ctrl-C leaves it alone."""
+    """Watch a run until it ends; Ctrl-C stops watching, not the run."""
     control_plane = client()
     run_id = find(control_plane, RUN, run)
     control_plane.run(run_id)  # says at once where there is no such run
@@ -131,36 +131,36 @@ def logs(
     lines: events.Lines = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Print the lines that a run has logged; with -f, also those to come."""
+    """Print the log lines of a run; with -f, also new ones."""
     printer = events.log_printer(as_json)
     events.show(run, kind=LOG, level=level, follow=follow, lines=lines, printer=printer)
 
 
 @app.command()
 def cancel(runs: RunNames, as_json: AsJson = False) -> None:
-    """Cancel runs: at once where they wait, else as soon as their pods have heard of it."""
+    """Cancel runs: waiting ones at once, running ones at the next renewal of their lease."""
     _steer(runs, client().cancel, as_json=as_json)
 
 
 @app.command()
 def pause(runs: RunNames, as_json: AsJson = False) -> None:
-    """Let runs stand still where they are until they are resumed."""
+    """Pause runs until they are resumed."""
     _steer(runs, client().pause, as_json=as_json)
 
 
 @app.command()
 def resume(runs: RunNames, as_json: AsJson = False) -> None:
-    """Let paused runs go on."""
+    """Resume paused runs."""
     _steer(runs, client().resume, as_json=as_json)
 
 
 @app.command()
 def note(
     run: RunName,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What its pipeline shall know.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Note for the pipeline.")],
     as_json: AsJson = False,
 ) -> None:
-    """Tell a run's pipeline something, which it reads at its next step."""
+    """Send a note to the pipeline of a run, which reads it at its next step."""
     _steer([run], partial(client().note, text=text), as_json=as_json)
 
 
@@ -169,17 +169,15 @@ def retry(
     runs: RunNames,
     from_stage: Annotated[
         str | None,
-        typer.Option("--from", metavar="STAGE", help="Begin at this stage, behind what the run left."),
+        typer.Option("--from", metavar="STAGE", help="Start at this stage, from the checkpoints of the run."),
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Stay, and show the new run until it ends.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Watch the new run until it ends.")] = False,
     exit_status: Annotated[
-        bool, typer.Option("--exit-status", help="With --watch: end with 1 where the new run fails.")
+        bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the new run fails.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Queue finished runs again, each as a new run, and print the new ids."""
+    """Queue finished runs again as new runs, and print their ids."""
     if watch and len(runs) > 1:
         raise typer.BadParameter("one run can be watched at a time", param_hint="--watch")
     control_plane = client()
@@ -199,10 +197,10 @@ def retry(
 @app.command()
 def compare(
     runs: RunNames,
-    everything: Annotated[bool, typer.Option("--all", help="Also what does not differ.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include fields that do not differ.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show side by side in what runs differ: parameters, ends, scores, cost."""
+    """Compare runs side by side: parameters, outcomes, scores, cost."""
     control_plane = client()
     ids = [find(control_plane, RUN, run) for run in runs]
     comparing.show(control_plane.compare(ids), everything=everything, as_json=as_json)

@@ -35,7 +35,7 @@ SLOTS: Final = 5
 
 Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id.")]
 Zone = Annotated[
-    str, typer.Option("--time-zone", "-z", help="Whose clocks are meant, such as Europe/Berlin.")
+    str, typer.Option("--time-zone", "-z", help="Time zone of the cron text, such as Europe/Berlin.")
 ]
 
 COLUMNS: Final = (
@@ -56,7 +56,7 @@ UPCOMING: Final = (
 
 @app.command("list")
 def list_schedules(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """Show schedules, the newest first."""
+    """List schedules, the newest first."""
     found = list(islice(client().schedules(limit=min(limit, 200)), limit))
     print_items(found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet schedules add`")
 
@@ -94,21 +94,22 @@ def show(schedule: Name, as_json: AsJson = False) -> None:
 @app.command(cls=KindHelp)
 def add(
     schedule: Annotated[
-        str, typer.Argument(metavar="SCHEDULE", help="Its id: small letters, digits and dashes.")
+        str,
+        typer.Argument(metavar="SCHEDULE", help="Id of the schedule: lower-case letters, digits and dashes."),
     ],
     cron: Annotated[str, typer.Argument(metavar="CRON", help="Such as '0 3 * * *', or @daily.")],
-    kind: Annotated[str, typer.Option(help="What to run; with --help, its fields.")],
+    kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
     time_zone: Zone = "UTC",
     parameter: Parameters = None,
     file: SpecFile = None,
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first.")] = 0,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher runs first.")] = 0,
     label: Labels = None,
-    missed: Annotated[str, typer.Option(help="What was missed: skip it, fire one, or all.")] = "one",
-    overlap: Annotated[str, typer.Option(help="While its last run goes on: allow, or skip.")] = "allow",
-    paused: Annotated[bool, typer.Option("--paused", help="Let it rest at first.")] = False,
+    missed: Annotated[str, typer.Option(help="Missed slots: skip, one or all.")] = "one",
+    overlap: Annotated[str, typer.Option(help="While the previous run is active: allow or skip.")] = "allow",
+    paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a schedule; nothing is made of a cron text that could never fire."""
+    """Create a schedule; a cron text that never fires is refused."""
     spec = parameters.spec(file, parameter)
     check(kind, spec)
     made = client().add_schedule(
@@ -132,11 +133,11 @@ def add(
 @app.command()
 def preview(
     schedule: Annotated[
-        str, typer.Argument(metavar="SCHEDULE|CRON", help="Its id, or a cron text in quotes.")
+        str, typer.Argument(metavar="SCHEDULE|CRON", help="Id of a schedule, or a cron text in quotes.")
     ],
     time_zone: Zone = "UTC",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=100, help="How many times to show.")
+        int, typer.Option("--count", "-n", min=1, max=100, help="Number of times to show.")
     ] = SLOTS,
     as_json: AsJson = False,
 ) -> None:
@@ -159,22 +160,22 @@ def preview(
 @app.command()
 def pause(
     schedule: Name,
-    note: Annotated[str, typer.Option("--note", "-m", help="Why it rests.")] = "",
+    note: Annotated[str, typer.Option("--note", "-m", help="Reason for the pause.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Let a schedule rest."""
+    """Pause a schedule."""
     _say(client().pause_schedule(schedule, note=note), as_json=as_json)
 
 
 @app.command()
 def resume(schedule: Name, as_json: AsJson = False) -> None:
-    """Let a paused schedule go on with its next time."""
+    """Resume a paused schedule at its next time."""
     _say(client().pause_schedule(schedule, paused=False), as_json=as_json)
 
 
 @app.command()
 def remove(schedule: Name) -> None:
-    """Remove a schedule; the runs that it fired stay."""
+    """Remove a schedule; its runs are kept."""
     client().remove_schedule(schedule)
     say(f"{schedule} is removed")
 
@@ -183,7 +184,7 @@ def remove(schedule: Name) -> None:
 def run(
     schedule: Name, watch: Watch = False, exit_status: ExitStatus = False, as_json: AsJson = False
 ) -> None:
-    """Submit the run of a schedule now, beside its times; prints the run's id."""
+    """Submit the run of a schedule now, and print its id."""
     control_plane = client()
     made = control_plane.run_schedule(schedule)
     conclude(control_plane, made, made.id, watch=watch, exit_status=exit_status, as_json=as_json)

@@ -19,30 +19,33 @@ from podfleet.parameters import Parameters, SpecFile
 app = noun("submit", has_verbs=False)
 
 ExitStatus = Annotated[
-    bool, typer.Option("--exit-status", help="With --watch: end with 1 where the run fails or is canceled.")
+    bool, typer.Option("--exit-status", help="With --watch: exit with 1 if the run fails or is canceled.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show the run until it ends.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Watch the run until it ends.")]
 Labels = Annotated[
-    list[str] | None, typer.Option("--label", "-l", metavar="NAME=VALUE", help="Label of the run.")
+    list[str] | None,
+    typer.Option("--label", "-l", metavar="NAME=VALUE", help="Label of the run; repeatable."),
 ]
 
 
 @app.command(cls=KindHelp)
 def submit(
-    kind: Annotated[str, typer.Option(help="What to run; with --help, its fields.")],
+    kind: Annotated[str, typer.Option(help="Kind of run; with --help, its fields.")],
     parameter: Parameters = None,
     file: SpecFile = None,
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first.")] = 0,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher runs first.")] = 0,
     label: Labels = None,
     requires: Annotated[
         list[str] | None,
-        typer.Option("--requires", metavar="KEY=VALUE", help="What a pod must have: gpu_gib, region."),
+        typer.Option("--requires", metavar="KEY=VALUE", help="Requirement on the pod: gpu_gib or region."),
     ] = None,
-    attempts: Annotated[int, typer.Option("--max-attempts", min=1, max=100, help="Tries at most.")] = 3,
+    attempts: Annotated[
+        int, typer.Option("--max-attempts", min=1, max=100, help="Maximum number of attempts.")
+    ] = 3,
     key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="The same key again means the same run.")
+        str | None, typer.Option("--idempotency-key", help="A repeated key returns the same run.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check it, and queue nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the run without queuing it.")] = False,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,

@@ -23,11 +23,13 @@ STORAGE: Final = ("MINIO_ENDPOINT", "MINIO_ACCESS_KEY", "MINIO_SECRET_KEY")
 
 @app.command()
 def verify(
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Also replay every log, and compare.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
-    run: Annotated[str | None, typer.Option(help="Look at this run only.")] = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Also replay every log and compare the documents.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
+    run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
 ) -> None:
-    """Audit a database, which may be in use: reads only; 1 when something is wrong."""
+    """Check a database against its event log, read-only; exit status 1 if there are findings."""
     import asyncio
 
     from events.runtime.errors import ConfigError, Transient

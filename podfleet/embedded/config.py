@@ -1,4 +1,4 @@
-"""The settings that the embedded stack passes to its parts: the environment, then `.env`."""
+"""The settings that the embedded stack passes to its services: the environment, then `.env`."""
 
 from __future__ import annotations
 

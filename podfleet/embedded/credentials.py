@@ -1,6 +1,6 @@
 """The random credentials of one data directory.
 
-They are made once and kept in a file that only its owner may read. They reach the parts by environment or
+They are made once and kept in a file that only its owner may read. They reach the services by environment or
 by file, never by a command line.
 """
 
@@ -30,7 +30,7 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """The credentials by which the parts of one data directory authenticate each other."""
+    """The credentials by which the services of one data directory authenticate each other."""
 
     mongo_password: str = field(repr=False)
     mongo_key: str = field(repr=False)

@@ -4,7 +4,7 @@
 Then it becomes the command. It is a program, because the request has to be made in the new process, and
 running Python between fork and exec is not safe in a program with threads. On systems without the
 request (all but Linux) the command runs all the same. There a supervisor that is killed with SIGKILL leaves
-its parts behind.
+its services behind.
 """
 
 from __future__ import annotations

@@ -26,17 +26,17 @@ class Interrupts:
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
     """Count the requests to stop instead of dying of them; in the main thread only."""
-    asked = Interrupts()
+    interrupts_seen = Interrupts()
 
     def note(_number: int, _frame: FrameType | None) -> None:
-        asked.count += 1
+        interrupts_seen.count += 1
 
     # under nohup a hang-up is ignored, and has to stay so
     hangs_on = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     watched = [number for number in STOPPING if not (hangs_on and number == signal.SIGHUP)]
     before = {number: signal.signal(number, note) for number in watched}
     try:
-        yield asked
+        yield interrupts_seen
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -21,9 +21,9 @@ from events.runtime.clock import Ids
 from events.runtime.errors import ConfigError
 from podfleet.embedded import ports
 from podfleet.embedded.credentials import MONGO_USER, Credentials
-from podfleet.embedded.part import Part
 from podfleet.embedded.private_file import private_directory, replace_private
 from podfleet.embedded.process import Command
+from podfleet.embedded.service import Service
 
 REPLICA_SET: Final = "rs0"
 DATABASE: Final = "podfleet"
@@ -111,9 +111,9 @@ class Mongod:
             f"?replicaSet={REPLICA_SET}&authSource=admin"
         )
 
-    def part(self) -> Part:
+    def service(self) -> Service:
         """Return what the supervisor needs."""
-        return Part(
+        return Service(
             name="mongodb",
             command=Command(self._argv(), environment={}),
             is_ready=self.settle,

@@ -20,9 +20,9 @@ from events.runtime.clock import Ids
 from events.runtime.errors import ConfigError
 from podfleet.embedded import ports
 from podfleet.embedded.credentials import Credentials
-from podfleet.embedded.part import Part
 from podfleet.embedded.private_file import private_directory
 from podfleet.embedded.process import Command
+from podfleet.embedded.service import Service
 
 BUCKET: Final = "podfleet"
 REGION: Final = "us-east-1"
@@ -76,9 +76,9 @@ class S3:
             "MINIO_SECURE": "false",
         }
 
-    def part(self) -> Part:
+    def service(self) -> Service:
         """Return what the supervisor needs."""
-        return Part(
+        return Service(
             name="s3",
             command=self._command(),
             is_ready=self.settle,

@@ -1,7 +1,7 @@
 """The stack on one machine: MongoDB, S3, the control plane and its workers, in that order.
 
 What the environment names already (MONGODB_URL, MINIO_ENDPOINT) is used and not started.
-Secrets reach a part by its environment only, and a worker gets none of the storage's.
+Secrets reach a service by its environment only, and a worker gets none of the storage's.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from podfleet.embedded.credentials import Credentials, credentials
 from podfleet.embedded.data_lock import held
 from podfleet.embedded.interrupts import interrupts
 from podfleet.embedded.mongod import find_mongod, prepare_mongod
-from podfleet.embedded.part import Part
 from podfleet.embedded.private_file import private_directory, replace_private
 from podfleet.embedded.process import Command
 from podfleet.embedded.s3 import find_s3, prepare_s3
+from podfleet.embedded.service import Service
 from podfleet.embedded.supervisor import LOOK_S, Say, Supervisor
 
 DEFAULT_DATA: Final = DATA_DEFAULT
@@ -167,7 +167,7 @@ class Stack:
         return f"{self.url}{answer.json()['path']}&to={quote(to, safe='/')}"
 
     def is_running(self) -> bool:
-        """Return whether the parts are supervised."""
+        """Return whether the services are supervised."""
         return self._supervisor is not None and self._supervisor.is_running()
 
     def ask_to_stop(self) -> None:
@@ -189,7 +189,7 @@ class Stack:
             self._held.close()
 
     def pids(self) -> dict[str, int]:
-        """Return the process of each living part, by its name."""
+        """Return the process of each living service, by its name."""
         return self._running().pids()
 
     def __enter__(self) -> Self:
@@ -210,9 +210,9 @@ class Stack:
         assert self._supervisor is not None, "begin first"
         return self._supervisor
 
-    def _tiers(self) -> list[list[Part]]:
+    def _tiers(self) -> list[list[Service]]:
         secrets = credentials(self._data / CREDENTIALS, self._world.ids)
-        servers: list[Part] = []
+        servers: list[Service] = []
         control = _for_python(self._world.environment)
         control["CONTROL_PLANE_URL"] = self.url
         self.api_key = control["PODFLEET_API_KEY"] = control.get("PODFLEET_API_KEY") or secrets.api_key
@@ -226,7 +226,7 @@ class Stack:
         workers = [self._worker(number, worker) for number in range(1, self._options.workers + 1)]
         return [tier for tier in (servers, [self._control_plane(control)], workers) if tier]
 
-    def _mongodb(self, secrets: Credentials, servers: list[Part]) -> str:
+    def _mongodb(self, secrets: Credentials, servers: list[Service]) -> str:
         """Return the address of MongoDB; where there is none yet, the server to start joins `servers`."""
         given = self._world.environment.get("MONGODB_URL")
         if given:
@@ -234,24 +234,24 @@ class Stack:
         binary = find_mongod(self._world.environment.get("PATH"))
         mongod = prepare_mongod(binary, self._data / "mongo", secrets, self._world.ids)
         self._held.enter_context(ports.kept(mongod.port))
-        servers.append(mongod.part())
+        servers.append(mongod.service())
         return mongod.url()
 
-    def _storage(self, secrets: Credentials, servers: list[Part]) -> dict[str, str]:
+    def _storage(self, secrets: Credentials, servers: list[Service]) -> dict[str, str]:
         """Return the storage's variables; where there is none yet, the server joins `servers`."""
         if self._world.environment.get("MINIO_ENDPOINT"):
             return {}
         found = find_s3(self._world.environment.get("PATH"))
         storage = prepare_s3(found, self._data / "s3", secrets, self._world.ids)
         self._held.enter_context(ports.kept(storage.port))
-        servers.append(storage.part())
+        servers.append(storage.service())
         return storage.environment()
 
-    def _control_plane(self, environment: Mapping[str, str]) -> Part:
+    def _control_plane(self, environment: Mapping[str, str]) -> Service:
         argv = (*self._options.programs.control_plane, "--port", str(self.port), "--migrate")
         if self._options.keyless:
             argv += ("--keyless",)
-        return Part(
+        return Service(
             name="control-plane",
             command=Command(argv, environment),
             is_ready=self._answers_ready,
@@ -267,10 +267,10 @@ class Stack:
             return False
         return answer.status_code == httpx.codes.OK
 
-    def _worker(self, number: int, environment: Mapping[str, str]) -> Part:
+    def _worker(self, number: int, environment: Mapping[str, str]) -> Service:
         name = f"worker-{number}"
         argv = (*self._options.programs.worker, "--mode", "hybrid", "--data", str(self._data / name))
-        return Part(
+        return Service(
             name=name,
             command=Command(argv, {**environment, "PODFLEET_POD_ID": f"local-{number}"}),
             is_ready=_is_alive,
@@ -318,16 +318,16 @@ def up(options: Options, world: World) -> int:
     """
     stack = Stack(options, world)
     idle = threading.Event()
-    with interrupts() as asked:
+    with interrupts() as interrupted:
         try:
             stack.begin()
-            while not asked.count and not stack.is_settled(LOOK_S):
+            while not interrupted.count and not stack.is_settled(LOOK_S):
                 pass
-            if not asked.count:
+            if not interrupted.count:
                 stack.check()
                 world.say(f"ready {stack.url} (data in {options.data}; Ctrl-C stops everything)")
                 world.say(_how_to_enter(stack, options))
-            while not asked.count and stack.is_running():
+            while not interrupted.count and stack.is_running():
                 world.clock.wait(idle, LOOK_S)
             stack.check()
         except PodfleetError as error:
@@ -336,7 +336,7 @@ def up(options: Options, world: World) -> int:
         finally:
             stack.ask_to_stop()
             while stack.is_running():
-                if asked.count > 1:
+                if interrupted.count > 1:
                     stack.hurry()
                 world.clock.wait(idle, LOOK_S)
             stack.stop()

@@ -1,8 +1,8 @@
-"""Supervises the parts of the stack: starts them in order, restarts those that die, stops all.
+"""Supervises the services of the stack: starts them in order, restarts those that die, stops all.
 
-Law: one thread starts, watches and stops every part. So no part is started twice, and an exception in the
-main thread (Ctrl-C) cannot come between a start and the record of it. The thread lives as long as the
-parts, because the kernel kills a part whose starter is gone.
+Law: one thread starts, watches and stops every service. So no service is started twice, and an exception in
+the main thread (Ctrl-C) cannot come between a start and the record of it. The thread lives as long as the
+services, because the kernel kills a service whose starter is gone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final, Self
 from events.runtime.backoff import back_off_s
 from events.runtime.clock import Clock
 from events.runtime.errors import PodfleetError
-from podfleet.embedded.part import Part
 from podfleet.embedded.process import Process, tail
+from podfleet.embedded.service import Service
 
 LOOK_S: Final = 0.05
 BACK_OFF_FIRST_S: Final = 0.5
@@ -29,18 +29,18 @@ Say = Callable[[str], None]
 
 
 class StartFailed(PodfleetError):
-    """A part of the stack did not start; the message names it, and its last output."""
+    """A service of the stack did not start; the message names it, and its last output."""
 
-    def __init__(self, part: str, why: str, last_words: str) -> None:
+    def __init__(self, service: str, why: str, last_words: str) -> None:
         quoted = "".join(f"\n  | {line}" for line in last_words.splitlines())
-        super().__init__("start_failed", f"{part} {why}{quoted}")
+        super().__init__("start_failed", f"{service} {why}{quoted}")
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A part and its state."""
+    """A service and its state."""
 
-    part: Part
+    service: Service
     log: Path
     process: Process | None = None
     is_up: bool = False
@@ -51,18 +51,20 @@ class _Watched:
 
 
 class Supervisor:
-    """Runs parts in tiers: a tier starts when the one before it is ready, and stops before it.
+    """Runs services in tiers: a tier starts when the one before it is ready, and stops before it.
 
     `say` gets one line for people about each change; it is called from the supervisor's thread.
     """
 
-    def __init__(self, tiers: Sequence[Sequence[Part]], *, logs: Path, clock: Clock, say: Say) -> None:
-        self._tiers = [[_Watched(part, logs / f"{part.name}.log") for part in tier] for tier in tiers]
+    def __init__(self, tiers: Sequence[Sequence[Service]], *, logs: Path, clock: Clock, say: Say) -> None:
+        self._tiers = [
+            [_Watched(service, logs / f"{service.name}.log") for service in tier] for tier in tiers
+        ]
         self._clock = clock
         self._say = say
         self._asked_to_stop = threading.Event()
         self._in_a_hurry = threading.Event()
-        self._decided = threading.Event()  # every part has been ready once, or the thread has ended
+        self._decided = threading.Event()  # every service has been ready once, or the thread has ended
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
@@ -86,12 +88,12 @@ class Supervisor:
             raise self._failure
 
     def is_running(self) -> bool:
-        """Return whether the parts are supervised."""
+        """Return whether the services are supervised."""
         return self._thread.is_alive()
 
     def pids(self) -> dict[str, int]:
-        """Return the process of each living part."""
-        return {w.part.name: w.process.pid for w in self._all() if w.process is not None}
+        """Return the process of each living service."""
+        return {w.service.name: w.process.pid for w in self._all() if w.process is not None}
 
     def stop(self) -> None:
         """Stop everything, the last started first, and return when nothing is left.
@@ -155,12 +157,12 @@ class Supervisor:
         self._decided.set()
 
     def _look_after(self, watched: _Watched) -> None:
-        """Do the next step of starting or checking one part."""
+        """Do the next step of starting or checking one service."""
         now_s = self._clock.monotonic_s()
         if watched.process is None:
             if now_s >= watched.due_s:
                 watched.started_s = now_s
-                watched.process = Process(watched.part.command, watched.log)
+                watched.process = Process(watched.service.command, watched.log)
             return
         end = watched.process.end()
         if end is not None:
@@ -170,15 +172,17 @@ class Supervisor:
 
     def _ask_whether_ready(self, watched: _Watched) -> None:
         took_s = self._clock.monotonic_s() - watched.started_s
-        if took_s >= watched.part.steady_s and watched.part.is_ready():
+        if took_s >= watched.service.steady_s and watched.service.is_ready():
             took_s = self._clock.monotonic_s() - watched.started_s
-            self._say(f"{watched.part.name} is {'back' if watched.was_up else 'ready'} after {took_s:.1f} s")
+            self._say(
+                f"{watched.service.name} is {'back' if watched.was_up else 'ready'} after {took_s:.1f} s"
+            )
             watched.is_up = watched.was_up = True
-        elif took_s > watched.part.start_s:
-            self._note_failure(watched, f"was not ready after {watched.part.start_s:.0f} s")
+        elif took_s > watched.service.start_s:
+            self._note_failure(watched, f"was not ready after {watched.service.start_s:.0f} s")
 
     def _note_failure(self, watched: _Watched, why: str) -> None:
-        """Clear away what is left of the part and plan its next start, or give up a first start."""
+        """Clear away what is left of the service and plan its next start, or give up a first start."""
         assert watched.process is not None
         watched.process.kill()
         watched.process = None
@@ -187,10 +191,10 @@ class Supervisor:
         watched.failures = 1 if was_steady else watched.failures + 1
         watched.is_up = False
         if not watched.was_up and watched.failures >= START_TRIES_MAX:
-            raise StartFailed(watched.part.name, why, tail(watched.log))
+            raise StartFailed(watched.service.name, why, tail(watched.log))
         wait_s = back_off_s(watched.failures, first_s=BACK_OFF_FIRST_S, max_s=BACK_OFF_MAX_S)
         watched.due_s = now_s + wait_s
-        self._say(f"{watched.part.name} {why}; starting it again in {wait_s:.1f} s (log: {watched.log})")
+        self._say(f"{watched.service.name} {why}; starting it again in {wait_s:.1f} s (log: {watched.log})")
 
     def _stop_all(self) -> None:
         if any(watched.process is not None for watched in self._all()):
@@ -213,9 +217,9 @@ class Supervisor:
             spent_s = self._clock.monotonic_s() - began_s
             for watched in list(waiting):
                 stopped = _process(watched).end() is not None
-                overdue = spent_s >= watched.part.grace_s or self._in_a_hurry.is_set()
+                overdue = spent_s >= watched.service.grace_s or self._in_a_hurry.is_set()
                 if overdue and not stopped:
-                    self._say(f"{watched.part.name} did not stop within {spent_s:.1f} s and was killed")
+                    self._say(f"{watched.service.name} did not stop within {spent_s:.1f} s and was killed")
                 if stopped or overdue:
                     _process(watched).kill()  # also what it left behind
                     watched.process = None

@@ -46,7 +46,7 @@ COLUMNS: Final = (
 
 @app.command("list")
 def list_hypotheses(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """Show hypotheses, the newest first."""
+    """List hypotheses, the newest first."""
     found = list(islice(client().hypotheses(limit=min(limit, 200)), limit))
     print_items(
         found, COLUMNS, as_json=as_json, ids_only=ids_only, none="none yet: `podfleet hypotheses new`"
@@ -55,25 +55,25 @@ def list_hypotheses(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: As
 
 @app.command()
 def new(
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="A line by which people find it.")],
-    idea: Annotated[str | None, typer.Option("--idea", help="What is to be tested, as text.")] = None,
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="Title of the hypothesis.")],
+    idea: Annotated[str | None, typer.Option("--idea", help="The idea to test, as text.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="The idea's seven fields, as YAML or JSON.")
+        Path | None, typer.Option("--file", "-f", help="The seven fields of the idea, as YAML or JSON.")
     ] = None,
     ideation: Annotated[
-        bool, typer.Option("--ideation", help="Look for ideas first, and run none yet.")
+        bool, typer.Option("--ideation", help="Generate ideas first, and run none yet.")
     ] = False,
-    reflections: Annotated[int, typer.Option(min=1, max=10, help="How often each idea is thought over.")] = 3,
-    ideas: Annotated[int, typer.Option(min=1, max=20, help="How many ideas to look for.")] = 5,
-    context: Annotated[str, typer.Option(help="What whoever looks for ideas should know.")] = "",
-    max_cost_usd: Annotated[float | None, typer.Option(min=0, help="Of the ideation.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Of the ideation.")] = None,
+    reflections: Annotated[int, typer.Option(min=1, max=10, help="Reflection rounds per idea.")] = 3,
+    ideas: Annotated[int, typer.Option(min=1, max=20, help="Number of ideas to generate.")] = 5,
+    context: Annotated[str, typer.Option(help="Context for the generation of ideas.")] = "",
+    max_cost_usd: Annotated[float | None, typer.Option(min=0, help="Budget of the ideation.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Budget of the ideation.")] = None,
     parameter: Parameters = None,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
 ) -> None:
-    """Propose a hypothesis: queue its run, or with --ideation the search for ideas. Prints its id."""
+    """Create a hypothesis and queue its run, or with --ideation its ideation; print its id."""
     if (idea is None) == (file is None):
         raise typer.BadParameter("give the idea as text, or as a file with -f", param_hint="--idea")
     control_plane = client()
@@ -94,7 +94,7 @@ def new(
 
 @app.command()
 def show(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
-    """Show a hypothesis: its idea, how its ideation stands, its runs."""
+    """Show a hypothesis: its idea, its ideation, its runs."""
     from podfleet.details import show_idea
 
     control_plane = client()
@@ -126,7 +126,7 @@ def show(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
 
 @app.command("ideas")
 def list_ideas(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
-    """Show the ideas that were found, all their fields with --json; the chosen one has a star."""
+    """List the generated ideas (all fields with --json); a star marks the chosen one."""
     control_plane = client()
     found = control_plane.hypothesis(find(control_plane, HYPOTHESIS, hypothesis))
     chosen = found.idea_index
@@ -143,15 +143,13 @@ def list_ideas(hypothesis: HypothesisName, as_json: AsJson = False) -> None:
 @app.command()
 def launch(
     hypothesis: HypothesisName,
-    idea: Annotated[
-        int | None, typer.Option(min=0, help="Number of the idea, which becomes the chosen one.")
-    ] = None,
+    idea: Annotated[int | None, typer.Option(min=0, help="Number of the idea to choose.")] = None,
     parameter: Parameters = None,
     watch: Watch = False,
     exit_status: ExitStatus = False,
     as_json: AsJson = False,
 ) -> None:
-    """Queue another run of a hypothesis, of its chosen idea or of another; prints the run's id."""
+    """Queue another run of a hypothesis with its chosen or another idea; print the run's id."""
     control_plane = client()
     hypothesis_id = find(control_plane, HYPOTHESIS, hypothesis)
     run = control_plane.launch(hypothesis_id, spec=parameters.spec(None, parameter), idea_index=idea)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from stages.isolation.reach import Reach
+from stages.isolation.egress_policy import EgressPolicy
 
 BEFORE: Final = "connection.connect_tcp.started"
 AFTER: Final = "connection.connect_tcp.complete"
@@ -47,24 +47,24 @@ class Request(Protocol):
 class Guard:
     """A hook for `event_hooks={"request": [...]}`. Raises `AddressRefused` out of the request."""
 
-    reach: Reach
+    egress: EgressPolicy
 
     async def __call__(self, request: Request) -> None:
         """Judge an address that the request names, and have every connection for it judged."""
         host = request.url.raw_host.decode("ascii")
-        if objection := self.reach.early_objection(host):
+        if objection := self.egress.early_objection(host):
             raise AddressRefused(objection)
         request.extensions = {**request.extensions, "trace": self._trace(host)}
 
     def _trace(self, host: str) -> Trace:
-        asked: list[str] = []
+        hosts: list[str] = []
 
         async def judge(event: str, info: Mapping[str, Any]) -> None:
             if event == BEFORE:
-                asked.append(info["host"])
+                hosts.append(info["host"])
                 if info["host"] == host:
                     await self._judge_name(host, info["port"])
-            elif event == AFTER and asked[-1] == host:
+            elif event == AFTER and hosts[-1] == host:
                 await self._judge_peer(host, info["return_value"])
 
         return judge
@@ -86,5 +86,5 @@ class Guard:
             raise
 
     def _judge(self, host: str, address: str) -> None:
-        if objection := self.reach.objection(host, address):
+        if objection := self.egress.objection(host, address):
             raise AddressRefused(objection)

@@ -18,9 +18,9 @@ import msgspec
 
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
-from stages.adapters.bounded import run_within
 from stages.adapters.guard import AddressRefused, Guard
-from stages.isolation.reach import Reach
+from stages.adapters.time_limit import run_within
+from stages.isolation.egress_policy import EgressPolicy
 from stages.literature import Literature, LookUpFailed, Work
 from stages.models.retrying import retry_after_of
 
@@ -69,7 +69,7 @@ class GraphIndex:
     clock: Clock
     ids: Ids
     stop: threading.Event = field(default_factory=threading.Event)
-    reach: Reach = field(default_factory=Reach)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
 
     def search(self, query: str, limit: int) -> list[Work]:
         """Return at most `limit` works, the best match first. Raises `LookUpFailed`."""
@@ -102,7 +102,7 @@ class GraphIndex:
         parameters = {"query": query, "limit": str(limit), "fields": FIELDS}
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         async with (
-            httpx.AsyncClient(timeout=TIME_MAX_S, event_hooks={"request": [Guard(self.reach)]}) as client,
+            httpx.AsyncClient(timeout=TIME_MAX_S, event_hooks={"request": [Guard(self.egress)]}) as client,
             client.stream("GET", url, params=parameters, headers=headers) as response,
         ):
             status = response.status_code
@@ -119,7 +119,7 @@ class GraphIndex:
 
 
 def open_literature(
-    url: str | None, *, clock: Clock, ids: Ids, reach: Reach, stop: threading.Event | None = None
+    url: str | None, *, clock: Clock, ids: Ids, egress: EgressPolicy, stop: threading.Event | None = None
 ) -> Literature | None:
     """Return the index at `url`, None where none is named; nothing is asked yet.
 
@@ -131,9 +131,11 @@ def open_literature(
     if parts.scheme not in ("http", "https") or not parts.hostname:
         message = "PODFLEET_LITERATURE_URL has to be an address that begins with http:// or https://"
         raise PipelineError("CONFIG", message)
-    if objection := reach.early_objection(parts.hostname):
+    if objection := egress.early_objection(parts.hostname):
         raise PipelineError("CONFIG", f"PODFLEET_LITERATURE_URL: {objection}")
-    return GraphIndex(base_url=url.strip(), clock=clock, ids=ids, stop=stop or threading.Event(), reach=reach)
+    return GraphIndex(
+        base_url=url.strip(), clock=clock, ids=ids, stop=stop or threading.Event(), egress=egress
+    )
 
 
 def _works(body: bytes) -> Iterator[Work]:

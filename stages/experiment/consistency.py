@@ -90,9 +90,9 @@ def _record_problem(record: StageRecord, course: Course) -> str | None:
     if known.get(record.best.id) != record.best or record.best.buggy:
         return f"{record.best.id} was chosen, and is none of its good nodes"
     curves = {record.best.id, *known}
-    told = [each.node for each in record.finalists]
-    told += [each.node for each in (*record.curves, record.curve)]
-    if unknown := set(told) - curves:
+    named = [each.node for each in record.finalists]
+    named += [each.node for each in (*record.curves, record.curve)]
+    if unknown := set(named) - curves:
         return f"{min(unknown)} is none of its nodes"
     for finalist in record.finalists:
         if len(finalist.seeds) != len(finalist.values):
@@ -133,9 +133,9 @@ def _is_older(parent: str, node: Node, root: Node | None) -> bool:
     return stage == node.stage and int(number) < int(node.id.partition("/")[2])
 
 
-def _impossible(told: Iterable[tuple[str, float]]) -> str | None:
+def _impossible(named: Iterable[tuple[str, float]]) -> str | None:
     """Return what no measurement gives, of measures and their values."""
-    wrong = next(((name, value) for name, value in told if not is_possible(name, value)), None)
+    wrong = next(((name, value) for name, value in named if not is_possible(name, value)), None)
     return None if wrong is None else f"the {wrong[0]} cannot be {wrong[1]:g}"
 
 

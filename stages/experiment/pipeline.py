@@ -64,10 +64,10 @@ from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
 from stages.experiment.record.record import ARMS, Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
-from stages.experiment.research.researcher_factory import ResearcherFactory, hire, state_of_claim
+from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
 from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
-from stages.experiment.search.worker_pool import Shift, WorkerPool
+from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import unit_seeds
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import Arms, guarded
@@ -146,7 +146,7 @@ class TrialSetup:
     bench: Bench
     evaluation_set: EvaluationSet
     units: Units
-    crew: WorkerPool
+    pool: WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ def run(context: Context) -> str:
     effort = effort_of(spec)
     past = Past(context)
     try:
-        staff = hire(context, spec, data_set, effort.epochs, past)
-        return Experiment(context, witness, spec, effort, staff, past, folder, renderer).run()
+        chosen = choose_researcher(context, spec, data_set, effort.epochs, past)
+        return Experiment(context, witness, spec, effort, chosen, past, folder, renderer).run()
     except Exception as error:  # whatever it is, an earlier attempt may be its cause
         _begin_anew(past, error)
         raise
@@ -231,7 +231,7 @@ class Experiment:
     witness: Recorder
     spec: ExperimentSpec
     effort: Effort
-    staff: ResearcherFactory
+    chosen: ChosenResearcher
     past: Past
     folder: Path
     renderer: Renderer
@@ -242,7 +242,7 @@ class Experiment:
 
     @property
     def researcher(self) -> Researcher:
-        return self.staff.researcher
+        return self.chosen.researcher
 
     def run(self) -> str:
         """Search, validate, draw, write and review."""
@@ -336,7 +336,7 @@ class Experiment:
             context=self.context,
             bench=bench,
             judges=judges,
-            crew=setup.crew,
+            pool=setup.pool,
             researcher=self.researcher,
             metric=self.claim.selection,
             quality=QUALITY[self.claim.task],
@@ -344,11 +344,11 @@ class Experiment:
             seed=self.spec.seed,
             repeats=self.effort.repeats,
             folder=self.folder / "nodes",
-            check=self.staff.check,
+            check=self.chosen.check,
             forest=TreeFile(),
             claim=state_of_claim(self.claim),
             judge=setup.evaluation_set.mark,
-            keeps_proposals=self.staff.is_dear,
+            keeps_proposals=self.chosen.is_costly,
         )
 
     def _search(self, search: Search, plan_of_claim: Registration) -> tuple[StageRecord, ...]:
@@ -453,14 +453,14 @@ class Experiment:
         """
         readings = measured.readings
         total = len(measured.arms) * len(measured.seeds)
-        with Shift[Outcome](measured.setup.crew) as shift:
+        with TaskGroup[Outcome](measured.setup.pool) as tasks:
             for arm, seed in measured.wanted:
-                shift.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
+                tasks.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
             say = f"running both arms in {len(measured.seeds)} units, judged by test data"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
             stage.progress(len(readings) / total, say)
-            for name, outcome in shift.finished(lambda _: stage.progress(len(readings) / total, say)):
+            for name, outcome in tasks.finished(lambda _: stage.progress(len(readings) / total, say)):
                 arm, seed = map(int, name.split("-"))
                 readings[arm, seed] = outcome.reading
                 if outcome.error is not None:
@@ -474,7 +474,7 @@ class Experiment:
         node, setup = measured.arms[arm], measured.setup
 
         def measure(gpu: int | None) -> Outcome:
-            self.staff.check()
+            self.chosen.check()
             with setup.units.opened(seed) as unit:
                 bench = replace(setup.bench, facts=unit.facts, data=unit.data)
                 for lost in range(LOSSES_MAX):
@@ -490,13 +490,13 @@ class Experiment:
 
     def _tell_of_doubt(self, verdicts: Verdicts) -> None:
         """Report the request for a replication, before any other pod can find the measurement."""
-        said = verdict_line(self.claim, verdicts.judgement)
-        self.context.log(said, "warning")
+        line = verdict_line(self.claim, verdicts.judgement)
+        self.context.log(line, "warning")
         self.context.emit(
             ValidationAutoCompleted(
                 verdict="fail",
                 conclusion="inconclusive",
-                summary=said,
+                summary=line,
                 scores=verdicts.scores(self.claim),
                 replication="asked for",
             )

@@ -54,24 +54,22 @@ def weigh(
     """
     judgement = record.verdicts.judgement
     meta = meta_review(reviews) if reviews else None
-    said, replication = verdict_line(record.claim, judgement), record.verdicts.replication
+    sentence, replication = verdict_line(record.claim, judgement), record.verdicts.replication
     if replication is not None:
-        said = f"{said} {replication.sentence(judgement.conclusion, with_name=True)}"
+        sentence = f"{sentence} {replication.sentence(judgement.conclusion, with_name=True)}"
     conclusion: Conclusion = "inconclusive"
     decided_by: Decider = "measurement"
     if judgement.conclusion != "supported":
-        conclusion, summary = judgement.conclusion, said
+        conclusion, summary = judgement.conclusion, sentence
     elif untraced:
-        summary = f"{said} But the paper states {len(untraced)} numbers that no event says."
+        summary = f"{sentence} But the paper states {len(untraced)} numbers that no event says."
     elif meta is not None and meta["decision"] == "reject":
         decided_by = "review"
-        summary = (
-            f"{said} But {meta['reviews'] - meta['accepted']} of {meta['reviews']} reviews reject the paper."
-        )
+        summary = f"{sentence} But {meta['reviews'] - meta['accepted']} of {meta['reviews']} reviews reject the paper."
     else:
-        conclusion, summary = "supported", said
+        conclusion, summary = "supported", sentence
         if meta is not None:
-            summary = f"{said} {meta['accepted']} of {meta['reviews']} reviews accept the paper."
+            summary = f"{sentence} {meta['accepted']} of {meta['reviews']} reviews accept the paper."
     if others:
         named = ", ".join(each or "a pod that is not known" for each in others[:OTHERS_SHOWN])
         summary = f"{summary} Parts of it are the word of earlier attempts, on other pods: {named}."

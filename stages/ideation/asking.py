@@ -15,7 +15,7 @@ import msgspec
 
 from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationSpec
-from stages.ideation.form import cut, printable, public
+from stages.ideation.idea_fields import cut, printable, public
 from stages.ideation.look_ups import LookUps
 from stages.ideation.novelty import Nearest
 from stages.ideation.rounds import Place

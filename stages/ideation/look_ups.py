@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stages.ideation.form import cut, printable
+from stages.ideation.idea_fields import cut, printable
 from stages.literature import Literature, LookUpFailed, Work
 
 LOOK_UPS_MAX: Final = 40  # of one request

@@ -15,8 +15,8 @@ from events.runtime.errors import Canceled, PipelineError
 from stages.context import Stage
 from stages.ideation.asking import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate
 from stages.ideation.earlier import earlier_ideas
-from stages.ideation.form import bounded, missing
 from stages.ideation.found_ideas import FoundIdeas
+from stages.ideation.idea_fields import bounded, missing
 from stages.ideation.look_ups import LookUps, without_references
 from stages.ideation.novelty import same_as, similarity
 from stages.ideation.rounds import Place

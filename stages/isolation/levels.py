@@ -25,7 +25,7 @@ from stages.isolation.sandbox import (
     JobLimits,
     Policy,
 )
-from stages.isolation.system_calls import BIRTHS, MACHINES, compiled, rules
+from stages.isolation.system_calls import CREATIONS, MACHINES, compiled, rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Plan:
     writable: tuple[str, ...]
     own: tuple[str, ...]  # what of its own /proc it may read
     filter_hex: str
-    gate_hex: str  # the filter that has births wait to be allowed
+    creation_filter_hex: str  # the filter that has creations of processes wait to be allowed
     address_space: bool  # limit it: CUDA reserves more than any machine has
     limits: JobLimits
 
@@ -168,7 +168,7 @@ def plan(candidate: Candidate, machine: Machine, job: Job) -> Plan:
         writable=(folder, *DEVICES, *(machine.gpu_devices if job.gpu is not None else ())),
         own=OF_ITSELF if job.gpu is None else ("",),
         filter_hex=(compiled_filter or b"").hex(),
-        gate_hex=(compiled(machine.architecture, BIRTHS) or b"").hex(),
+        creation_filter_hex=(compiled(machine.architecture, CREATIONS) or b"").hex(),
         address_space=job.gpu is None,
         limits=job.limits,
     )

@@ -149,7 +149,7 @@ WITHOUT_TRUNCATION: Final = (
 WITHOUT_GPU: Final = (Rule("unknown", ("memfd_create",)),)
 
 # Each new process and thread has to be allowed by the watch, which counts them.
-BIRTHS: Final = (
+CREATIONS: Final = (
     Rule("asked", ("fork", "vfork", "clone")),
     Rule("unknown", ("clone3",)),
 )

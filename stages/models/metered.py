@@ -92,10 +92,10 @@ def _is_free(price: Price | None) -> bool:
 
 def _estimated(question: Question, usage: Usage, text: str) -> Usage:
     """Return `usage` with the length of the texts where the server did not count."""
-    asked = -(-len(question.system + question.text) // CHARS_PER_TOKEN)
+    prompt_tokens = -(-len(question.system + question.text) // CHARS_PER_TOKEN)
     answered = -(-len(text) // CHARS_PER_TOKEN)
     return replace(
         usage,
-        prompt_tokens=asked if usage.prompt_tokens is None else usage.prompt_tokens,
+        prompt_tokens=prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
         completion_tokens=answered if usage.completion_tokens is None else usage.completion_tokens,
     )

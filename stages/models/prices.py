@@ -55,9 +55,9 @@ def cost_usd(price: Price | None, usage: Usage) -> float | None:
         return None
     if usage.prompt_tokens is None or usage.completion_tokens is None:
         return None
-    asked = usage.prompt_tokens * price.input_usd_per_mtok
+    input_usd = usage.prompt_tokens * price.input_usd_per_mtok
     answered = usage.completion_tokens * price.output_usd_per_mtok
-    return (asked + answered) / TOKENS_PER_PRICE
+    return (input_usd + answered) / TOKENS_PER_PRICE
 
 
 def _fits(name: str, model: str) -> bool:

@@ -106,8 +106,8 @@ def retry_after_of(headers: Mapping[str, str], now: datetime) -> float | None:
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
-    if (asked := _moment(headers.get("retry-after"), now)) is not None:
-        return asked
+    if (retry_at := _moment(headers.get("retry-after"), now)) is not None:
+        return retry_at
     resets = [
         seconds
         for name, value in headers.items()

@@ -82,13 +82,13 @@ def ask_for_code(
 def _ask(
     model: Model, question: Question, form: str, find: Callable[[str], T | Wrong], repairs_max: int
 ) -> T:
-    asked = replace(question, text=f"{question.text}\n\n{form}")
-    answer, found = _answer(model, asked, find)
+    prompt = replace(question, text=f"{question.text}\n\n{form}")
+    answer, found = _answer(model, prompt, find)
     for _ in range(repairs_max):
         if not isinstance(found, Wrong):
             return found
-        asked = _again(question, form, answer, found, asked.tokens_max)
-        answer, found = _answer(model, asked, find)
+        prompt = _again(question, form, answer, found, prompt.tokens_max)
+        answer, found = _answer(model, prompt, find)
     if not isinstance(found, Wrong):
         return found
     trouble: Trouble = "cut_off" if answer.is_cut_off else "malformed"

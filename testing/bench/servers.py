@@ -34,7 +34,7 @@ def mongod(home: Path) -> Iterator[Mongod]:
     )
     with (
         kept(server.port),
-        Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=lambda _: None),
+        Supervisor([[server.service()]], logs=home / "logs", clock=SystemClock(), say=lambda _: None),
     ):
         yield server
 

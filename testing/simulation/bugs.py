@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from control_plane.log.ingest import Candidate, Ingestor, Refused, Request, Room
+from control_plane.log.ingest import Candidate, Capacity, Ingestor, Refused, Request
 from control_plane.log.projector import Projector, Stretch, Turn
 from control_plane.model.projection import fold
 from control_plane.model.run import Run
@@ -19,8 +19,8 @@ from control_plane.store.log.events import decode as decode_event
 from control_plane.store.queue.runs import Advance, Found, Runs
 from control_plane.store.queue.runs import decode as decode_run
 from events.codec import Decoded
+from events.delivery.event_encoder import Row
 from events.delivery.outbox import Attempt
-from events.delivery.outgoing import Row
 from events.envelope import Event
 from events.lifecycle import Failures, Standing, Status
 from events.queue import journal
@@ -167,8 +167,10 @@ class ForgettingOutbox(WitnessedOutbox):
 class CredulousIngestor(Ingestor):
     """Takes the numbers of an attempt that nobody has claimed from anybody who may write for it."""
 
-    def _unclaimed(self, line: Decoded, event: Event, request: Request, room: Room) -> Candidate | Refused:
-        kept = super()._unclaimed(line, event, request, room)
+    def _unclaimed(
+        self, line: Decoded, event: Event, request: Request, capacity: Capacity
+    ) -> Candidate | Refused:
+        kept = super()._unclaimed(line, event, request, capacity)
         return kept if isinstance(kept, Refused) else kept._replace(is_unclaimed=False)
 
 

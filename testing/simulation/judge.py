@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control_plane.log.unclaimed import LETTER_PREFIX, UNCLAIMED
+from control_plane.log.unclaimed_lines import LETTER_PREFIX, UNCLAIMED
 from control_plane.model.byte_limits import OVER_BUDGET
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Finding, Verifier

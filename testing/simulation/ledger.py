@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Attempt, Intention, Outbox
-from events.delivery.outgoing import said
 from events.kinds.fact import Fact
-from events.pipe import Said
+from events.pipe import FactFrame
 from events.queue.settlement import End
 from events.text.attempt_id import AttemptId
 
@@ -41,7 +41,7 @@ class Ledger:
     violations: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
-    told: dict[AttemptId, dict[int, Said]] = field(default_factory=dict)
+    told: dict[AttemptId, dict[int, FactFrame]] = field(default_factory=dict)
     cut_short: set[AttemptId] = field(default_factory=set)  # their log's end was lost with a disk
     failed: set[AttemptId] = field(default_factory=set)  # their child failed by itself
     submitted: list[str] = field(default_factory=list)
@@ -58,11 +58,11 @@ class Ledger:
         if what not in self.violations:
             self.violations.append(what)
 
-    def tell(self, name: AttemptId, last: int, facts: Sequence[Fact | Said]) -> None:
+    def tell(self, name: AttemptId, last: int, facts: Sequence[Fact | FactFrame]) -> None:
         """Note which sequences an outbox gave."""
         told = self.told.setdefault(name, {})
         for sequence, fact in enumerate(facts, last - len(facts) + 1):
-            told[sequence] = said(fact)
+            told[sequence] = fact_frame(fact)
         self.counts["events"] += len(facts)
 
     def own(self, owner: Owner) -> None:
@@ -99,13 +99,13 @@ class WitnessedOutbox(Outbox):
         self.ledger.tokens[attempt_id] = held["token"]
         return opened
 
-    def append(self, attempt_id: AttemptId, facts: Sequence[Fact | Said]) -> int:
+    def append(self, attempt_id: AttemptId, facts: Sequence[Fact | FactFrame]) -> int:
         """Keep facts."""
         last = super().append(attempt_id, facts)
         self.ledger.tell(attempt_id, last, facts)
         return last
 
-    def append_end(self, attempt_id: AttemptId, fact: Fact | Said, how: End) -> Intention:
+    def append_end(self, attempt_id: AttemptId, fact: Fact | FactFrame, how: End) -> Intention:
         """Keep the end."""
         intention = super().append_end(attempt_id, fact, how)
         self.ledger.tell(attempt_id, intention.attempt.last, [fact])

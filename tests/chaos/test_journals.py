@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from events.catalog import RunCompleted, RunLog
+from events.delivery.event_encoder import end_of
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import end_of
 from events.runtime.clock import SystemIds
 from events.testing import ManualClock
 from events.text.attempt_id import AttemptId

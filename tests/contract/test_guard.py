@@ -15,7 +15,7 @@ from events.testing import SeededIds
 from stages.adapters.literature import GraphIndex
 from stages.adapters.models.opening import open_model
 from stages.adapters.models.retrier import Retrier
-from stages.isolation.reach import read_reach
+from stages.isolation.egress_policy import read_egress_policy
 from stages.literature import LookUpFailed
 from stages.models.model import ModelError, Question
 from tests.integration.programs.model_server import ModelServer, Reply
@@ -79,9 +79,9 @@ def ask(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
     def asked(url: str) -> str:
         if request.param == "index":
-            reach = read_reach("127.0.0.9")
+            egress = read_egress_policy("127.0.0.9")
             with pytest.raises(LookUpFailed) as failed:
-                GraphIndex(base_url=url, clock=SystemClock(), ids=SeededIds(), reach=reach).search("x", 1)
+                GraphIndex(base_url=url, clock=SystemClock(), ids=SeededIds(), egress=egress).search("x", 1)
             return str(failed.value)
         environ = {
             f"{request.param}_BASE_URL": f"{url}/v1" if request.param == "OPENAI" else url,

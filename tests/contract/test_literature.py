@@ -14,7 +14,7 @@ from events.runtime.errors import PipelineError
 from events.testing import ManualClock, SeededIds
 from stages.adapters import literature
 from stages.adapters.literature import GraphIndex, open_literature
-from stages.isolation.reach import read_reach
+from stages.isolation.egress_policy import read_egress_policy
 from stages.literature import LookUpFailed, Work
 from tests.integration.programs.model_server import (
     ModelServer,
@@ -26,7 +26,7 @@ from tests.integration.programs.model_server import (
     rate_limited,
 )
 
-HERE = read_reach("127.0.0.1")
+HERE = read_egress_policy("127.0.0.1")
 PAPER: Mapping[str, Any] = {
     "title": "On  Labels\nand Smoothing",
     "authors": [{"authorId": "1", "name": "A. Author"}, {"name": None}, {"name": "B. Writer"}],
@@ -45,7 +45,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def index(server: ModelServer) -> GraphIndex:
-    return GraphIndex(base_url=server.url, clock=ManualClock(), ids=SeededIds(), reach=HERE)
+    return GraphIndex(base_url=server.url, clock=ManualClock(), ids=SeededIds(), egress=HERE)
 
 
 def test_works_come_as_the_index_has_them() -> None:
@@ -142,13 +142,13 @@ def test_an_index_that_is_not_there_is_told() -> None:
 
 def test_an_index_is_opened_where_one_is_named() -> None:
     clock, ids = SystemClock(), SeededIds()
-    assert open_literature(None, clock=clock, ids=ids, reach=HERE) is None
-    assert open_literature(" ", clock=clock, ids=ids, reach=HERE) is None
+    assert open_literature(None, clock=clock, ids=ids, egress=HERE) is None
+    assert open_literature(" ", clock=clock, ids=ids, egress=HERE) is None
     for wrong in ("index.example.org", "http://[::1]:80/"):
         with pytest.raises(PipelineError, match="PODFLEET_LITERATURE_URL"):
-            open_literature(wrong, clock=clock, ids=ids, reach=HERE)
+            open_literature(wrong, clock=clock, ids=ids, egress=HERE)
     with ModelServer([Reply(papers=(PAPER,))]) as server:
         stop = threading.Event()
-        opened = open_literature(f"{server.url}/", clock=clock, ids=ids, stop=stop, reach=HERE)
+        opened = open_literature(f"{server.url}/", clock=clock, ids=ids, stop=stop, egress=HERE)
         assert opened is not None
         assert len(opened.search("x", 1)) == 1

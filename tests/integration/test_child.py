@@ -21,13 +21,13 @@ import psutil
 import pytest
 
 from events.catalog import ENDS
-from events.pipe import LINE_MAX_BYTES, FromChild, Made, Ready, Said, Start, encode
+from events.pipe import LINE_MAX_BYTES, FactFrame, FromChild, Made, Ready, Start, encode
 from events.runtime.clock import SystemClock
 from events.runtime.errors import Transient
-from pod_worker.child.ending import Exited, NeverStarted, Signalled, failure_for
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, failure_for
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
 from pod_worker.child.main import load_what_works
-from pod_worker.child.pipe_reader import PipeReader, line_said
+from pod_worker.child.pipe_reader import PipeReader, log_frame
 from pod_worker.child.process import Child, ChildOptions, Exit, Heard, allowed, oom_kills, secrets_of
 
 ROOT = Path(__file__).parents[2]
@@ -162,14 +162,14 @@ class Log:
             assert self.news.wait_for(lambda: len(self.heard) > count, LIMIT_S), len(self.heard)
 
     def data(self, name: str) -> list[dict[str, Any]]:
-        return [one.data for one in self.heard if isinstance(one, Said) and one.type == name]
+        return [one.data for one in self.heard if isinstance(one, FactFrame) and one.type == name]
 
     def messages(self, level: str | None = None) -> list[str]:
         lines = self.data("ai.run.log")
         return [line["message"] for line in lines if level in (None, line.get("level", "info"))]
 
     def ends(self) -> list[str]:
-        return [one.type for one in self.heard if isinstance(one, Said) and one.type in ENDS]
+        return [one.type for one in self.heard if isinstance(one, FactFrame) and one.type in ENDS]
 
 
 @dataclass
@@ -324,7 +324,7 @@ class TestEnds:
         assert exit_.final == final
         assert spawner.log.ends() == [final]
         last = spawner.log.heard[-1]
-        assert isinstance(last, Said)
+        assert isinstance(last, FactFrame)
         assert (last.type, last.data.get("code")) == (final, code)
 
     @both_ways
@@ -581,18 +581,18 @@ class TestHearing:
             """The child prints and speaks after it was seen that it spoke, and before that is read."""
             if fd == readers["events"] and pipes["death"][1] in still_open:
                 os.write(pipes["stdout"][1], b"printed\n")
-                os.write(pipes["events"][1], encode(line_said("said", "info")))
+                os.write(pipes["events"][1], encode(log_frame("said", "info")))
                 still_open.remove(pipes["death"][1])
                 os.close(pipes["death"][1])
             return read(fd, size)
 
         still_open = [writer for _, writer in pipes.values()]
         monkeypatch.setattr(os, "read", read_late)
-        os.write(pipes["events"][1], encode(line_said("first", "info")))
+        os.write(pipes["events"][1], encode(log_frame("first", "info")))
         hearing = PipeReader(**readers)
         log: list[FromChild] = []
         hearing.listen(log.append)
-        assert [frame.data["message"] for frame in log if isinstance(frame, Said)] == [
+        assert [frame.data["message"] for frame in log if isinstance(frame, FactFrame)] == [
             "printed",
             "first",
             "said",

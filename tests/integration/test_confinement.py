@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from events.pipe import Made, Ready, Said, Start
+from events.pipe import FactFrame, Made, Ready, Start
 from events.runtime.clock import SystemClock
 from pod_worker.attempt.attempt import RESTORED
 from pod_worker.child.fork_server import PR_SET_CHILD_SUBREAPER, ForkServer
@@ -114,7 +114,7 @@ def a_pod(home: Path) -> Confinement:
 
 def messages(heard: list[Heard]) -> dict[str, str]:
     lines: list[str] = [
-        str(one.data["message"]) for one in heard if isinstance(one, Said) and one.type == "ai.run.log"
+        str(one.data["message"]) for one in heard if isinstance(one, FactFrame) and one.type == "ai.run.log"
     ]
     return dict(each.split(": ", 1) for each in lines if ": " in each)
 
@@ -175,7 +175,7 @@ def test_a_pipeline_gets_nothing_of_its_worker(way: str, home: Path, monkeypatch
 def test_a_worker_without_a_way_for_others_says_what_to_do(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     work = tmp_path / "work"
-    confined = Confinement(way="user", work=work, temporary=work, places=(str(work),))
+    confined = Confinement(method="user", work=work, temporary=work, places=(str(work),))
     (tmp_path / "work").mkdir()
 
     def refuse(*_: object) -> None:

@@ -23,8 +23,8 @@ from control_plane.log.ingest import Answer, Ingestor, Sender
 from control_plane.log.ingest_store import together
 from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import UnclaimedLines
-from control_plane.log.unnumbered import UnnumberedEvents
+from control_plane.log.unclaimed_lines import UnclaimedLines
+from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.model.cancellation import cancel_decision
 from control_plane.runs.claiming import Claimer
 from control_plane.store import database as store
@@ -32,7 +32,7 @@ from control_plane.store import schema
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Arrival, Events, storable
-from control_plane.store.log.unclaimed import UnclaimedStore
+from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.claims import Claims
 from control_plane.store.queue.runs import Runs
 from control_plane.store.verify.queries import VerifyReads

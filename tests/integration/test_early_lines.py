@@ -10,9 +10,10 @@ import pytest
 
 from control_plane.log.byte_budgets import Budgets
 from control_plane.log.ingest import AHEAD_MAX, Sender
-from control_plane.store.log import unclaimed
+from control_plane.store.log import unclaimed_lines
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.events import CONTROL_PLANE_SOURCE
+from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.verify.queries import VerifyReads
 from control_plane.verify.verifier import Verifier
 from events import catalog as c
@@ -80,15 +81,15 @@ def test_what_strangers_tell_of_an_unclaimed_attempt_never_meets_its_worker(
 def test_a_line_that_arrives_while_the_claim_is_made_is_never_in_the_log(emptied_url: str) -> None:
     async def scenario(core: Core) -> None:
         run_id = await core.submit()
-        keep = unclaimed.UnclaimedStore.keep
+        keep = UnclaimedStore.keep
 
-        async def claimed_first(store: unclaimed.UnclaimedStore, lines: Any) -> set[int]:
+        async def claimed_first(store: UnclaimedStore, lines: Any) -> set[int]:
             await core.claim()
             await core.catch_up.run_once()  # another replica looks in between
             return await keep(store, lines)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(unclaimed.UnclaimedStore, "keep", claimed_first)
+            patch.setattr(UnclaimedStore, "keep", claimed_first)
             assert (await core.send(*strange(run_id, 1, 2), sender=ADMIN)).accepted == 2
         assert (await core.send(*whole_log(run_id)[:3], sender=holder(run_id))).acked_through == {
             f"{run_id}/1": 3
@@ -102,7 +103,7 @@ def test_a_line_that_arrives_while_the_claim_is_made_is_never_in_the_log(emptied
 
 def test_only_so_many_lines_wait_for_claims(emptied_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(core: Core) -> None:
-        monkeypatch.setattr(unclaimed, "EARLY_MAX", 3)
+        monkeypatch.setattr(unclaimed_lines, "EARLY_MAX", 3)
         run_id = await core.submit()
         assert (await core.send(*strange(run_id, 1, 2), sender=ADMIN)).accepted == 2
         full = await core.send(*strange(run_id, 3, 4), sender=ADMIN)

@@ -38,7 +38,7 @@ def _prepare(home: Path) -> Mongod:
 @contextmanager
 def _running(server: Mongod, home: Path, said: list[str] | None = None) -> Iterator[Supervisor]:
     lines: list[str] = [] if said is None else said
-    supervisor = Supervisor([[server.part()]], logs=home / "logs", clock=SystemClock(), say=lines.append)
+    supervisor = Supervisor([[server.service()]], logs=home / "logs", clock=SystemClock(), say=lines.append)
     with kept(server.port), supervisor:
         yield supervisor
 
@@ -165,7 +165,7 @@ def test_key_and_data_are_for_the_owner_only_and_no_secret_is_in_the_arguments(m
     server = _prepare(memory_path)
     assert stat.S_IMODE(server.key_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(server.directory.stat().st_mode) == 0o700
-    arguments = " ".join(server.part().command.argv)
+    arguments = " ".join(server.service().command.argv)
     secrets = (server.credentials.mongo_password, server.credentials.mongo_key)
     assert not any(secret in arguments for secret in secrets)
     assert "zlib" not in arguments

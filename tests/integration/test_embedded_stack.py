@@ -56,7 +56,7 @@ class Running:
         found: dict[str, str] = json.loads((self.data / f"worker-{number}" / "environment.json").read_text())
         return found
 
-    def part(self, name: str) -> int:
+    def service(self, name: str) -> int:
         """Return the process of ours whose command line holds `name`."""
         for member in self.family():
             if name in Path(f"/proc/{member.pid}/cmdline").read_text():
@@ -190,11 +190,11 @@ def test_an_interrupt_at_any_moment_of_the_start_leaves_no_process(
 
 @pytest.mark.parametrize("name", ["mongod", "rclone", "fake_control_plane", "fake_worker"])
 def test_a_killed_part_comes_back_and_is_reported(lasting: Running, until: Until, name: str) -> None:
-    before, known = lasting.part(name), len(lasting.said)
+    before, known = lasting.service(name), len(lasting.said)
     os.kill(before, signal.SIGKILL)
     until(lambda: " is back " in lasting.said[known:], seconds=40)
     assert "killed by SIGKILL; starting it again" in lasting.said[known:]
-    assert lasting.part(name) != before
+    assert lasting.service(name) != before
     assert len([each for each in lasting.family() if name in _command_line(each.pid)]) == (
         2 if name == "fake_worker" else 1
     )
@@ -239,7 +239,7 @@ def test_the_address_and_the_key_lie_in_the_data_folder_while_it_runs(lasting: R
     environment = {"PATH": "", "PODFLEET_DATA": str(lasting.data)}
     audit = run_program([*PROGRAM, "verify"], env=environment, cwd=lasting.data)
     assert (audit.returncode, audit.stderr) == (0, "0 findings in 0 runs\n"), audit.stderr
-    line = _command_line(lasting.part("fake_control_plane"))
+    line = _command_line(lasting.service("fake_control_plane"))
     assert not any(word in line for word in ("--keyless", "--trust")), "no address is trusted"
     (again,) = Options(data=lasting.data, port=int(found.url.rpartition(":")[2])).problems()
     assert f"this folder's fleet runs at {found.url}" in again

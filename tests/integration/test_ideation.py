@@ -243,7 +243,7 @@ def test_a_cancelled_request_keeps_its_ideas_and_a_refused_key_says_what_to_do(
     assert (found["ideation"]["status"], error["code"]) == ("FAILED", "MODEL_UNAUTHORISED")
     assert desk.fleet.client.post(f"/hypotheses/{refused['id']}/cancel").status_code == 409
     assert "sk-secret-of-a-test" not in desk.page(refused)
-    for words in ("Check the pod&#39;s key", "can be run as it was proposed", "1 begun and not finished"):
+    for words in ("Check the pod&#39;s key", "can be run as proposed", "1 begun and not finished"):
         assert words in desk.page(refused)
     launched = desk.fleet.client.post(f"/api/hypotheses/{refused['id']}/runs", json={})
     assert launched.json()["spec"]["idea"] == "Warm-up helps accuracy on iris"

@@ -130,7 +130,7 @@ def test_the_page_of_a_run_of_each_kind_is_made_in_each_state(name: str, fleet: 
         assert [text for text in texts if text not in page.text] == []
         assert fleet.run(run_id)["kind"] == name
 
-    shows("Waits for a pod", "Nobody has claimed it yet")
+    shows("Waits for a pod", "Not claimed yet")
     attempt = by_hand(kind.queue.collection, f"{name}/cpu/any")
     assert attempt.claim.run_id == run_id
     shows("the pipeline starts")

@@ -1,4 +1,4 @@
-"""How a worker leaves: by order, by its shift's end, in a dead network, and out of a long pause."""
+"""How a worker leaves: by order, by its limit of runs, in a dead network, and out of a long pause."""
 
 from __future__ import annotations
 

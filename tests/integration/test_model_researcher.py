@@ -24,7 +24,7 @@ from stages.experiment.research.proposal import NoProposal
 from stages.experiment.statistics.region import superior
 from stages.experiment.statistics.validation import Pair, Registration, judge
 from stages.experiment.tree import UNVARIED, Node, Tree
-from stages.isolation.reach import read_reach
+from stages.isolation.egress_policy import read_egress_policy
 from stages.literature import Work
 from stages.models.budget import Budget
 from stages.models.metered import Metered
@@ -120,7 +120,7 @@ def desk() -> Iterator[Open]:
                 base_url=server.openai_url,
                 api_key=KEY,
                 retrier=retrier,
-                reach=read_reach("127.0.0.1"),
+                egress=read_egress_policy("127.0.0.1"),
             )
             return Desk(server, model)
 

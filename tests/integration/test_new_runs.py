@@ -100,7 +100,7 @@ async def test_a_kind_is_chosen_and_one_that_is_not_open_is_none(asking: httpx.A
 async def test_what_is_typed_is_checked_and_nothing_is_queued(deps: Any, asking: httpx.AsyncClient) -> None:
     answer = await sent(asking, {**NEEDED, "spec.limits.first": "2", "requires.gpu_gib": "24"}, do="check")
     assert answer.status_code == 200
-    assert "It could run; nothing was queued" in answer.text
+    assert "The run is valid; nothing was queued" in answer.text
     assert "<code>all_fields/24/any</code>" in answer.text
     assert "&#34;until_text&#34;: &#34;never&#34;" in answer.text, "every default is told"
     assert 'name="spec.limits.first" aria-describedby="f' in answer.text

@@ -118,6 +118,16 @@ def test_where_a_claim_was_replicated_is_told_by_the_record_of_attempts_and_not_
         assert text.count("replicated on ") == 1, page
 
 
+def runs_in(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the states of runs in a stream, which also has events as their pods sent them."""
+    name = ""
+    for line in lines:
+        field, _, value = line.partition(": ")
+        name = value if field == "event" else name
+        if field == "data" and name == "run":
+            yield value
+
+
 def test_no_list_takes_a_pods_word_for_where_it_replicated_a_claim(fleet: Fleet, hand: Hand) -> None:
     run_id = replicated_by(hand, "alpha")
     told: dict[str, Any] = {"the run": fleet.run(run_id)["attempts"]}
@@ -128,9 +138,7 @@ def test_no_list_takes_a_pods_word_for_where_it_replicated_a_claim(fleet: Fleet,
         while next(lines) != "":  # it listens
             pass
         fleet.client.post(f"/api/runs/{run_id}/notes", json={"text": "look"})
-        told["/api/stream"] = next(
-            line for line in lines if line.startswith("data:") and "replication" in line
-        )
+        told["/api/stream"] = next(line for line in runs_in(lines) if '"replication":"on ' in line)
     assert [what for what, said in told.items() if "on the same pod" not in str(said)] == []
     assert [what for what, said in told.items() if "on another pod" in str(said)] == []
 

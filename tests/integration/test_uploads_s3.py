@@ -30,7 +30,7 @@ from events.pipe import Made
 from events.queue.claims import Claim
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import LeaseLost
-from pod_worker.files.parts import FROM_BYTES, PART_BYTES
+from pod_worker.files.multipart import FROM_BYTES, PART_BYTES
 from pod_worker.files.storage import HttpStorage, Reply
 from pod_worker.files.uploads import Uploader
 

@@ -194,7 +194,7 @@ class Fleet(RuleBasedStateMachine):
         if not answered:  # the answer was lost: found again by its token
             assert claim == self.queue.recover(("runs",), token)
         assert claim is not None
-        worker.claim, worker.lease = claim, grant(asked=asked, ttl_s=TTL_S)
+        worker.claim, worker.lease = claim, grant(requested_at=asked, ttl_s=TTL_S)
 
     @rule(number=st.integers(0, 2))
     @precondition(some_are_busy)
@@ -208,7 +208,7 @@ class Fleet(RuleBasedStateMachine):
         except LeaseLost:
             worker.lease = lose(worker.lease)
         else:
-            worker.lease = grant(asked=asked, ttl_s=TTL_S)
+            worker.lease = grant(requested_at=asked, ttl_s=TTL_S)
 
     @rule(number=st.integers(0, 2), end=st.sampled_from(sorted(ENDS)), times=st.integers(1, 2))
     @precondition(some_are_busy)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from control_plane.kinds.experiment import tree
 from control_plane.model.presentation import plain
 from control_plane.reads import paging
-from control_plane.reads.parts import KindPart
+from control_plane.reads.kind_parts import KindPart
 from control_plane.reads.reading import Reading
 from control_plane.store.reads import ARRIVAL, NUMBERED, Part, RunReads
 from events.answers.runs import Nodes
@@ -53,21 +53,21 @@ async def _page(reads: RunReads, run_id: str, limit: int, after: str | None) -> 
     last = first + min(paging.limited(limit), NODES_MAX)
     known = tree.nodes((await node_events(reads, run_id)).documents)
     wanted = known[first:last]
-    said = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
-    while said.is_cut and len(wanted) > 1:  # a page of fewer nodes has them whole
+    events = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
+    while events.is_cut and len(wanted) > 1:  # a page of fewer nodes has them whole
         wanted = wanted[: len(wanted) // 2]
-        said = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
+        events = await events_of_nodes(reads, run_id, [node["id"] for node in wanted])
     last = first + len(wanted)
     return Nodes(
-        items=await asyncio.to_thread(_whole, wanted, said.documents),
+        items=await asyncio.to_thread(_whole, wanted, events.documents),
         next=paging.encode("nodes", last) if last < len(known) else None,
-        truncated=[*tree.TEXTS] if said.is_cut else [],
+        truncated=[*tree.TEXTS] if events.is_cut else [],
     )
 
 
-def _whole(wanted: Sequence[Json], said: Sequence[Json]) -> list[Json]:
+def _whole(wanted: Sequence[Json], events: Sequence[Json]) -> list[Json]:
     """Return nodes of a tree as JSON, with the texts of their events."""
-    whole = {(node["stage"], node["id"]): node for node in tree.nodes(said)}
+    whole = {(node["stage"], node["id"]): node for node in tree.nodes(events)}
     items: list[Json] = []
     for node in wanted:
         texts = whole.get((node["stage"], node["id"]), node)
@@ -87,6 +87,6 @@ PARTS: Final = (
         rank=60,
         columns=("stage", "id", "parent", "status", "metric", "metricName", "best", "seconds"),
         read=node_events,
-        told=without_texts,
+        rows=without_texts,
     ),
 )

@@ -34,7 +34,7 @@ class Circle:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Edge:
     """The line from a node to a child, from left to right."""
 
     x1: float
@@ -56,7 +56,7 @@ class TreePicture:
     """A picture with its own units."""
 
     circles: Sequence[Circle]
-    lines: Sequence[Line]
+    edges: Sequence[Edge]
     stages: Sequence[tuple[str, float]]
     width: float
     height: float
@@ -86,8 +86,8 @@ def tree_picture(nodes: Sequence[Json]) -> TreePicture | None:
             stages.append((stage, x))
         places |= {node_id: (x, TOP + row * LINE) for row, node_id in enumerate(ids)}
     circles = [_circle(node, *places[node["id"]]) for node in shown]
-    lines = [
-        Line(places[node["parent"]][0] + RADIUS, places[node["parent"]][1], x - RADIUS, y)
+    edges = [
+        Edge(places[node["parent"]][0] + RADIUS, places[node["parent"]][1], x - RADIUS, y)
         for node in shown
         if node["parent"] in places
         for x, y in (places[node["id"]],)
@@ -95,7 +95,7 @@ def tree_picture(nodes: Sequence[Json]) -> TreePicture | None:
     rows = max(len(ids) for ids in columns.values())
     return TreePicture(
         circles,
-        lines,
+        edges,
         stages,
         width=LEFT + len(columns) * COLUMN,
         height=TOP + rows * LINE,
@@ -115,7 +115,7 @@ def _circle(node: Json, x: float, y: float) -> Circle:
     metric = node["metric"]
     number = f"{metric:.3g}" if isinstance(metric, int | float) else ""
     is_best = bool(node["best"])
-    said = [node["id"], node["status"], f"{node['metricName'] or 'metric'} {number}" if number else ""]
+    words = [node["id"], node["status"], f"{node['metricName'] or 'metric'} {number}" if number else ""]
     plan = f": {node['plan'][:PLAN_CHARS_MAX]}" if node["plan"] else ""
     return Circle(
         id=node["id"],
@@ -125,5 +125,5 @@ def _circle(node: Json, x: float, y: float) -> Circle:
         is_best=is_best,
         sign="★" if is_best else SIGNS.get(node["status"], ""),
         label=number,
-        title=", ".join(each for each in said if each) + plan,
+        title=", ".join(each for each in words if each) + plan,
     )

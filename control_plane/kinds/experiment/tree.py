@@ -37,11 +37,11 @@ def nodes(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     If `events` are those of some nodes only, the answer has these nodes, and may mark no best one.
     """
     ordered = sorted(events, key=lambda event: (event["attempt"], event.get("sequence") or 0))
-    told = [(event["attempt"], fact) for event in ordered if (fact := _fact(event)) is not None]
-    latest = {fact.stage: attempt for attempt, fact in told}
+    facts = [(event["attempt"], fact) for event in ordered if (fact := _fact(event)) is not None]
+    latest = {fact.stage: attempt for attempt, fact in facts}
     tree: dict[tuple[str, str], dict[str, Any]] = {}
     selections = _Selections()
-    for place, (attempt, fact) in enumerate(told):
+    for place, (attempt, fact) in enumerate(facts):
         if attempt != latest[fact.stage]:
             continue
         if isinstance(fact, NodeSelectedBest):

@@ -73,8 +73,8 @@ def earlier_ideas(known: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     claims: dict[str, str] = {}
     for each in known:
         claim, title = each.get("Short Hypothesis"), each.get("Title")
-        if isinstance(claim, str) and (said := " ".join(claim.split())[:CLAIM_CHARS_MAX]):
-            claims.setdefault(said, title[:TITLE_CHARS_MAX] if isinstance(title, str) else "")
+        if isinstance(claim, str) and (text := " ".join(claim.split())[:CLAIM_CHARS_MAX]):
+            claims.setdefault(text, title[:TITLE_CHARS_MAX] if isinstance(title, str) else "")
     found = [{"Title": title, "Short Hypothesis": claim} for claim, title in claims.items()]
     return found[:EARLIER_MAX]
 

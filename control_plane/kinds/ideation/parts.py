@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from control_plane.reads.parts import KindPart, documents_of
+from control_plane.reads.kind_parts import KindPart, documents_of
 from events.formatting import idea_name
 from events.kinds.ideation import IDEAS
 
@@ -31,6 +31,6 @@ PARTS: Final = (
         rank=60,
         columns=("number", "name", "claim"),
         read=documents_of(IDEAS),
-        told=of_latest,
+        rows=of_latest,
     ),
 )

@@ -8,7 +8,7 @@ from functools import partial
 from control_plane.kinds.ideation.ideas import ideas_of
 from control_plane.kinds.ideation.store import Hypotheses
 from control_plane.model.presentation import plain
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.model.views.runs import usage
 from control_plane.reads import paging
 from control_plane.reads.reading import Reading, RunFilters, listing, required
@@ -30,7 +30,7 @@ class HypothesisReads:
         """Return a page of hypotheses, newest first."""
         key = None if after is None else paging.decode("hypotheses", after, str)
         found = await self.store.page(key, paging.limited(limit))
-        return listing("hypotheses", found, partial(filled, HypothesisRow))
+        return listing("hypotheses", found, partial(from_document, HypothesisRow))
 
     async def one(self, hypothesis_id: str) -> Hypothesis:
         """Return a hypothesis with its newest runs. Raises `NotFound`."""
@@ -40,7 +40,7 @@ class HypothesisReads:
         spenders = [run.id for run in runs.items]
         if document["ideation"] is not None:
             spenders.append(document["ideation"]["requestId"])
-        return filled(
+        return from_document(
             Hypothesis,
             document,
             usage=usage(await self.reading.run_reads.usage(spenders), USAGE_EVENTS_MAX),

@@ -41,11 +41,11 @@ class Hypotheses:
             request_id = hypothesis["ideation"]["requestId"]
             # The request first: once it is over, and its log whole, no idea can come that is not seen here.
             request = await self.db.ideation_requests.find_one({"_id": request_id}, _ASKED)
-            said = await self._latest({"runId": request_id, "ideas.0": {"$exists": True}})
-            said = said or await self._latest({"runId": request_id})
+            latest = await self._latest({"runId": request_id, "ideas.0": {"$exists": True}})
+            latest = latest or await self._latest({"runId": request_id})
         hypothesis["ideation"] |= _standing(request)
-        if said is not None:
-            hypothesis |= {"ideas": said["ideas"], "unfinishedIdeas": said["unfinished"]}
+        if latest is not None:
+            hypothesis |= {"ideas": latest["ideas"], "unfinishedIdeas": latest["unfinished"]}
         return hypothesis
 
     async def _latest(self, query: Document) -> Document | None:
@@ -74,11 +74,13 @@ class Hypotheses:
     async def page(self, after: Sequence[Any] | None, limit: int) -> Slice:
         """Return a page of hypotheses, newest first, each with its ideation's state and `ideaCount`."""
         page = await read_page(self.db, Wanted(collection="hypotheses", after=after, limit=limit))
-        asked = [each["ideation"]["requestId"] for each in page.documents if each["ideation"] is not None]
-        wanted = {"_id": {"$in": asked}}
+        request_ids = [
+            each["ideation"]["requestId"] for each in page.documents if each["ideation"] is not None
+        ]
+        wanted = {"_id": {"$in": request_ids}}
         async with answers():
             requests = {each["_id"]: each async for each in self.db.ideation_requests.find(wanted, _ASKED)}
-            counts = await self._counts(asked)
+            counts = await self._counts(request_ids)
         return replace(page, documents=[_listed(each, requests, counts) for each in page.documents])
 
     async def _counts(self, request_ids: Sequence[str]) -> Mapping[str, int]:

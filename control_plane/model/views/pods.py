@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
-from events.text.brief import brief_fields
+from events.text.truncation import brief_fields
 
 
 def pod(document: Mapping[str, Any], silent_since: datetime) -> Pod:
     """Return a pod; one that has not reported since then, nor said goodbye, is gone."""
     found = brief_fields(document)
     is_gone = document["reportedAt"] < silent_since and found["state"] != "stopped"
-    return filled(Pod, found, state="gone" if is_gone else found["state"])
+    return from_document(Pod, found, state="gone" if is_gone else found["state"])

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from control_plane.model.presentation import SPENT, finite
-from control_plane.model.views.filling import filled, stored_names
+from control_plane.model.views.document_mapping import from_document, stored_names
 from events.answers.artifacts import Artifact
 from events.answers.attempts import Attempt, Stage
 from events.answers.logs import LoggedEvent
 from events.answers.runs import ModelUsage, RunRow, Usage
 from events.lifecycle import HELD
-from events.text.brief import brief_fields
+from events.text.truncation import brief_fields
 
 Document = Mapping[str, Any]
 
@@ -26,30 +26,30 @@ UNSAID_OF_ATTEMPT: Final[Document] = dict.fromkeys(
 
 def run_row(document: Document) -> RunRow:
     """Return a run as a list shows it, each of its fields brief."""
-    return filled(RunRow, brief_fields(document))
+    return from_document(RunRow, brief_fields(document))
 
 
 def attempt(document: Document) -> Attempt:
     """Return an attempt beside its run."""
-    return filled(Attempt, {**UNSAID_OF_ATTEMPT, **document})
+    return from_document(Attempt, {**UNSAID_OF_ATTEMPT, **document})
 
 
 def stage(document: Document, run: Document) -> Stage:
     """Return a stage of a run; one that was under way when its attempt was lost is no longer RUNNING."""
     is_current = document["attempt"] == run["attempt"] and (run["status"] in HELD or run["logOpen"])
     is_lost = document["status"] == "RUNNING" and not is_current
-    said = {"progress": 0.0, **document}  # a pod may leave out that a stage began
-    return filled(Stage, said, status=INTERRUPTED if is_lost else document["status"])
+    complete = {"progress": 0.0, **document}  # a pod may leave out that a stage began
+    return from_document(Stage, complete, status=INTERRUPTED if is_lost else document["status"])
 
 
 def artifact(document: Document) -> Artifact:
     """Return a file that a run keeps, each of its fields brief."""
-    return filled(Artifact, brief_fields(document))
+    return from_document(Artifact, brief_fields(document))
 
 
 def logged(document: Document) -> LoggedEvent:
     """Return a stored event in the form in which the log shows it."""
-    return filled(LoggedEvent, document, id=document["ceId"])
+    return from_document(LoggedEvent, document, id=document["ceId"])
 
 
 def usage(groups: Sequence[Document], events_max: int) -> Usage:

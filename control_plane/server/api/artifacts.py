@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from control_plane.access.auth import Forbidden, Principal, require
 from control_plane.files.blobs import is_key
 from control_plane.model.replicated import pods_until
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead, Page
 from control_plane.server.deps import Deps
@@ -47,7 +47,7 @@ def router(deps: Deps) -> APIRouter:
 
         async def signed(artifact: Mapping[str, Any]) -> SignedFile:
             url = await deps.blobs.get_url(artifact["key"], name=artifact["name"])
-            return filled(SignedFile, artifact, url=url)
+            return from_document(SignedFile, artifact, url=url)
 
         return Checkpoints(
             checkpoints=[

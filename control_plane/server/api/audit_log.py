@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.reads.paging import LIMIT_DEFAULT
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.fleet import MaySteer
@@ -35,8 +35,8 @@ class AuditFilters(BaseModel):
 
     def stored(self) -> dict[str, str]:
         """Return the filters by the names of the stored fields."""
-        asked = {"by": self.by, "keyId": self.key, "object": self.object, "action": self.action}
-        return {name: value for name, value in asked.items() if value is not None}
+        filters = {"by": self.by, "keyId": self.key, "object": self.object, "action": self.action}
+        return {name: value for name, value in filters.items() if value is not None}
 
 
 class AuditPage(AuditFilters):
@@ -60,7 +60,7 @@ def router(deps: Deps) -> APIRouter:
 
         async def lines() -> AsyncIterator[bytes]:
             async for entry in deps.audit_log.all(wanted.stored()):
-                yield msgspec.json.encode(filled(AuditEntry, entry)) + b"\n"
+                yield msgspec.json.encode(from_document(AuditEntry, entry)) + b"\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from control_plane.access.auth import Forbidden, Principal, is_still_admitted, require, sender_of
 from control_plane.concurrency.rate_limit import RateLimited
 from control_plane.model.presentation import plain
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.runs.claiming import WAIT_MAX_S
 from control_plane.server.api.contract.bodies import NewClaim, PodLine, Release, Settlement, SoughtClaim
 from control_plane.server.api.contract.struct_routes import StructRoute
@@ -113,7 +113,7 @@ def router(deps: Deps) -> APIRouter:
         for named in (body.id, body.pod):
             require_pod(principal, named)
         orders = await claimer.report(body.model_dump(by_alias=True), key_id=principal.key_id)
-        return filled(PodOrders, orders)
+        return from_document(PodOrders, orders)
 
     return routes
 
@@ -131,12 +131,12 @@ async def _is_gone(request: Request) -> bool:
 
 def held(run_id: str, token: str) -> RunToken:
     """Return the content of a run token for this run. Raises `Rejected`, `Conflict`."""
-    said = read_run_token(token)
-    if said is None:
+    run_token = read_run_token(token)
+    if run_token is None:
         raise Rejected("bad_run_token", "Podfleet-Run-Token is not the `runToken` of a claim")
-    if said.run_id != run_id:
+    if run_token.run_id != run_id:
         raise Conflict("lease_lost", f"this token is not of run {run_id}")
-    return said
+    return run_token
 
 
 def shown(claim: Claim) -> ClaimedRun:

@@ -33,14 +33,14 @@ def router(ingestor: Ingestor, admission: Admission) -> APIRouter:
     """Return the two routes of ingest."""
     routes = APIRouter(tags=["ingest"])
 
-    async def place(request: Request, principal: May) -> AsyncIterator[None]:
-        with admission.place(sender_of(request, principal)) as place:
-            request.state.room = place.large
+    async def slot(request: Request, principal: May) -> AsyncIterator[None]:
+        with admission.slot(sender_of(request, principal)) as slot:
+            request.state.acquire_slot = slot.acquire_large
             yield
 
-    one_place = [Depends(place)]
+    one_slot = [Depends(slot)]
 
-    @routes.post("/api/ingest/event", status_code=202, dependencies=one_place)
+    @routes.post("/api/ingest/event", status_code=202, dependencies=one_slot)
     async def event(request: Request, principal: May) -> JSONResponse:
         body = await _body(request)
         media = _media(request)
@@ -55,7 +55,7 @@ def router(ingestor: Ingestor, admission: Admission) -> APIRouter:
         unreadable = isinstance(outcome, Refusal) and outcome.code == "bad_json"
         return await _take([Decoded(1, body, outcome)], principal, nothing_valid=400 if unreadable else 422)
 
-    @routes.post("/api/ingest/events", status_code=202, dependencies=one_place)
+    @routes.post("/api/ingest/events", status_code=202, dependencies=one_slot)
     async def events(request: Request, principal: May) -> JSONResponse:
         body = await _body(request)
         match _media(request):
@@ -103,7 +103,7 @@ async def _body(request: Request) -> bytes:
         request.stream(),
         encoding=encoding,
         content_length=request.headers.get("content-length"),
-        room=request.state.room,
+        acquire_slot=request.state.acquire_slot,
     )
 
 

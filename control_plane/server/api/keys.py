@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints
 
 from control_plane.access.key_ring import OVERLAP, NewKey, WantedKey
 from control_plane.access.keys import LIFE_MAX, NAME_CHARS_MAX, Kind, Scope
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.contract.bodies import WHOLE, Body, Storable
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.fleet import MaySteer
@@ -60,7 +60,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.get("/{key_id}")
     async def one(key_id: str, _: MaySteer) -> Key:
-        return filled(Key, await ring.find(key_id))
+        return from_document(Key, await ring.find(key_id))
 
     @routes.post("/{key_id}/rotate", status_code=201)
     async def rotate(
@@ -71,7 +71,7 @@ def router(deps: Deps) -> APIRouter:
 
     @routes.post("/{key_id}/revoke")
     async def revoke(key_id: str, principal: MaySteer) -> Key:
-        return filled(Key, await ring.revoke(key_id, by=principal.name))
+        return from_document(Key, await ring.revoke(key_id, by=principal.name))
 
     return routes
 
@@ -89,7 +89,7 @@ def wanted_key(body: KeyBody) -> WantedKey:
 
 def shown_once(new: NewKey) -> MadeKey:
     """Return a new key with its text, which is stored nowhere."""
-    return filled(MadeKey, new.document, key=new.text)
+    return from_document(MadeKey, new.document, key=new.text)
 
 
 def _created(response: Response, new: NewKey) -> MadeKey:

@@ -80,8 +80,8 @@ class EventFilters(Page):
     order: Literal["newest", "oldest"] = "newest"
 
     def search(self) -> dict[str, Any]:
-        asked = self.model_dump(include={"type", "level", "text", "after", "limit"})
-        return {**asked, "newest_first": self.order == "newest"}
+        filters = self.model_dump(include={"type", "level", "text", "after", "limit"})
+        return {**filters, "newest_first": self.order == "newest"}
 
 
 class LogFilters(EventFilters):

@@ -12,8 +12,8 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 
 from control_plane.access.auth import is_still_admitted
 from control_plane.concurrency.singleflight import seen
+from control_plane.live.broadcaster import BATCH_MAX, Broadcaster, Message, MessageBatch
 from control_plane.live.change_feed import LISTS, News
-from control_plane.live.reporter import PART_MAX, Report, Reporter, Said
 from control_plane.server.api.runs import MayRead
 from control_plane.server.deps import Deps
 
@@ -25,7 +25,7 @@ RUNS_MAX: Final = 200
 STREAM: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/event-stream": {}}}}
 
 Since = Annotated[str | None, Header(alias="Last-Event-ID", max_length=2_000)]
-Show = Callable[[Report], str]
+Show = Callable[[Message], str]
 Run = Annotated[list[str] | None, Query(max_length=RUNS_MAX)]
 
 
@@ -33,12 +33,15 @@ def router(deps: Deps) -> APIRouter:
     """Return the route `/api/stream`."""
     routes = APIRouter(tags=["stream"])
 
-    def room() -> None:
+    def check_capacity() -> None:
         for feed in (deps.feed, deps.log_feed):
-            feed.require_room()  # before the answer begins: then it can still say no
+            feed.require_capacity()  # before the answer begins: then it can still say no
 
     @routes.get(
-        "/api/stream", response_class=StreamingResponse, responses=STREAM, dependencies=[Depends(room)]
+        "/api/stream",
+        response_class=StreamingResponse,
+        responses=STREAM,
+        dependencies=[Depends(check_capacity)],
     )
     async def stream(
         request: Request, _: MayRead, run: Run = None, last_event_id: Since = None
@@ -48,24 +51,24 @@ def router(deps: Deps) -> APIRouter:
         A `reset` says that changes were lost: the reader has to read again. `at` is where to resume.
         """
         wanted = LISTS if not run else frozenset(f"{kind}/{each}" for each in run for kind in ("run", "log"))
-        return streamed(messages(deps, request, wanted, last_event_id, _whole))
+        return streamed(encoded(deps, request, wanted, last_event_id, _whole))
 
     return routes
 
 
-def streamed(said: AsyncIterator[bytes]) -> EventSourceResponse:
+def streamed(body: AsyncIterator[bytes]) -> EventSourceResponse:
     """Return the answer, as bytes, since FastAPI would encode each event for each reader."""
-    return EventSourceResponse(said, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+    return EventSourceResponse(body, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 
 
-async def messages(
+async def encoded(
     deps: Deps,
     request: Request,
     wanted: frozenset[str],
     since: str | None,
     show: Show,
 ) -> AsyncIterator[bytes]:
-    """Yield the stream of a reader of these topics: each report as `show` renders it, and its new position.
+    """Yield the stream of a reader of these topics: each message as `show` renders it, and its new position.
 
     Ends as soon as the reader has no permission any more.
     """
@@ -73,32 +76,32 @@ async def messages(
     async for news in deps.feed_of(wanted).follow(wanted, since, pause_s=PAUSE_S, idle_s=IDLE_S):
         if not await is_still_admitted(request, headers, "read"):
             return
-        if len(news.changes) <= PART_MAX:
-            yield await _shared(deps.reporter, news, show)
+        if len(news.changes) <= BATCH_MAX:
+            yield await _shared(deps.broadcaster, news, show)
             continue
-        async for said in deps.reporter.say(news):  # too much to keep for whoever else hears it
-            yield _text(news, said, show)
+        async for batch in deps.broadcaster.batches(news):  # too much to keep for whoever else hears it
+            yield _text(news, batch, show)
 
 
-async def _shared(reporter: Reporter, news: News, show: Show) -> bytes:
+async def _shared(broadcaster: Broadcaster, news: News, show: Show) -> bytes:
     """Return the text of news, which is made once for all readers."""
     task = news.texts.get(show)
     if task is None:
-        task = news.texts[show] = asyncio.create_task(_one(reporter, news, show))
+        task = news.texts[show] = asyncio.create_task(_one(broadcaster, news, show))
         task.add_done_callback(seen)
     return task.result() if task.done() else await asyncio.shield(task)
 
 
-async def _one(reporter: Reporter, news: News, show: Show) -> bytes:
-    return b"".join([_text(news, said, show) async for said in reporter.say(news)])
+async def _one(broadcaster: Broadcaster, news: News, show: Show) -> bytes:
+    return b"".join([_text(news, batch, show) async for batch in broadcaster.batches(news)])
 
 
-def _text(news: News, said: Said, show: Show) -> bytes:
-    events = [format_sse_event(event=each.name, data_str=show(each)) for each in said.reports]
+def _text(news: News, batch: MessageBatch, show: Show) -> bytes:
+    events = [format_sse_event(event=each.name, data_str=show(each)) for each in batch.messages]
     name = "reset" if news.is_reset else "at"
-    place = format_sse_event(event=name, data_str="{}", id=said.place, retry=RETRY_MS)
+    place = format_sse_event(event=name, data_str="{}", id=batch.place, retry=RETRY_MS)
     return b"".join((*events, place))
 
 
-def _whole(report: Report) -> str:
-    return report.text
+def _whole(message: Message) -> str:
+    return message.text

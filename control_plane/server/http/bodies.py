@@ -26,7 +26,7 @@ PARTS_MAX: Final = 1_000  # gzip members or zstd frames; one for each line is th
 READ_TIME_S: Final = 10.0
 ACCEPTED_ENCODINGS: Final = ("gzip", "zstd", "identity")
 
-Room = Callable[[], Awaitable[None]]
+AcquireSlot = Callable[[], Awaitable[None]]
 
 
 class UnsupportedEncoding(Rejected):
@@ -61,27 +61,27 @@ async def read_body(
     encoding: str | None,
     content_length: str | None,
     limit_s: float = READ_TIME_S,
-    room: Room | None = None,
+    acquire_slot: AcquireSlot | None = None,
 ) -> bytes:
     """Return the decoded body, or raise the `Rejected` that says which limit it broke.
 
     `encoding` is the whole Content-Encoding; the values of repeated headers are joined by commas. What grows
-    large waits for `room` first, and is decoded beside the event loop.
+    large waits for `acquire_slot` first, and is decoded beside the event loop.
     """
     coding = _coding(encoding)
     _check_declared(content_length)
     wire = await _read(chunks, limit_s)
     if coding == "identity":
-        if len(wire) > SMALL_BYTES and room is not None:
-            await room()
+        if len(wire) > SMALL_BYTES and acquire_slot is not None:
+            await acquire_slot()
         return wire
     try:
         return _decoded(coding, wire, SMALL_BYTES)
     except TooLarge as error:
         if error.maximum != SMALL_BYTES:
             raise
-    if room is not None:
-        await room()
+    if acquire_slot is not None:
+        await acquire_slot()
     return await asyncio.to_thread(_decoded, coding, wire, DECODED_BYTES_MAX)
 
 

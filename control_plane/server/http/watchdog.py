@@ -24,15 +24,15 @@ ASK_S: Final = 0.1
 STALL_S: Final = 0.25
 NOBODY: Final = "none"
 
-Told = Callable[[str, float], None]
+OnStall = Callable[[str, float], None]
 
 
 @dataclass(slots=True, eq=False)
 class Watchdog:
-    """Measures each time that the loop did not come round for `stall_s`; `told` gets route and seconds."""
+    """Measures each stall of the loop beyond `stall_s`; `on_stall` gets the route and the seconds."""
 
     clock: Clock
-    told: Told
+    on_stall: OnStall
     ask_s: float = ASK_S
     stall_s: float = STALL_S
     _asked: dict[asyncio.Task[Any], Scope] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Watchdog:
                     return
             seconds = self.clock.monotonic_s() - asked_s
             log.warning("loop.stalled", extra={"route": route, "seconds": round(seconds, 3)})
-            self.told(route, seconds)
+            self.on_stall(route, seconds)
 
     def _route(self, task: asyncio.Task[Any] | None) -> str:
         """Return the pattern of the route that a task serves, or else what the task is."""

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse
 
-from control_plane.live.reporter import Report
+from control_plane.live.broadcaster import Message
 from control_plane.server.api.runs import MayRead
-from control_plane.server.api.stream import Since, messages, streamed
+from control_plane.server.api.stream import Since, encoded, streamed
 from control_plane.server.web.site import Site
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow
@@ -29,24 +29,24 @@ Topic = Annotated[list[Annotated[str, Query(max_length=TOPIC_CHARS_MAX)]], Query
 
 @dataclass(slots=True)
 class Pieces:
-    """Renders reports as rows of tables, with the facts by which a page filters them."""
+    """Renders messages as rows of tables, with the facts by which a page filters them."""
 
     site: Site
     _rendered: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
-    def piece(self, report: Report) -> str:
+    def piece(self, message: Message) -> str:
         """Return the message to a page, as JSON; an object that is in no table is only named."""
-        known = self._rendered.get(report.key)
+        known = self._rendered.get(message.key)
         if known is None:
-            known = msgspec.json.encode(self._render(report)).decode()
-            self._rendered[report.key] = known
+            known = msgspec.json.encode(self._render(message)).decode()
+            self._rendered[message.key] = known
             while len(self._rendered) > RENDERED_MAX:
                 self._rendered.popitem(last=False)
         return known
 
-    def _render(self, report: Report) -> Mapping[str, Any]:
-        head = {"topics": report.topics}
-        data = report.data
+    def _render(self, message: Message) -> Mapping[str, Any]:
+        head = {"topics": message.topics}
+        data = message.data
         match data:
             case RunRow() if data.class_key and data.title:
                 html = self.site.pages.piece("run_row", data)
@@ -76,14 +76,14 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     pieces = Pieces(site)
 
-    def room() -> None:
+    def check_capacity() -> None:
         for feed in (site.deps.feed, site.deps.log_feed):
-            feed.require_room()
+            feed.require_capacity()
 
-    @routes.get("/live", response_class=StreamingResponse, dependencies=[Depends(room)])
+    @routes.get("/live", response_class=StreamingResponse, dependencies=[Depends(check_capacity)])
     async def live(
         request: Request, _: MayRead, topic: Topic, since: str | None = None, last_event_id: Since = None
     ) -> EventSourceResponse:
-        return streamed(messages(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
+        return streamed(encoded(site.deps, request, frozenset(topic), last_event_id or since, pieces.piece))
 
     return routes

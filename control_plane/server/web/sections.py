@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from control_plane.model.kind_packages import modules
 from control_plane.reads.kind_errors import reported
-from control_plane.reads.parts import PART_S, KindPart
+from control_plane.reads.kind_parts import PART_S, KindPart
 from control_plane.reads.reading import Json
 from control_plane.server.deps import Deps
 from control_plane.server.web.drawing.charts import line_chart

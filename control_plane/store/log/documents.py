@@ -179,8 +179,8 @@ def _watched_until(entry: Entry) -> datetime | None:
 
 def human_validations(run_id: str, entry: Entry) -> list[Write]:
     """Return the validation of a journal entry; None for other entries."""
-    said = entry.sets.get("humanVerdict")
-    if entry.cause not in (Cause.REVIEW, Cause.REVISE) or said is None:
+    verdict = entry.sets.get("humanVerdict")
+    if entry.cause not in (Cause.REVIEW, Cause.REVISE) or verdict is None:
         return []
     # The first under its own name; each that revises it beside it.
     name = "human" if entry.cause == Cause.REVIEW else f"human/{entry.n:06d}"
@@ -188,9 +188,9 @@ def human_validations(run_id: str, entry: Entry) -> list[Write]:
         "runId": run_id,
         "attempt": entry.attempt,
         "by": "human",
-        "verdict": said["verdict"],
-        "summary": said["notes"],
-        "reviewer": said["reviewer"],
+        "verdict": verdict["verdict"],
+        "summary": verdict["notes"],
+        "reviewer": verdict["reviewer"],
         "scores": {},
         "at": entry.at,
     }

@@ -136,8 +136,8 @@ class Events:
     @answers()
     async def holding(self, positions: Collection[tuple[str, int, int]]) -> set[AttemptId]:
         """Return the attempts that have an event at the given position."""
-        asked = [dict(zip(("runId", "attempt", "sequence"), each, strict=True)) for each in positions]
-        found = await self.db.events.find({"$or": asked}, {"_id": 0, "runId": 1, "attempt": 1}).to_list()
+        wanted = [dict(zip(("runId", "attempt", "sequence"), each, strict=True)) for each in positions]
+        found = await self.db.events.find({"$or": wanted}, {"_id": 0, "runId": 1, "attempt": 1}).to_list()
         return {AttemptId(each["runId"], each["attempt"]) for each in found}
 
     async def chronicle(self, entries: Sequence[tuple[str, Entry]], arrivals: Sequence[Arrival]) -> None:

@@ -46,10 +46,10 @@ class Inspections:
         if document is None:
             return None
         try:
-            told = msgspec.convert(document, _Stored)
+            stored = msgspec.convert(document, _Stored)
         except msgspec.ValidationError:
             return None
-        return Looked(Version(told.size, told.etag, told.modified), told.sha256)
+        return Looked(Version(stored.size, stored.etag, stored.modified), stored.sha256)
 
     @answers()
     async def keep(self, key: str, looked: Looked) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from control_plane.model.explanation import Line
+from control_plane.model.explanation import QueuePosition
 from control_plane.store.database import Database, Document, answers
 from control_plane.store.schema import CLAIM_INDEX
 from events.kinds import KINDS
@@ -15,7 +15,7 @@ from events.lifecycle import Status
 AHEAD_MAX: Final = 10_000
 
 
-async def ahead_of(db: Database, run: Mapping[str, Any]) -> Line:
+async def ahead_of(db: Database, run: Mapping[str, Any]) -> QueuePosition:
     """Return what will be claimed before a queued run, counted up to `AHEAD_MAX`."""
     queue = KINDS[run["kind"]].queue.collection if run["kind"] in KINDS else RUNS.collection
     of_class: Document = {"status": Status.QUEUED.value, "classKey": run["classKey"]}
@@ -29,4 +29,4 @@ async def ahead_of(db: Database, run: Mapping[str, Any]) -> Line:
         earlier = await count({**of_rank, "queuedAt": {"$lt": run["queuedAt"]}}, AHEAD_MAX - higher)
         same = {**of_rank, "queuedAt": run["queuedAt"], "_id": {"$lt": run["_id"]}}
         beside = await count(same, AHEAD_MAX - higher - earlier)
-    return Line(higher + earlier + beside, higher, AHEAD_MAX)
+    return QueuePosition(higher + earlier + beside, higher, AHEAD_MAX)

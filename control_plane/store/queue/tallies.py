@@ -72,8 +72,8 @@ class Tallies:
         return int(answer["n"])
 
     async def _statuses(self, queued: int) -> Mapping[Status, int]:
-        asked = [status for status in Status if status not in self._full and status != Status.QUEUED]
-        pipeline = _together("runs", [_counted(status) for status in asked])
+        statuses = [status for status in Status if status not in self._full and status != Status.QUEUED]
+        pipeline = _together("runs", [_counted(status) for status in statuses])
         cursor = await self.db.runs.aggregate(pipeline, hint=_BY_STATUS)
         found = {Status(each["_id"]): each["count"] for each in await cursor.to_list()}
         self._full |= {status for status in FINAL - REVISED.keys() if found.get(status, 0) >= COUNT_MAX}

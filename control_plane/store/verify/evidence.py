@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from control_plane.model.ranges import Ranges
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.run import Entry
 from control_plane.store.log.events import decode
 from control_plane.store.queue.runs import decode_entry
@@ -111,14 +111,14 @@ class Evidence:
         return {**self.unnumbered, **{each["_id"]: each["hash"] for each in self.log}}
 
     @cached_property
-    def positions(self) -> Mapping[int, Ranges]:
+    def positions(self) -> Mapping[int, IntervalSet]:
         """The positions that the log of each attempt holds."""
         spans: dict[int, list[tuple[int, int]]] = {}
         for each in self.numbered:
             spans.setdefault(each["attempt"], []).append((each["sequence"], each["sequence"]))
         for stretch in self.quiet:
             spans.setdefault(stretch.attempt, []).append((stretch.first, stretch.last))
-        return {attempt: Ranges.of(found) for attempt, found in spans.items()}
+        return {attempt: IntervalSet.of(found) for attempt, found in spans.items()}
 
 
 def readable(document: Document) -> Event | None:

@@ -208,11 +208,11 @@ class VerifyReads:
         """
         for collection in (*QUEUES, "events", *BESIDE):
             for field in ("_id",) if collection in QUEUES else ("_id", "runId"):
-                async for told in self._misnamed_at(collection, field, 1):
-                    yield collection, told
+                async for names in self._misnamed_at(collection, field, 1):
+                    yield collection, names
                 if await self._has_text(collection, field):
-                    async for told in self._misnamed_at(collection, field, -1):
-                        yield collection, told
+                    async for names in self._misnamed_at(collection, field, -1):
+                        yield collection, names
 
     async def _misnamed_at(self, collection: str, field: str, direction: int) -> AsyncIterator[str]:
         async for document, _ in self._walk(collection, field, direction):
@@ -269,9 +269,9 @@ class VerifyReads:
         for collection in WITH_RUN:
             beyond: Document = {"$gt": ""}
             while page := await self._told_of(collection, beyond):
-                told = [_id_of(raw) for raw in page]
-                known = await self._existing(told)
-                for run_id in told:
+                names = [_id_of(raw) for raw in page]
+                known = await self._existing(names)
+                for run_id in names:
                     if run_id not in known:
                         yield collection, run_id
                 beyond = _beyond(page[-1])

@@ -13,7 +13,6 @@ import httpx2
 import msgspec
 from anthropic import AnthropicError, APIConnectionError, APIStatusError, AsyncAnthropic
 
-from stages.adapters.bounded import run_within
 from stages.adapters.guard import AddressRefused
 from stages.adapters.models.endpoint import (
     Count,
@@ -26,7 +25,8 @@ from stages.adapters.models.endpoint import (
     words_of,
 )
 from stages.adapters.models.retrier import Retrier, TryFailed
-from stages.isolation.reach import Reach
+from stages.adapters.time_limit import run_within
+from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Answer, Question, Usage
 
 TEMPERATURE_MAX: Final = 1.0
@@ -69,7 +69,7 @@ class AnthropicModel:
     base_url: str
     api_key: str = field(repr=False)
     retrier: Retrier
-    reach: Reach = field(default_factory=Reach)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
     _has_temperature: bool = field(default=True, repr=False)  # newer models refuse it
 
     @property
@@ -112,7 +112,7 @@ class AnthropicModel:
             base_url=self.base_url,
             max_retries=0,
             timeout=seconds,
-            http_client=client(seconds, self.reach),
+            http_client=client(seconds, self.egress),
             open_telemetry=False,
         ) as sdk:
             answer = await sdk.messages.with_raw_response.create(

@@ -20,7 +20,7 @@ import msgspec
 
 from stages.adapters.guard import AddressRefused, Guard
 from stages.adapters.models.retrier import TryFailed
-from stages.isolation.reach import Reach
+from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Usage
 from stages.models.retrying import retry_after_of, trouble_of
 
@@ -77,13 +77,13 @@ def _trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def client(seconds: float, reach: Reach) -> httpx2.AsyncClient:
-    """Return a client for one request that takes at most `seconds`, and connects within `reach`."""
+def client(seconds: float, egress: EgressPolicy) -> httpx2.AsyncClient:
+    """Return a client for one request that takes at most `seconds`, and connects within `egress`."""
     return httpx2.AsyncClient(
         verify=_trusted(),
         timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_MAX_S)),
         headers={"Accept-Encoding": "identity"},
-        event_hooks={"request": [Guard(reach)], "response": [_bound]},
+        event_hooks={"request": [Guard(egress)], "response": [_bound]},
         follow_redirects=False,
     )
 

@@ -14,7 +14,6 @@ import httpx2
 import msgspec
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError
 
-from stages.adapters.bounded import run_within
 from stages.adapters.guard import AddressRefused
 from stages.adapters.models.endpoint import (
     Count,
@@ -27,7 +26,8 @@ from stages.adapters.models.endpoint import (
     words_of,
 )
 from stages.adapters.models.retrier import Retrier, TryFailed
-from stages.isolation.reach import Reach
+from stages.adapters.time_limit import run_within
+from stages.isolation.egress_policy import EgressPolicy
 from stages.models.model import Answer, Question, Usage
 
 OWN_HOST: Final = "api.openai.com"
@@ -97,7 +97,7 @@ class OpenAiModel:
     base_url: str
     api_key: str = field(repr=False)
     retrier: Retrier
-    reach: Reach = field(default_factory=Reach)
+    egress: EgressPolicy = field(default_factory=EgressPolicy)
     _dialect: Dialect = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class OpenAiModel:
             api_key=self.api_key,
             base_url=self.base_url,
             max_retries=0,
-            http_client=client(seconds, self.reach),
+            http_client=client(seconds, self.egress),
         ) as sdk:
             answer = await sdk.chat.completions.with_raw_response.create(
                 model=self.model,

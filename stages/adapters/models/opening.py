@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from events.runtime.clock import Clock, Ids
 from events.runtime.errors import PipelineError
 from stages.adapters.models.retrier import Retrier
-from stages.isolation.reach import SETTING, Reach, read_reach
+from stages.isolation.egress_policy import SETTING, EgressPolicy, read_egress_policy
 from stages.models.model import Model
 
 NO_KEY: Final = "none"  # a server of one's own asks for none, the SDK does
@@ -82,15 +82,15 @@ def open_model(
         base_url=provider.setting(environ, "BASE_URL") or provider.base_url,
         api_key=provider.setting(environ, "API_KEY") or NO_KEY,
         retrier=Retrier(clock=clock, ids=ids, stop=stop or threading.Event()),
-        reach=reach_of(environ),
+        egress=egress_policy_of(environ),
     )
     return model
 
 
-def reach_of(environ: Mapping[str, str]) -> Reach:
+def egress_policy_of(environ: Mapping[str, str]) -> EgressPolicy:
     """Return where a pod's tools may connect to. Raises `PipelineError` with the code CONFIG."""
     try:
-        return read_reach(environ.get(SETTING, ""))
+        return read_egress_policy(environ.get(SETTING, ""))
     except ValueError as error:
         raise PipelineError("CONFIG", str(error)) from error
 
@@ -105,7 +105,7 @@ def _problems(provider: Provider, environ: Mapping[str, str]) -> Iterator[str]:
     address = provider.setting(environ, "BASE_URL")
     if address and not _is_address(address):
         yield f"{prefix}_BASE_URL has to be an address like {provider.base_url}"
-    elif objection := reach_of(environ).early_objection(urlsplit(address).hostname or ""):
+    elif objection := egress_policy_of(environ).early_objection(urlsplit(address).hostname or ""):
         yield f"{prefix}_BASE_URL: {objection}"
     key = provider.setting(environ, "API_KEY")
     if not (key.isascii() and key.isprintable()):

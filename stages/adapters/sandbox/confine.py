@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from stages.adapters.sandbox import footprint, kernel
 from stages.adapters.sandbox.control_group import THREADS_PER_PROCESS, ControlGroup
-from stages.adapters.sandbox.gate import Gate, stand_before_gate
+from stages.adapters.sandbox.seccomp_supervisor import SeccompSupervisor, install_filter
 from stages.isolation.levels import DISK_LEFT_MIB, FILTER_FD, STATUS_FD, Breach, Plan, Report
 from stages.isolation.sandbox import LOG_TAIL_CHARS
 
@@ -99,7 +99,7 @@ class Watch:
         signal.signal(signal.SIGURG, self._count_signal)
         limits = plan.limits
         self._own = BUBBLEWRAPS if plan.namespaces else 0
-        self._gate: Gate | None = None
+        self._supervisor: SeccompSupervisor | None = None
         self._group = ControlGroup.make(memory_bytes=limits.memory_mib * MIB, processes=limits.processes)
         self._group_s = 0.0
         self._disk_limit = limits.disk_mib * MIB
@@ -112,16 +112,18 @@ class Watch:
         signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
         output, output_of_program = os.pipe()
         self._problem, problem_of_program = os.pipe()
-        self._gates, gates_of_program = socket.socketpair()
+        self._listeners, listeners_of_program = socket.socketpair()
         os.set_blocking(output, False)
         self._output = Output(output)
         watch = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            _become(plan, self._group, Ends(watch, output_of_program, problem_of_program, gates_of_program))
+            _become(
+                plan, self._group, Ends(watch, output_of_program, problem_of_program, listeners_of_program)
+            )
         os.close(output_of_program)
         os.close(problem_of_program)
-        gates_of_program.close()
+        listeners_of_program.close()
 
     def run(self) -> Report | None:
         """Return how the program ended; None if no reader of the result is left."""
@@ -134,7 +136,7 @@ class Watch:
     def _run(self) -> Report | None:
         breach: Breach | None = None
         poller = select.poll()
-        for fd in (0, self._woken, self._output.fd, self._gates.fileno()):
+        for fd in (0, self._woken, self._output.fd, self._listeners.fileno()):
             poller.register(fd, select.POLLIN)
         parent = os.getppid()
         while breach is None and not self._is_over:
@@ -149,30 +151,30 @@ class Watch:
                 self._output.read()
                 if self._output.is_over:
                     poller.unregister(self._output.fd)
-            self._mind_gate(poller, ready)
+            self._supervise_creations(poller, ready)
             self._reap()
             breach = self._breach()
         return self._report(breach)
 
-    def _mind_gate(self, poller: select.poll, ready: dict[int, int]) -> None:
-        """Take over the gate, if the program can be put behind one, and answer who waits there."""
-        if self._gates.fileno() in ready:
-            poller.unregister(self._gates)
-            _, listeners, _, _ = socket.recv_fds(self._gates, 1, 1)
-            if listeners:
+    def _supervise_creations(self, poller: select.poll, ready: dict[int, int]) -> None:
+        """Take over the listener of the filter, where the kernel allows one, and answer what waits there."""
+        if self._listeners.fileno() in ready:
+            poller.unregister(self._listeners)
+            _, received, _, _ = socket.recv_fds(self._listeners, 1, 1)
+            if received:
                 processes = self.plan.limits.processes
-                self._gate = Gate(
-                    listener=listeners[0],
+                self._supervisor = SeccompSupervisor(
+                    listener=received[0],
                     below=_below,
                     processes_max=processes + self._own,
                     tasks_max=processes * THREADS_PER_PROCESS + self._own,
                 )
-                poller.register(listeners[0], select.POLLIN)
-        elif self._gate is not None and (event := ready.get(self._gate.listener)):
+                poller.register(received[0], select.POLLIN)
+        elif self._supervisor is not None and (event := ready.get(self._supervisor.listener)):
             if event & select.POLLIN:
-                self._gate.answer()
-            else:  # nobody is left behind it
-                poller.unregister(self._gate.listener)
+                self._supervisor.answer()
+            else:  # no process is left under the filter
+                poller.unregister(self._supervisor.listener)
 
     def _report(self, breach: Breach | None) -> Report:
         if breach is None:
@@ -221,7 +223,9 @@ class Watch:
             return "wall"
         if self._group.memory_ran_out():
             return "memory"
-        if self._group.processes_ran_out() or (self._gate is not None and self._gate.is_crowded):
+        if self._group.processes_ran_out() or (
+            self._supervisor is not None and self._supervisor.is_over_limit
+        ):
             return "processes"
         if self._last_s < self._next_look_s and not at_end:
             return None
@@ -277,17 +281,17 @@ class Watch:
         """Return why the program itself never ran, if so."""
         os.set_blocking(self._problem, False)
         try:
-            said = os.read(self._problem, CHUNK_BYTES).decode(errors="replace")
+            problem = os.read(self._problem, CHUNK_BYTES).decode(errors="replace")
         except BlockingIOError:
-            said = ""
+            problem = ""
         if not self.plan.namespaces:
-            return said
+            return problem
         # bubblewrap tells the exit status only of a program that it has started
-        if self._status == 0 or '"exit-code"' in said:
+        if self._status == 0 or '"exit-code"' in problem:
             return ""
         if self._status is not None and self._status < 0:
             return ""
-        return self._output.text().strip() or said or "bubblewrap did not start it, and does not say why"
+        return self._output.text().strip() or problem or "bubblewrap did not start it, and does not say why"
 
 
 def end_everybody(bury: Callable[[], bool]) -> int:
@@ -334,7 +338,7 @@ class Ends:
     watch: int
     output: int
     problem: int
-    gates: socket.socket
+    listeners: socket.socket
 
 
 ABOVE: Final = 20  # the numbers below are given away
@@ -360,11 +364,11 @@ def _become(plan: Plan, group: ControlGroup, ends: Ends) -> NoReturn:
         if plan.namespaces:
             if os.getuid() == 0:  # others are counted by the kernel; their bubblewrap may be set-user-id
                 kernel.gain_no_privileges()
-                _put_behind_gate(plan, ends.gates)
+                _install_creation_filter(plan, ends.listeners)
             _hand_over(compiled, problem)
         else:
             kernel.renounce_privileges()
-            _put_behind_gate(plan, ends.gates)
+            _install_creation_filter(plan, ends.listeners)
             if plan.landlock_abi:
                 own = (f"/proc/{os.getpid()}/{name}" for name in plan.own)
                 kernel.restrict_files((*plan.readable, *own), plan.listed, plan.writable, plan.landlock_abi)
@@ -377,10 +381,10 @@ def _become(plan: Plan, group: ControlGroup, ends: Ends) -> NoReturn:
         os._exit(127)
 
 
-def _put_behind_gate(plan: Plan, gates: socket.socket) -> None:
-    listener = stand_before_gate(bytes.fromhex(plan.gate_hex)) if plan.gate_hex else None
+def _install_creation_filter(plan: Plan, listeners: socket.socket) -> None:
+    listener = install_filter(bytes.fromhex(plan.creation_filter_hex)) if plan.creation_filter_hex else None
     if listener is not None:
-        socket.send_fds(gates, [b"."], [listener])
+        socket.send_fds(listeners, [b"."], [listener])
 
 
 def _hand_over(compiled: bytes, status: int) -> None:

@@ -77,14 +77,18 @@ class Answers:
         return cls(**json.loads(text))
 
 
-def _environment(asked: Questions) -> bool:
-    places = [*glob.glob("/proc/*/environ"), f"/proc/{asked.watch}/environ", f"/proc/{os.getppid()}/environ"]
-    return any(_holds(place, asked.secret) for place in places if place != f"/proc/{os.getpid()}/environ")
+def _environment(questions: Questions) -> bool:
+    places = [
+        *glob.glob("/proc/*/environ"),
+        f"/proc/{questions.watch}/environ",
+        f"/proc/{os.getppid()}/environ",
+    ]
+    return any(_holds(place, questions.secret) for place in places if place != f"/proc/{os.getpid()}/environ")
 
 
-def _outside(asked: Questions) -> bool:
-    roots = ("", *glob.glob("/proc/*/root"), f"/proc/{asked.watch}/root", f"/proc/{os.getppid()}/root")
-    return any(_holds(root + asked.canary, asked.secret) for root in roots)
+def _outside(questions: Questions) -> bool:
+    roots = ("", *glob.glob("/proc/*/root"), f"/proc/{questions.watch}/root", f"/proc/{os.getppid()}/root")
+    return any(_holds(root + questions.canary, questions.secret) for root in roots)
 
 
 def _holds(path: str, secret: str) -> bool:
@@ -93,12 +97,12 @@ def _holds(path: str, secret: str) -> bool:
     return False
 
 
-def _listing(asked: Questions) -> bool:
-    return Path(asked.canary).name in os.listdir(Path(asked.canary).parent)
+def _listing(questions: Questions) -> bool:
+    return Path(questions.canary).name in os.listdir(Path(questions.canary).parent)
 
 
-def _known(asked: Questions) -> bool:
-    return any(_reads(path) or any(map(_reads, _files_in(path))) for path in asked.masked)
+def _known(questions: Questions) -> bool:
+    return any(_reads(path) or any(map(_reads, _files_in(path))) for path in questions.masked)
 
 
 def _files_in(folder: str) -> list[str]:
@@ -141,8 +145,8 @@ def _vsock(_: Questions) -> bool:
 # What these do is seen from outside.
 
 
-def _plant(asked: Questions) -> None:
-    for path in asked.plant:
+def _plant(questions: Questions) -> None:
+    for path in questions.plant:
         with suppress(OSError):
             Path(path).write_text("planted")
 
@@ -162,12 +166,12 @@ def _change(path: str) -> None:
             attempt()
 
 
-def _call_out(asked: Questions) -> None:
+def _call_out(questions: Questions) -> None:
     for family, kind, address in (
-        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", asked.tcp_port)),
-        (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", asked.udp_port)),
-        (socket.AF_UNIX, socket.SOCK_STREAM, asked.socket_file),
-        (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{asked.abstract}"),
+        (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", questions.tcp_port)),
+        (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", questions.udp_port)),
+        (socket.AF_UNIX, socket.SOCK_STREAM, questions.socket_file),
+        (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{questions.abstract}"),
     ):
         with suppress(OSError), socket.socket(family, kind) as caller:
             caller.settimeout(SECONDS)
@@ -176,12 +180,12 @@ def _call_out(asked: Questions) -> None:
     for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):  # the second are datagrams by another name
         with suppress(OSError):
             pair, _ = socket.socketpair(socket.AF_UNIX, kind)
-            pair.sendto(b"out", asked.socket_file + ".datagrams")
+            pair.sendto(b"out", questions.socket_file + ".datagrams")
 
 
-def _signal(asked: Questions) -> None:
+def _signal(questions: Questions) -> None:
     """Send what every program ignores that did not ask for it."""
-    for target in (asked.watch, os.getppid(), 0):
+    for target in (questions.watch, os.getppid(), 0):
         with suppress(OSError):
             os.kill(target, signal.SIGURG)
     call = ctypes.CDLL(None).syscall
@@ -201,9 +205,9 @@ SEEN_INSIDE: Final[dict[str, Callable[[Questions], bool]]] = {
 }
 
 
-def _worked(attempt: Callable[[Questions], bool], asked: Questions) -> bool:
+def _worked(attempt: Callable[[Questions], bool], questions: Questions) -> bool:
     try:
-        return attempt(asked)
+        return attempt(questions)
     except OSError:  # refused
         return False
 
@@ -222,14 +226,14 @@ def _load(module: str) -> None:
     importlib.import_module(module)
 
 
-def _missing(asked: Questions) -> dict[str, str]:
+def _missing(questions: Questions) -> dict[str, str]:
     """Return what ordinary work needs and does not get."""
     missing = {}
     try:
-        Path(asked.given).read_bytes()
+        Path(questions.given).read_bytes()
     except OSError as error:
         missing["what it is given"] = str(error)
-    for name in asked.modules:
+    for name in questions.modules:
         try:
             _load(name)
         except (ImportError, OSError) as error:
@@ -239,14 +243,14 @@ def _missing(asked: Questions) -> dict[str, str]:
 
 def main() -> None:
     """See whether ordinary work is possible, then try everything."""
-    asked = Questions.decode(Path(QUESTIONS).read_text())
-    worked = {name: _worked(attempt, asked) for name, attempt in SEEN_INSIDE.items()}
-    missing = _missing(asked)
-    _signal(asked)
-    _call_out(asked)
-    _plant(asked)
-    _change(asked.given)
-    _change(asked.canary)
+    questions = Questions.decode(Path(QUESTIONS).read_text())
+    worked = {name: _worked(attempt, questions) for name, attempt in SEEN_INSIDE.items()}
+    missing = _missing(questions)
+    _signal(questions)
+    _call_out(questions)
+    _plant(questions)
+    _change(questions.given)
+    _change(questions.canary)
     Path(ANSWERS).write_text(Answers(worked=worked, missing=missing).encode())
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from stages.experiment.data.loading import Data, Part, Sealed, Visible
 from stages.experiment.data.splits import Rows
+from stages.experiment.judging.kernel_regression import class_law, value_law
 from stages.experiment.judging.secret import Secret
-from stages.experiment.judging.smoothing import class_law, value_law
 from stages.experiment.statistics.scores import Floats
 
 DRAWN: Final = (

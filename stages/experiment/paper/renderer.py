@@ -150,8 +150,8 @@ class PandocTypst:
         )  # fmt: skip
         typeset = _run(command, source.parent, {"LC_ALL": "C.UTF-8", "PATH": os.defpath}, TYPST_BYTES_MAX)
         if not typeset.is_good or not is_pdf(pdf):
-            said = typeset.output[:WARNING_MAX] or typeset.words
-            raise RenderingFailed(f"typst made no PDF: {said}")
+            log = typeset.output[:WARNING_MAX] or typeset.words
+            raise RenderingFailed(f"typst made no PDF: {log}")
         *doubts, pages = typeset.output.splitlines()
         warnings = [f"pandoc: {line}" for line in end.output.splitlines() if line.strip()] + doubts
         kept = tuple(each[:WARNING_MAX] for each in warnings[:WARNINGS_MAX])
@@ -260,8 +260,8 @@ def _run(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], bytes_max: int | None = None
 ) -> _End:
     """Run a program in a group of its own, which is gone when this returns. Raises `RenderingFailed`."""
-    said = folder / "renderer.log"
-    with said.open("wb") as out:
+    log = folder / "renderer.log"
+    with log.open("wb") as out:
         try:
             process = subprocess.Popen(
                 command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
@@ -281,8 +281,8 @@ def _run(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    output = _read(said)[-2_000:].strip()
-    said.unlink()
+    output = _read(log)[-2_000:].strip()
+    log.unlink()
     return _End(status, output)
 
 

@@ -60,10 +60,10 @@ def verdict_line(claim: Claim, judgement: Judgement) -> str:
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
     """Return the result of the measurement in words, with references, and whether it is a replication."""
-    said, replication = _measured_words(record, numbers), record.verdicts.replication
+    sentence, replication = _measured_words(record, numbers), record.verdicts.replication
     if replication is None:
-        return said
-    return f"{said} {replication.sentence(record.verdicts.judgement.conclusion, with_name=False)}"
+        return sentence
+    return f"{sentence} {replication.sentence(record.verdicts.judgement.conclusion, with_name=False)}"
 
 
 def _measured_words(record: Record, numbers: Numbers) -> str:

@@ -22,7 +22,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from events.files.beneath import place_beneath, write_beneath
 from events.files.paths import RunPath
-from events.text.harmless import for_spreadsheet
+from events.text.escaping import for_spreadsheet
 from stages.experiment.plots.glyphs import LABELS, has_glyph
 from stages.experiment.plots.picture import FORMS, TABLE, Picture
 

@@ -31,7 +31,7 @@ SPENDING: Final = "spending"  # the checkpoint in which the next attempt finds w
 
 
 @dataclass(slots=True)
-class Purse:
+class SpendingTracker:
     """The run's budget, and what is spent of it where the next attempt finds it."""
 
     context: Context
@@ -52,17 +52,17 @@ class Purse:
 
 
 @dataclass(frozen=True, slots=True)
-class ResearcherFactory:
+class ChosenResearcher:
     """The researcher, within the run's budget; `check` is called before each step."""
 
     researcher: Researcher
     check: Callable[[], None]
-    is_dear: bool
+    is_costly: bool
 
 
-def hire(
+def choose_researcher(
     context: Context, spec: ExperimentSpec, data_set: DataSet | None, epochs: int, past: Past
-) -> ResearcherFactory:
+) -> ChosenResearcher:
     """Return the researcher for a run: a language model where the pod has one, else the built-in one.
 
     Raises `PipelineError` with the code CONFIG for an idea that cannot be measured.
@@ -75,7 +75,7 @@ def hire(
         pod_usd_per_hour=tools.pod_usd_per_hour,
         spent=_spent(context),
     )
-    purse = Purse(context, budget)
+    spending = SpendingTracker(context, budget)
     begun = past.peek("Stage_1", SearchState)
     chosen = begun.claim if begun is not None else None
     claim = claim_of(chosen, data_set) if chosen is not None else None
@@ -84,16 +84,18 @@ def hire(
     if tools.model is None:
         understood = understand(idea, data_set)
         built_in = BuiltIn(understood, spec.seed, epochs, context.notes, context.log)
-        return ResearcherFactory(built_in, purse.check, is_dear=False)
-    model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, purse.keep)
+        return ChosenResearcher(built_in, spending.check, is_costly=False)
+    model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
     if claim is not None and claim.metric.is_told:
-        told = f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
-        context.log(f"the claim of an earlier attempt is not used: it is about {told}", "warning")
+        measure = (
+            f"the {claim.metric.title}, which only the programs of {model.name} tell, and nobody can count"
+        )
+        context.log(f"the claim of an earlier attempt is not used: it is about {measure}", "warning")
         claim = None  # whoever left it may have lied: it ends no run
     if claim is None:
         claim = choose(model, idea, data_set, context.notes, context.log)
     researcher = ModelResearcher(model, claim, idea, spec.seed, context.notes, context.log)
-    return ResearcherFactory(researcher, purse.check, is_dear=True)
+    return ChosenResearcher(researcher, spending.check, is_costly=True)
 
 
 def state_of_claim(claim: Claim) -> ClaimState:

@@ -34,7 +34,7 @@ from stages.experiment.record.ledger import ClaimState, SearchState, Tried, stat
 from stages.experiment.record.record import Curve, Finalist, StageRecord
 from stages.experiment.research.proposal import NoProposal, Proposal, Researcher
 from stages.experiment.search.tree_file import TreeFile
-from stages.experiment.search.worker_pool import Shift, WorkerPool
+from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
 from stages.experiment.seeds import seed_for
 from stages.experiment.statistics.scores import naive_quality
 from stages.experiment.tree import (
@@ -118,7 +118,7 @@ class Search:
     context: Context
     bench: Bench
     judges: Judges
-    crew: WorkerPool
+    pool: WorkerPool
     researcher: Researcher
     metric: Metric
     quality: Metric
@@ -213,15 +213,15 @@ class Search:
         """Choose and run the nodes of one round; return the stage's end where there is nothing to choose."""
         limit = plan.policy.limit
         done = {each.node.id for each in grown.tried}
-        with Shift[Tried](self.crew) as shift:
+        with TaskGroup[Tried](self.pool) as tasks:
             for sprout in grown.begun:
                 if sprout.id not in done:
-                    shift.start(sprout.id, self._execution(sprout))
-            stop = self._fill(grown, plan, stage, lambda node: shift.start(node.id, self._execution(node)))
+                    tasks.start(sprout.id, self._execution(sprout))
+            stop = self._fill(grown, plan, stage, lambda node: tasks.start(node.id, self._execution(node)))
             if not grown.begun:
                 return stop
             self._show(stage, grown, limit)
-            for _, tried in shift.finished(lambda left: self._show(stage, grown, limit, left)):
+            for _, tried in tasks.finished(lambda left: self._show(stage, grown, limit, left)):
                 grown.take(tried)
                 self._keep(grown, plan)
                 self._say_completed(tried.node)
@@ -287,7 +287,7 @@ class Search:
     # --- execution --------------------------------------------------------------------------
 
     def _execution(self, sprout: Node) -> Callable[[int | None], Tried]:
-        """Return the work of trying a node, for a slot of the crew."""
+        """Return the work of trying a node, for a slot of the pool."""
 
         def execute(gpu: int | None) -> Tried:
             self.context.emit(NodeExecuting(stage=sprout.stage, node=sprout.id))
@@ -304,11 +304,11 @@ class Search:
     def _judged(self, sprout: Node, trials: Trials) -> Tried:
         """Return the node with what its program was worth."""
         attempt, (trial,) = self.context.attempt, trials.trials
-        told = replace(sprout, seconds=round(trials.seconds, 3), log_tail=trials.log_tail[-LOG_CHARS:])
+        outcome = replace(sprout, seconds=round(trials.seconds, 3), log_tail=trials.log_tail[-LOG_CHARS:])
         if trial.scores is None:
-            return Tried(replace(told, error=trial.error), None, attempt)
+            return Tried(replace(outcome, error=trial.error), None, attempt)
         node = replace(
-            told,
+            outcome,
             scores=dict(trial.scores),
             metric=trial.scores[self.metric.name],
             works=is_better(self.quality, trial.scores[self.quality.name], self.naive),
@@ -327,12 +327,12 @@ class Search:
         candidates = grown.tree.finalists(FINALISTS, with_root=plan.policy.keeps_root)
         assert chosen.node in candidates or not candidates
         found: dict[str, Finalist] = {}
-        with Shift[Finalist | str](self.crew) as shift:
+        with TaskGroup[Finalist | str](self.pool) as tasks:
             for node in candidates:
-                shift.start(node.id, self._evaluation(plan, node))
+                tasks.start(node.id, self._evaluation(plan, node))
             say = f"evaluating {len(candidates)} candidates again from {self.repeats} seeds"
             stage.progress(1.0, say)
-            for name, finalist in shift.finished(lambda left: stage.progress(1.0, f"{say}; {left} left")):
+            for name, finalist in tasks.finished(lambda left: stage.progress(1.0, f"{say}; {left} left")):
                 if isinstance(finalist, str):
                     self.context.log(f"{name} failed when it was evaluated again: {finalist}", "warning")
                 else:

@@ -1,4 +1,4 @@
-"""Runs several pieces of work at once, as many as the pod has slots; each slot has its own device."""
+"""Runs several tasks at once, as many as the pod has slots; each slot has its own device."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class WorkerPool:
     gpus: int = 0
 
 
-class Shift(Generic[T]):
-    """Work of one kind under way, each piece by its name, until the context is left.
+class TaskGroup(Generic[T]):
+    """A group of tasks of one kind, each with its name, until the context is left.
 
     An exception leaves the context without a wait for running pieces.
     """
 
-    def __init__(self, crew: WorkerPool) -> None:
-        self._gpus = crew.gpus
+    def __init__(self, pool: WorkerPool) -> None:
+        self._gpus = pool.gpus
         self._free: SimpleQueue[int] = SimpleQueue()
-        for slot in range(crew.slots):
+        for slot in range(pool.slots):
             self._free.put(slot)
-        self._pool = ThreadPoolExecutor(crew.slots, thread_name_prefix="crew")
+        self._pool = ThreadPoolExecutor(pool.slots, thread_name_prefix="worker_pool")
         self._running: dict[Future[T], str] = {}
 
     def start(self, name: str, work: Callable[[int | None], T]) -> None:

@@ -136,13 +136,13 @@ class Bench:
 
     def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seeds: int) -> Trial:
         """Return what the program gave for one of so many seeds, which share its time evenly."""
-        told = self.secret.seed(seed)
+        seed_value = self.secret.seed(seed)
         try:
-            report = _report(folder / f"report-{told}.json", ended)
+            report = _report(folder / f"report-{seed_value}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
             answers = read_answers(
-                folder / f"answers-{told}.npy", self.facts.task, judges.total, self.facts.outputs
+                folder / f"answers-{seed_value}.npy", self.facts.task, judges.total, self.facts.outputs
             )
             judged = judges.judged(answers)
             scores = _scores(self.facts, judged, judges.targets)

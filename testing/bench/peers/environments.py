@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import httpx
 
-from podfleet.embedded.part import Part
 from podfleet.embedded.ports import LOOPBACK, answers, choose, kept
 from podfleet.embedded.process import Command
+from podfleet.embedded.service import Service
 from podfleet.embedded.supervisor import Supervisor
 from testing.bench.contest import Absent, Setting
 from testing.bench.load.senders import IDS
@@ -100,7 +100,7 @@ def program(python: Path, module: str, environ: Mapping[str, str]) -> Iterator[P
 
 
 @contextmanager
-def part(running: Part, home: Path) -> Iterator[int]:
+def running_service(running: Service, home: Path) -> Iterator[int]:
     """Run one program of a peer until it is ready, and end it with all that it started; give its process."""
     with Supervisor([[running]], logs=home / "logs", clock=CLOCK, say=lambda _: None) as supervisor:
         yield supervisor.pids()[running.name]
@@ -122,10 +122,10 @@ def redis(setting: Setting) -> Iterator[str | Absent]:
         ),
         environment={},
     )
-    running = Part(
+    running = Service(
         name="redis", command=command, is_ready=lambda: answers(port), start_s=START_S, grace_s=GRACE_S
     )
-    with kept(port), part(running, home):
+    with kept(port), running_service(running, home):
         yield f"redis://{LOOPBACK}:{port}/0"
 
 
@@ -148,10 +148,10 @@ def mlflow(setting: Setting) -> Iterator[str | Absent]:
         ),
         surroundings(python, quietly),
     )
-    running = Part(
+    running = Service(
         name="mlflow", command=command, is_ready=lambda: _is_healthy(url), start_s=START_S, grace_s=GRACE_S
     )
-    with kept(port), part(running, home):
+    with kept(port), running_service(running, home):
         yield url
 
 

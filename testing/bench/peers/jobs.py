@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from podfleet.embedded.part import Part
 from podfleet.embedded.process import Command
+from podfleet.embedded.service import Service
 from testing.bench.contest import Absent, Setting
 from testing.bench.load.senders import IDS
 from testing.bench.machine import CLOCK, pause
@@ -24,8 +24,8 @@ from testing.bench.peers.environments import (
     START_S,
     Program,
     environment,
-    part,
     program,
+    running_service,
     surroundings,
 )
 
@@ -128,12 +128,12 @@ def jobs(queue: Queue, broker: str | Absent, workers: int, setting: Setting) -> 
     command = Command(queue.argv(python, workers), surroundings(python, environ))
     with program(python, queue.module, environ) as sender:
         sender.ask(WARM_UP * workers)
-        running = Part(
+        running = Service(
             name=queue.peer,
             command=command,
             is_ready=lambda: notes.read_bytes().count(b"\n") >= WARM_UP * workers,
             start_s=START_S,
             grace_s=GRACE_S,
         )
-        with part(running, home) as group:
+        with running_service(running, home) as group:
             yield Jobs(group, sender, notes)

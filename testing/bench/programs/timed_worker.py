@@ -12,7 +12,7 @@ from events.pipe import Kept, Note, Ready, Start
 from events.runtime.clock import Clock, SystemClock
 from events.runtime.logs import LogOptions, configure_logs
 from pod_worker.__main__ import stop_on_signals
-from pod_worker.child.ending import NeverStarted
+from pod_worker.child.exit_status import NeverStarted
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions, Exit, Heard, Listener
 from pod_worker.config import Wishes, read_settings

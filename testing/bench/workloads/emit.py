@@ -22,7 +22,7 @@ from events.runtime.loops import start_thread
 from pod_worker.attempt.attempt import Attempt, Ports
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
-from pod_worker.child.ending import NeverStarted
+from pod_worker.child.exit_status import NeverStarted
 from pod_worker.child.process import Child, ChildOptions
 from testing.bench.contest import OURS, Bench, Figures, Goal, Metric, Row, Setting, contest
 from testing.bench.machine import ROOT
@@ -142,7 +142,7 @@ def serve(drill: str, home: Path) -> Figures:
             work=home / "work",
             stop=threading.Event(),
         )
-        lease = grant(asked=instant(CLOCK), ttl_s=LEASE_S)
+        lease = grant(requested_at=instant(CLOCK), ttl_s=LEASE_S)
         before_mib = _mib()
         start_thread("gauge", gauge.watch)
         Attempt(ports, claim, child, Heartbeat(claim, fleet, CLOCK, Pulse(lease)), lambda _: None).run()

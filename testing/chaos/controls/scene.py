@@ -20,8 +20,8 @@ from control_plane.store.log.documents import Documents
 from control_plane.store.queue.runs import Runs
 from events.catalog import RunCompleted
 from events.codec import decode_ndjson
+from events.delivery.event_encoder import Row, end_of
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import Row, end_of
 from events.delivery.sender import Declined, Ingest, Rejection, Sender, Taken, Telemetry
 from events.kinds.fact import Fact
 from events.lifecycle import FINAL

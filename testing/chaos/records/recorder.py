@@ -14,7 +14,7 @@ from events.queue.claims import Claim, Orders
 from events.queue.matching import Seeker, WaitingClass
 from events.queue.settlement import End
 from events.runtime.errors import LeaseLost, Transient
-from pod_worker.child.ending import NeverStarted
+from pod_worker.child.exit_status import NeverStarted
 from pod_worker.child.process import Exit, Listener
 from pod_worker.queue.port import Queue
 from pod_worker.worker import WarmProcess

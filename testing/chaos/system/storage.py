@@ -42,6 +42,6 @@ def prepare_storage(home: Path, search_path: str | None, clock: Clock, ids: Ids)
     """Make ready the server's folder and program."""
     secrets = credentials(home / "s3" / "credentials.json", ids)
     server = prepare_s3(find_s3(search_path), home / "s3", secrets, ids)
-    command = server.part().command
+    command = server.service().command
     program = Program("s3", command.argv, command.environment, home / "s3.log", clock)
     return ObjectStorage(server, program, clock)

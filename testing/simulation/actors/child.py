@@ -21,11 +21,11 @@ from events.catalog import (
     ValidationAutoCompleted,
     ValidationAutoStarted,
 )
-from events.delivery.outgoing import said
+from events.delivery.event_encoder import fact_frame
 from events.kinds.fact import Fact
 from events.pipe import Checkpoint, Kept, Made, Note, Ready, Start
 from events.text.attempt_id import AttemptId
-from pod_worker.child.ending import Exited, NeverStarted, Signalled
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled
 from pod_worker.child.process import Exit, Listener
 from testing.simulation.kernel import Kernel, Node, NodeClock
 from testing.simulation.ledger import Ledger
@@ -227,7 +227,7 @@ class SimulatedChild:
         if isinstance(step, Made | Checkpoint):
             listener(step)
             return
-        frame = said(step)
+        frame = fact_frame(step)
         if isinstance(step, RunCompleted | RunFailed | RunCanceled):
             self._final = frame.type
         listener(frame)

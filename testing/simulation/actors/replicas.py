@@ -16,14 +16,14 @@ from control_plane.log.ingest import Sender as Principal
 from control_plane.log.ingest_store import alone
 from control_plane.log.journal_flush import JournalFlush
 from control_plane.log.projector import Projector
-from control_plane.log.unclaimed import UnclaimedLines
-from control_plane.log.unnumbered import UnnumberedEvents
+from control_plane.log.unclaimed_lines import UnclaimedLines
+from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.runs.decisions import Decider
 from control_plane.runs.submission import Submitter
 from control_plane.store.log.byte_counts import ByteCounts
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import Events
-from control_plane.store.log.unclaimed import UnclaimedStore
+from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.runs import Runs
 from control_plane.store.queue.submissions import Submissions
 from control_plane.store.reads import RunReads

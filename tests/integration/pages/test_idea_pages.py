@@ -47,7 +47,7 @@ def test_a_person_picks_another_idea_on_the_page_and_sees_what_was_not_finished(
 
 def test_ideation_that_waits_is_cancelled_on_the_page(ideation: Ideation, page: Page) -> None:
     page.goto(f"/hypotheses/{ideation.hypothesis_id}")
-    expect(page.get_by_text("Waits for a pod that looks for ideas")).to_be_visible()
+    expect(page.get_by_text("Waits for a pod that serves ideation")).to_be_visible()
     page.get_by_role("button", name="Cancel ideation").click()
     page.wait_for_url(f"**/hypotheses/{ideation.hypothesis_id}")
     expect(page.get_by_label("Ideation").get_by_text("CANCELED")).to_be_visible()

@@ -65,7 +65,7 @@ def test_a_log_is_followed_only_from_its_bottom(
     page.wait_for_function(at_bottom)
     page.evaluate("scrollTo(0, 0)")
     hand.say(RunLog(level="info", message="line 101"), RunLog(level="error", message="<script>x</script>"))
-    page.get_by_text("More has come below").wait_for(timeout=SOON_MS)
+    page.get_by_text("New events below").wait_for(timeout=SOON_MS)
     assert page.evaluate("scrollY") == 0
     expect(page.locator("tbody tr", has_text="<script>x</script>")).to_have_count(1)
     link = page.locator("tbody tr", has_text="line 101").locator("a")

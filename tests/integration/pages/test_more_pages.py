@@ -82,7 +82,7 @@ def test_a_run_is_filled_in_checked_and_submitted_from_its_page(page: Page, flee
     expect(stage).to_be_in_viewport()
     stage.fill("2")
     page.get_by_role("button", name="Check").click()
-    expect(page.get_by_role("status")).to_contain_text("It could run; nothing was queued")
+    expect(page.get_by_role("status")).to_contain_text("The run is valid; nothing was queued")
     assert fleet.client.get("/api/runs", params={"label": f"batch={name}"}).json()["items"] == []
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url(re.compile("/runs/[0-9A-Z]{26}$"))
@@ -340,7 +340,7 @@ def test_all_that_match_are_canceled_and_no_other(page: Page, fleet: Any, name: 
     assert fleet.run(late)["status"] == fleet.run(other)["status"] == "QUEUED"
     page.goto("/runs/bulk?action=cancel&status=QUEUED")
     expect(page.locator("main")).to_contain_text("No run is ticked")
-    back = page.get_by_role("link", name="Back to where you were")
+    back = page.get_by_role("link", name="Back to the last page")
     expect(back).to_have_attribute("href", "/runs?status=QUEUED")
 
 
@@ -403,7 +403,7 @@ def test_runs_are_compared_side_by_side(page: Page, fleet: Any, sweep: list[str]
     rows = differing.locator("> .scroll tbody tr")
     expect(rows).to_have_text(["seed 1 2 1", "preset – – quick"], use_inner_text=True)
     expect(differing.locator("summary")).to_have_text("1 equal parameter")
-    expect(page.locator("main")).to_contain_text("A, B differ in the seed alone.")
+    expect(page.locator("main")).to_contain_text("A, B differ only in the seed.")
 
     chart = page.get_by_role("img", name="Stage_1: loss")
     expect(chart.locator("path.line")).to_have_count(2)

@@ -81,7 +81,7 @@ def test_files_are_shown_in_place_and_what_could_run_does_not(page: Page, hand: 
     expect(page).to_have_title("page.html · podfleet")
     page.goto(run_path)
     page.get_by_role("link", name="drawing.svg").click()
-    expect(page.get_by_text("not shown in place")).to_be_visible()
+    expect(page.get_by_text("have no preview")).to_be_visible()
     page.goto(run_path)
     page.locator("#paper summary").click()
     assert re.fullmatch(r"/api/artifacts/.+", page.locator("iframe.paper").get_attribute("src") or "")

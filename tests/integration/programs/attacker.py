@@ -103,7 +103,7 @@ def wins(data: Path, workspace: Path) -> list[str]:
 
 
 def called(name: str) -> None:
-    """Reach a program of the worker by a socket that has no file."""
+    """EgressPolicy a program of the worker by a socket that has no file."""
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(f"\0{name}")
 

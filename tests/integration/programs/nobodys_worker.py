@@ -17,11 +17,11 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from events.pipe import Made, Ready, Said, Start
+from events.pipe import FactFrame, Made, Ready, Start
 from events.runtime.clock import SystemClock
 from pod_worker.child.fork_server import ForkServer
 from pod_worker.child.process import ChildOptions
-from pod_worker.isolation.confinement import Confinement, Way
+from pod_worker.isolation.confinement import Confinement, Method
 from pod_worker.isolation.mounts import show
 from pod_worker.isolation.privileges import hide
 
@@ -41,7 +41,7 @@ def be_nobody(root: str) -> None:
     os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
 
 
-def main(root: str, home: Path, way: Way, what: str) -> None:
+def main(root: str, home: Path, way: Method, what: str) -> None:
     """Try the confinement, run the attacker in it, and try some that are broken."""
     hide()
     listener = socket.socket(socket.AF_UNIX)
@@ -83,7 +83,7 @@ def lies(confinement: Confinement, environ: dict[str, str], home: Path, command:
     (wanted / "table").touch()
     # What hides nothing gives a process no folder of its own in its namespace.
     broken = ChildOptions(environ=environ, command=command, confinement=replace(confinement, hidden=()))
-    is_refused = confinement.way == "namespace"
+    is_refused = confinement.method == "namespace"
     return {
         **({f"broken, {how}": ran(broken, how) for how in ("started", "forked")} if is_refused else {}),
         "open": replace(confinement, hidden=()).find_gap(environ),
@@ -112,7 +112,7 @@ def ran(options: ChildOptions, how: str) -> dict[str, object] | None:
             ended = child.join(LIMIT_S)
             assert ended is not None
             made = [Path(one.path).read_text() for one in heard if isinstance(one, Made)]
-    said = [one for one in heard if isinstance(one, Said)]
+    said = [one for one in heard if isinstance(one, FactFrame)]
     lines = [str(one.data["message"]) for one in said if one.type == "ai.run.log"]
     return {"end": ended.final, "made": made} | dict(each.split(": ", 1) for each in lines if ": " in each)
 

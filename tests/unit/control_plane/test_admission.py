@@ -17,16 +17,16 @@ def test_a_sender_has_a_few_places_all_have_a_bound_and_each_is_given_back() -> 
     admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:
         for _ in range(OPEN_OF_ONE_MAX):
-            stack.enter_context(admission.place("greedy"))
-        with pytest.raises(Transient) as caught, admission.place("greedy"):
+            stack.enter_context(admission.slot("greedy"))
+        with pytest.raises(Transient) as caught, admission.slot("greedy"):
             pass
         assert (caught.value.code, caught.value.retry_after_s) == ("too_many_open", 1.0)
         for number in range(OPEN_MAX - OPEN_OF_ONE_MAX):
-            stack.enter_context(admission.place(f"pod-{number}"))
+            stack.enter_context(admission.slot(f"pod-{number}"))
         for sender in ("late", None):
-            with pytest.raises(Transient), admission.place(sender):
+            with pytest.raises(Transient), admission.slot(sender):
                 pass
-    with admission.place("late"), admission.place("greedy"):
+    with admission.slot("late"), admission.slot("greedy"):
         assert admission._open == {"late": 1, "greedy": 1}
     assert not admission._open
 
@@ -51,48 +51,48 @@ def test_whoever_needs_no_key_is_not_counted_by_name() -> None:
     admission = Admission(RateLimit(ManualClock(), 1, 60.0))
     with ExitStack() as stack:
         for _ in range(OPEN_MAX):
-            stack.enter_context(admission.place(None))
+            stack.enter_context(admission.slot(None))
 
 
 def test_too_many_requests_are_told_how_long_to_wait() -> None:
     admission = Admission(RateLimit(ManualClock(), 1, 4.0))
-    with admission.place("a"):
+    with admission.slot("a"):
         pass
-    with pytest.raises(RateLimited) as caught, admission.place("a"):
+    with pytest.raises(RateLimited) as caught, admission.slot("a"):
         pass
     assert caught.value.retry_after_s == 4.0
 
 
 async def test_a_sender_waits_for_its_own_large_request_though_there_is_room() -> None:
     admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
-    with admission.place("pod") as first, admission.place("pod") as second:
-        await first.large()
-        waiting = asyncio.ensure_future(second.large())
+    with admission.slot("pod") as first, admission.slot("pod") as second:
+        await first.acquire_large()
+        waiting = asyncio.ensure_future(second.acquire_large())
         await asyncio.sleep(0)
         assert not waiting.done()
-        first.leave()
+        first.release()
         await asyncio.wait_for(waiting, 5)
 
 
 async def test_large_requests_are_one_of_a_sender_and_few_of_all_and_make_room_when_they_leave() -> None:
     admission = Admission(RateLimit(ManualClock(), BURST, EVERY_S))
     with ExitStack() as stack:
-        first = stack.enter_context(admission.place("pod-0"))
-        for place in (
+        first = stack.enter_context(admission.slot("pod-0"))
+        for slot in (
             first,
-            *(stack.enter_context(admission.place(f"pod-{n}")) for n in range(1, LARGE_MAX)),
+            *(stack.enter_context(admission.slot(f"pod-{n}")) for n in range(1, LARGE_MAX)),
         ):
-            await place.large()
-        late = stack.enter_context(admission.place("late"))
-        again = stack.enter_context(admission.place("pod-0"))
-        waiting = [asyncio.ensure_future(each.large()) for each in (again, late)]
+            await slot.acquire_large()
+        late = stack.enter_context(admission.slot("late"))
+        again = stack.enter_context(admission.slot("pod-0"))
+        waiting = [asyncio.ensure_future(each.acquire_large()) for each in (again, late)]
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
-        first.leave()
+        first.release()
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         assert sum(each.done() for each in waiting) == 1
-        again.leave()
-        late.leave()
+        again.release()
+        late.release()
         await asyncio.wait_for(asyncio.gather(*waiting), 5)
     assert not admission._large_of
     assert admission._large._value == LARGE_MAX

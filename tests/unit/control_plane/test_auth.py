@@ -16,9 +16,9 @@ from control_plane.access.audit_log import OBJECT_CHARS_MAX, object_of
 from control_plane.access.auth import FORM_HEADER, Forbidden, Keyed, Keyless, Principal, require, sender_of
 from control_plane.access.key_ring import KeyRing, Unauthorized
 from control_plane.access.keys import ALL
-from control_plane.access.peers import GONE, user_of
 from control_plane.access.run_tokens import RunTokens
 from control_plane.access.sessions import SignIn
+from control_plane.access.socket_owner import GONE, user_of
 from control_plane.concurrency.rate_limit import RateLimit, RateLimited
 from control_plane.store import database
 from control_plane.store.keys import Keys

@@ -186,12 +186,14 @@ async def test_a_gibibyte_of_zeros_takes_the_memory_of_one_limit(
 async def test_only_what_is_large_waits_for_room(encoding: str | None, compress: Compress) -> None:
     asked = []
 
-    async def room() -> None:
+    async def acquire_slot() -> None:
         asked.append(True)
 
     for size, waits in ((SMALL_BYTES, 0), (SMALL_BYTES + 1, 1)):
         sent = compress(bytes(size))
-        read = await read_body(stream(sent), encoding=encoding, content_length=None, room=room)
+        read = await read_body(
+            stream(sent), encoding=encoding, content_length=None, acquire_slot=acquire_slot
+        )
         assert (read, len(asked)) == (bytes(size), waits)
 
 

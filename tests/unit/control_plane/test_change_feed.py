@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from control_plane.live import change_feed
+from control_plane.live.broadcaster import BATCH_MAX, KNOWN_MAX, Broadcaster, Message
 from control_plane.live.change_feed import READERS_MAX, ChangeFeed, News, topics
-from control_plane.live.reporter import KNOWN_MAX, PART_MAX, Report, Reporter
 from control_plane.live.watcher import LogWatcher
 from control_plane.server.api import stream
-from control_plane.server.api.stream import messages
+from control_plane.server.api.stream import encoded
 from control_plane.store.changes import Change, Changes, Step
 from control_plane.store.reads import RunReads
 from events.runtime.errors import Transient
@@ -119,19 +119,19 @@ def test_a_place_before_the_ring_or_before_a_break_is_told_to_look_anew(
 def test_a_reader_that_was_away_for_long_hears_everything_in_parts_that_it_may_come_back_to() -> None:
     class Log:
         async def events_of_ids(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-            assert len(ids) <= PART_MAX
+            assert len(ids) <= BATCH_MAX
             fields = ("runId", "position", "ceId", "source", "type", "time", "attempt", "data", "receivedAt")
             return [dict.fromkeys(fields) | {"_id": each, "ceId": each} for each in ids]
 
     async def story(_: ChangeFeed) -> None:
-        reporter = Reporter(cast("RunReads", Log()))
+        broadcaster = Broadcaster(cast("RunReads", Log()))
         changes = [Change(token(number), "events", f"R/{number}") for number in range(KNOWN_MAX + 700)]
         for _again in range(2):  # the second time the first are forgotten again, and the last are known
-            parts = [each async for each in reporter.say(News(changes, "end"))]
-            heard = [report.data.id for part in parts for report in part.reports]
+            batches = [each async for each in broadcaster.batches(News(changes, "end"))]
+            heard = [message.data.id for batch in batches for message in batch.messages]
             assert heard == [each.id for each in changes]
-            assert [each.place for each in parts[:2]] == [token(PART_MAX - 1), token(2 * PART_MAX - 1)]
-            assert parts[-1].place == "end"
+            assert [each.place for each in batches[:2]] == [token(BATCH_MAX - 1), token(2 * BATCH_MAX - 1)]
+            assert batches[-1].place == "end"
 
     played(story)
 
@@ -176,14 +176,14 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
             asked.append(ids)
             return [{"_id": each} for each in ids]
 
-    def show(report: Report) -> str:
-        shown.append(report.data.id)
-        return report.text
+    def show(message: Message) -> str:
+        shown.append(message.data.id)
+        return message.text
 
     async def story(feed: ChangeFeed) -> None:
-        deps: Any = SimpleNamespace(feed_of=lambda _: feed, reporter=Reporter(cast("RunReads", Log())))
+        deps: Any = SimpleNamespace(feed_of=lambda _: feed, broadcaster=Broadcaster(cast("RunReads", Log())))
         pages = [
-            messages(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
+            encoded(deps, cast("Any", SimpleNamespace(headers={})), ALL, token(1), show) for _ in range(100)
         ]
         for number in range(2, 5):
             feed.publish(step(number))
@@ -204,7 +204,7 @@ def test_what_many_pages_hear_is_looked_up_and_rendered_once(monkeypatch: pytest
 def test_one_reader_too_many_is_refused_for_now() -> None:
     feed = ChangeFeed(readers=READERS_MAX)
     with pytest.raises(Transient) as refused:
-        feed.require_room()
+        feed.require_capacity()
     assert refused.value.code == "too_many_readers"
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from control_plane.config import read_settings
-from control_plane.reads.parts import names_of, parts_of_kinds
+from control_plane.reads.kind_parts import names_of, parts_of_kinds
 from control_plane.server.api.contract.struct_routes import reference
 from control_plane.server.app import create_app
 from control_plane.server.deps import wire
 from control_plane.store import database
 from events.runtime.clock import SystemIds
 from events.testing import EPOCH, ManualClock
-from podfleet.client import calls
+from podfleet.client import endpoints
 from podfleet.client.call import Call, Redirect
 
 JSON = "application/json"
@@ -125,8 +125,8 @@ def test_only_what_is_in_the_words_of_somebody_else_is_left_open() -> None:
 def made() -> dict[str, Call[Any]]:
     """Return each call that a client knows, with something in every place."""
     found = {}
-    for name, function in inspect.getmembers(calls, inspect.isfunction):
-        if name.startswith("_") or function.__module__ != calls.__name__:
+    for name, function in inspect.getmembers(endpoints, inspect.isfunction):
+        if name.startswith("_") or function.__module__ != endpoints.__name__:
             continue
         words = {
             each: _something(str(parameter.annotation))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.explanation import Line, LivePod, explain, why_class_waits
+from control_plane.model.explanation import LivePod, QueuePosition, explain, why_class_waits
 from events.lifecycle import FINAL, Status
 from events.queue.abilities import Abilities
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-NEXT = Line(0, 0, 10_000)
+NEXT = QueuePosition(0, 0, 10_000)
 KINDS = frozenset({"probe", "experiment"})
 ERROR = {"code": "KILLED", "message": "m", "stage": None, "retryable": True, "attempt": 1}
 
@@ -33,8 +33,8 @@ def pod(
     return LivePod(name, state, Abilities(more.pop("kinds", KINDS), gib, region), **more)
 
 
-def codes(status: str, line: Line = NEXT, pods: Any = (), **fields: Any) -> list[str]:
-    return [reason.code for reason in explain(make_run(status, **fields), line, pods)]
+def codes(status: str, position: QueuePosition = NEXT, pods: Any = (), **fields: Any) -> list[str]:
+    return [reason.code for reason in explain(make_run(status, **fields), position, pods)]
 
 
 def test_every_status_has_a_reason() -> None:
@@ -76,14 +76,14 @@ def test_a_card_that_reports_a_little_less_than_its_name_serves_its_tier() -> No
 
 
 def test_the_line_says_how_many_are_ahead_and_why() -> None:
-    reasons = explain(make_run("QUEUED"), Line(12, 5, 10_000), [pod()])
+    reasons = explain(make_run("QUEUED"), QueuePosition(12, 5, 10_000), [pod()])
     assert [reason.code for reason in reasons] == [
         "position",
         "queue_limit",
     ]
     assert reasons[0].message == "12 runs of its class are ahead of it, 5 by a higher priority than its 0"
     assert (reasons[0].evidence["position"], reasons[0].evidence["isExact"]) == (13, True)
-    bounded = explain(make_run("QUEUED"), Line(10_000, 0, 10_000), [])[1]
+    bounded = explain(make_run("QUEUED"), QueuePosition(10_000, 0, 10_000), [])[1]
     assert bounded.message.startswith("at least 10,000 runs")
     assert bounded.evidence["isExact"] is False
 
@@ -102,4 +102,4 @@ def test_pauses_delays_and_limits_are_told() -> None:
 
 @pytest.mark.parametrize("status", sorted(FINAL))
 def test_what_is_over_waits_for_nothing(status: str) -> None:
-    assert codes(status, Line(3, 0, 9), [pod()])[-1] == "over"
+    assert codes(status, QueuePosition(3, 0, 9), [pod()])[-1] == "over"

@@ -15,13 +15,13 @@ from control_plane.log.ingest import (
     LETTER_BYTES_MAX,
     STRANGERS_LETTER_BYTES_MAX,
     Candidate,
+    Capacity,
     Ingestor,
     Refused,
     Request,
-    Room,
     Sender,
 )
-from control_plane.log.unnumbered import UnnumberedEvents
+from control_plane.log.unnumbered_events import UnnumberedEvents
 from control_plane.model.run import AttemptToken
 from control_plane.store.queue.runs import Found
 from events import catalog as c
@@ -32,7 +32,7 @@ from events.text.attempt_id import AttemptId
 NOBODY: Any = None
 UNNUMBERED = UnnumberedEvents(NOBODY, NOBODY, NOBODY, NOBODY)
 INGESTOR = Ingestor(NOBODY, NOBODY, NOBODY, UNNUMBERED, NOBODY, NOBODY, NOBODY, NOBODY)
-ROOM, NO_ROOM = Room(orphans=True, unclaimed=True), Room(orphans=False, unclaimed=False)
+CAPACITY, NO_CAPACITY = Capacity(orphans=True, unclaimed=True), Capacity(orphans=False, unclaimed=False)
 FIRST, SECOND = AttemptId(RUN_ID, 1), AttemptId(RUN_ID, 2)
 OF_KEY = Sender("pod", may_decide=False, key_id="k1")
 OF_TOKEN = Sender("token", may_decide=False, attempt=FIRST)
@@ -64,9 +64,9 @@ def line(fact: Any = None, *, sequence: int | None = 6, attempt: int = 1) -> Dec
     return decoded
 
 
-def verdict(asked: Request, sent: Decoded, room: Room = ROOM) -> str:
+def verdict(asked: Request, sent: Decoded, capacity: Capacity = CAPACITY) -> str:
     """Return the code of a refusal, or how the line is taken."""
-    match INGESTOR._check(sent, asked, room):
+    match INGESTOR._check(sent, asked, capacity):
         case Refused(code=code):
             return code
         case Candidate(is_unclaimed=is_unclaimed):
@@ -101,33 +101,33 @@ DECISION = c.RunCanceled()
 
 
 @pytest.mark.parametrize(
-    ("sender", "run", "sent", "room", "said"),
+    ("sender", "run", "sent", "capacity", "said"),
     [
-        (OF_TOKEN, OneRun(), line(), NO_ROOM, "taken"),
-        (OF_KEY, OneRun(), line(), NO_ROOM, "taken"),
-        (OF_KEY, OneRun("k2"), line(), ROOM, "forbidden"),
-        (OF_TOKEN, OneRun(), line(attempt=2), ROOM, "forbidden"),
-        (OF_KEY, None, line(), ROOM, "forbidden"),
-        (OF_TOKEN, None, line(), ROOM, "unknown_run"),
-        (OF_TOKEN, OneRun(), line(sequence=HEAD + AHEAD_MAX), ROOM, "taken"),
-        (OF_TOKEN, OneRun(), line(sequence=HEAD + AHEAD_MAX + 1), ROOM, "far_ahead"),
-        (OF_TOKEN, OneRun(), line(sequence=None), NO_ROOM, "taken"),
-        (OF_TOKEN, OneRun(), line(DECISION, sequence=None), ROOM, "forbidden"),
-        (ADMIN, OneRun(), line(DECISION, sequence=None), ROOM, "taken"),
-        (ADMIN, None, line(DECISION, sequence=None), ROOM, "unknown_run"),
-        (ADMIN, OneRun(), line(), ROOM, "forbidden"),
-        (ADMIN, OneRun(), line(attempt=2), ROOM, "apart"),
-        (ADMIN, OneRun(), line(attempt=2), NO_ROOM, "unclaimed"),
-        (ADMIN, None, line(), ROOM, "apart"),
-        (ADMIN, None, line(), NO_ROOM, "unknown_run"),
-        (ADMIN, None, line(sequence=None), ROOM, "taken"),
-        (ADMIN, None, line(sequence=None), NO_ROOM, "unknown_run"),
+        (OF_TOKEN, OneRun(), line(), NO_CAPACITY, "taken"),
+        (OF_KEY, OneRun(), line(), NO_CAPACITY, "taken"),
+        (OF_KEY, OneRun("k2"), line(), CAPACITY, "forbidden"),
+        (OF_TOKEN, OneRun(), line(attempt=2), CAPACITY, "forbidden"),
+        (OF_KEY, None, line(), CAPACITY, "forbidden"),
+        (OF_TOKEN, None, line(), CAPACITY, "unknown_run"),
+        (OF_TOKEN, OneRun(), line(sequence=HEAD + AHEAD_MAX), CAPACITY, "taken"),
+        (OF_TOKEN, OneRun(), line(sequence=HEAD + AHEAD_MAX + 1), CAPACITY, "far_ahead"),
+        (OF_TOKEN, OneRun(), line(sequence=None), NO_CAPACITY, "taken"),
+        (OF_TOKEN, OneRun(), line(DECISION, sequence=None), CAPACITY, "forbidden"),
+        (ADMIN, OneRun(), line(DECISION, sequence=None), CAPACITY, "taken"),
+        (ADMIN, None, line(DECISION, sequence=None), CAPACITY, "unknown_run"),
+        (ADMIN, OneRun(), line(), CAPACITY, "forbidden"),
+        (ADMIN, OneRun(), line(attempt=2), CAPACITY, "apart"),
+        (ADMIN, OneRun(), line(attempt=2), NO_CAPACITY, "unclaimed"),
+        (ADMIN, None, line(), CAPACITY, "apart"),
+        (ADMIN, None, line(), NO_CAPACITY, "unknown_run"),
+        (ADMIN, None, line(sequence=None), CAPACITY, "taken"),
+        (ADMIN, None, line(sequence=None), NO_CAPACITY, "unknown_run"),
     ],
 )
 def test_numbers_are_the_holders_decisions_an_admins_and_strangers_lines_wait_apart(
-    sender: Sender, run: OneRun | None, sent: Decoded, room: Room, said: str
+    sender: Sender, run: OneRun | None, sent: Decoded, capacity: Capacity, said: str
 ) -> None:
-    assert verdict(request(sender, run), sent, room) == said
+    assert verdict(request(sender, run), sent, capacity) == said
 
 
 def test_what_is_far_ahead_of_the_applied_may_be_near_to_the_stored() -> None:
@@ -206,7 +206,7 @@ async def test_behind_a_seal_or_a_budget_only_what_is_stored_is_told_again(
             return closed
 
     asked = request(OF_TOKEN, Closed())
-    candidates = [INGESTOR._check(line(sequence=number), asked, ROOM) for number in (6, 7)]
+    candidates = [INGESTOR._check(line(sequence=number), asked, CAPACITY) for number in (6, 7)]
     stored = candidates[0].id  # type: ignore[union-attr]
     log: Any = Log(stored)
     budgets: Any = Full(full)

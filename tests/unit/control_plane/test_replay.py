@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.model.interval_set import IntervalSet
 from control_plane.model.projection import EFFECTIVE, AttemptView, Fold, Update, fold, project
-from control_plane.model.ranges import Ranges
 from control_plane.model.run import CurrentStage, Entry
 from control_plane.store.verify.evidence import Quiet
 from control_plane.verify.replay import Replayed, replay
@@ -448,8 +448,8 @@ def at(*positions: int | None) -> list[Event]:
 def test_a_stretch_follows_its_cursor_without_a_gap_up_to_where_it_is_wanted(
     log: list[int | None], after: int, up_to: int | None, found: list[int]
 ) -> None:
-    held = Ranges.of((n, n) for n in log if n is not None)
-    last = held.reach(after)
+    held = IntervalSet.of((n, n) for n in log if n is not None)
+    last = held.last_contiguous(after)
     last = last if up_to is None else min(last, up_to)
     assert list(range(after + 1, last + 1)) == found
 

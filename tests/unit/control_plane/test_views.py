@@ -11,7 +11,7 @@ import pytest
 
 from control_plane.model.ownership import OWNERS
 from control_plane.model.presentation import INTERNAL
-from control_plane.model.views.filling import filled, stored_names
+from control_plane.model.views.document_mapping import from_document, stored_names
 from control_plane.model.views.pods import pod
 from control_plane.model.views.runs import attempt, run_row
 from events.answers.artifacts import Artifact
@@ -44,20 +44,20 @@ def test_what_may_be_absent_is_absent_and_anything_else_is_null() -> None:
     said = told(run_row({"_id": "r"}))
     assert {"paused", "sealed", "queueLimitS"} & said.keys() == set()
     assert (said["title"], said["claimedBy"], said["lease"]) == (None, None, None)
-    assert "pod" not in told(filled(Attempt, {"_id": "r/a1"}))
+    assert "pod" not in told(from_document(Attempt, {"_id": "r/a1"}))
     assert told(attempt({"_id": "r/a1"}))["pod"] is None
 
 
 def test_what_nobody_is_shown_is_left_out() -> None:
     secret = {"tokenHash": "secret", "until": None, "renewals": 0}
     stored = {"_id": "r", "words": ["a"], "labelList": [], "idempotency": {}, "tokens": [{"hash": "secret"}]}
-    assert "secret" not in json.dumps(told(filled(RunRow, {**stored, "lease": secret})))
-    assert "secret" not in json.dumps(told(filled(Key, {"_id": "k", "hash": "secret"})))
+    assert "secret" not in json.dumps(told(from_document(RunRow, {**stored, "lease": secret})))
+    assert "secret" not in json.dumps(told(from_document(Key, {"_id": "k", "hash": "secret"})))
 
 
 def test_what_was_cut_is_told_in_its_place_or_is_nothing() -> None:
     note = {"number": 1, "at": MOMENT, "by": "me", "text": "x"}
-    run = filled(Run, {"_id": "r", "notes": [note, "… 3 more"], "error": "… 5 more", "stages": [5]})
+    run = from_document(Run, {"_id": "r", "notes": [note, "… 3 more"], "error": "… 5 more", "stages": [5]})
     assert run.notes == [Note(number=1, at="2026-11-21T10:00:00.123Z", by="me", text="x"), "… 3 more"]
     assert (run.error, run.stages) == (None, [])
 

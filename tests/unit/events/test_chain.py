@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from events.catalog import EventRefused, RunCompleted
 from events.chain import NO_LINES, Roots
 from events.codec import decode_structured
+from events.delivery.event_encoder import Row, end_of, refusal_of, with_line
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import Row, end_of, refusal_of, with_line
 from events.delivery.sender import Sender, Telemetry
 from events.envelope import Event, Head, content_hash, encode, line_hash
-from events.pipe import Said
+from events.pipe import FactFrame
 from events.testing import (
     FIRST,
     RUN_ID,
@@ -138,7 +138,7 @@ def test_a_pipeline_that_says_what_stands_for_refused_lines_is_taken_at_its_word
     with make_outbox(tmp_path) as outbox:
         make_attempt(outbox)
         data = {"refused_type": "ai.run.log", "code": "c", "message": "m", "digest": "0" * 64}
-        outbox.append(FIRST, [Said("ai.run.event_refused", data)])
+        outbox.append(FIRST, [FactFrame("ai.run.event_refused", data)])
         (row,) = outbox.batch(9, 10**6)
         said = outbox.find(FIRST).root
         assert roots_of([row.line]).said == said

@@ -25,11 +25,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from events.catalog import EventRefused, RunCanceled, RunCompleted, RunFailed, RunPreempted, RunStarted
 from events.codec import LINE_BYTES_MAX, decode_structured
 from events.delivery import outbox as outbox_module
+from events.delivery.event_encoder import Row, end_of
 from events.delivery.outbox import DUE_EVENTS, Outbox
-from events.delivery.outgoing import Row, end_of
 from events.envelope import Event, line_hash
 from events.kinds.experiment import NodeCreated
-from events.pipe import Said
+from events.pipe import FactFrame
 from events.queue.settlement import End
 from events.runtime.errors import ConfigError, Conflict, Rejected, Transient
 from events.testing import FIRST, RUN_ID, ManualClock, SeededIds, make_attempt, make_logs, make_outbox
@@ -72,7 +72,7 @@ from events.catalog import RunFailed, RunLog
 from events.runtime.clock import SystemClock, SystemIds
 from events.runtime.errors import Transient
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import end_of
+from events.delivery.event_encoder import end_of
 from events.text.attempt_id import AttemptId
 outbox = Outbox(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
 outbox.open_attempt(AttemptId("run", 1), token="t", source="s", collection="runs")
@@ -121,7 +121,7 @@ def test_sequences_count_from_one_per_attempt(outbox: Outbox) -> None:
 
 
 def test_a_kept_line_is_an_event_that_ingest_reads(outbox: Outbox) -> None:
-    outbox.append(FIRST, [RunStarted(pod="pod-7"), Said(type="ai.race.lap", data={"lap": 3})])
+    outbox.append(FIRST, [RunStarted(pod="pod-7"), FactFrame(type="ai.race.lap", data={"lap": 3})])
     started, lap = (decoded(row) for row in rows_of(outbox))
     assert (started.fact, started.run_id, started.attempt, started.sequence) == (
         RunStarted(pod="pod-7"), RUN_ID, 1, 1,
@@ -186,7 +186,7 @@ def test_the_same_line_refused_again_is_replaced_by_the_very_same_refusal(outbox
 
 def test_an_event_that_no_line_can_carry_becomes_a_refusal_and_its_neighbours_stay(outbox: Outbox) -> None:
     huge = NodeCreated(stage="Stage_1", node="n1", plan="x" * LINE_BYTES_MAX)
-    surrogate = Said(type="ai.run.log", data={"message": "\ud800"})
+    surrogate = FactFrame(type="ai.run.log", data={"message": "\ud800"})
     outbox.append(FIRST, [*make_logs(1), huge, surrogate, *make_logs(1)])
     facts = [decoded(row).fact for row in rows_of(outbox)]
     refusals = [fact for fact in facts if isinstance(fact, EventRefused)]

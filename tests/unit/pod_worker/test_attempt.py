@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from events.catalog import Price, RunCompleted, RunLog, RunPreempted, RunStarted, RunUsage
+from events.delivery.event_encoder import fact_frame
 from events.delivery.outbox import Outbox
-from events.delivery.outgoing import said
 from events.files.checkpoints import MANIFEST
 from events.kinds.fact import Fact
-from events.pipe import Checkpoint, Kept, Made, Note, Said, Start
+from events.pipe import Checkpoint, FactFrame, Kept, Made, Note, Start
 from events.queue.claims import Claim, Orders
 from events.queue.settlement import End
 from events.runtime.clock import instant
@@ -28,7 +28,7 @@ from pod_worker.attempt.attempt import Attempt, Ports
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import grant
 from pod_worker.attempt.usage import Rate, usage_of
-from pod_worker.child.ending import Exited, Signalled
+from pod_worker.child.exit_status import Exited, Signalled
 from pod_worker.child.process import Exit, Listener
 from pod_worker.files.fetched import Fetched
 
@@ -78,7 +78,7 @@ class ScriptedChild:
     def say(self, *facts: Fact) -> None:
         assert self._listener is not None
         for fact in facts:
-            self._listener(said(fact))
+            self._listener(fact_frame(fact))
 
     def end(self, end: Exited | Signalled, final: str | None = None) -> None:
         if self._exit is None:
@@ -226,7 +226,7 @@ class Scene:
             clock=self.clock, ids=SeededIds(), threads=lambda name, work: None,
             work=self.folder / "work", stop=self.stop, rate=rate or Rate(),
         )  # fmt: skip
-        start = grant(asked=instant(self.clock), ttl_s=TTL_S)
+        start = grant(requested_at=instant(self.clock), ttl_s=TTL_S)
         pulse = Pulse(start, paused=claim.paused, notes=claim.notes)
         heartbeat = Heartbeat(claim, self.store, self.clock, pulse)
         if beats:
@@ -418,7 +418,7 @@ def test_a_disk_that_stays_full_is_a_named_failure(scene: Scene, monkeypatch: py
     append = scene.outbox.append
 
     def refuse(attempt_id: AttemptId, facts: Any) -> int:
-        if any(isinstance(each, Said) and each.type == "ai.run.log" for each in facts):
+        if any(isinstance(each, FactFrame) and each.type == "ai.run.log" for each in facts):
             raise Transient("DISK_FULL", "the disk of the data directory takes no more")
         return append(attempt_id, facts)
 

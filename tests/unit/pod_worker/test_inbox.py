@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from events.catalog import RunLog
-from events.delivery.outgoing import said
+from events.delivery.event_encoder import fact_frame
 from events.testing import ManualClock
 from pod_worker.attempt.inbox import HEARD_MAX, Inbox
 
-WORD = said(RunLog(message="a word"))
+WORD = fact_frame(RunLog(message="a word"))
 
 
 def test_many_words_are_taken_at_once() -> None:

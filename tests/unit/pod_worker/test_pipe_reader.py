@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from events.catalog import RunCompleted
-from events.delivery.outgoing import said
+from events.delivery.event_encoder import fact_frame
 from events.pipe import Checkpoint, FromChild, Made, Ready, encode
 from pod_worker.child import pipe_reader
-from pod_worker.child.pipe_reader import FEW_BYTES, PipeReader, line_said
+from pod_worker.child.pipe_reader import FEW_BYTES, PipeReader, log_frame
 
-FIRST, SECOND = (line_said(text, "info") for text in ("first", "second"))
+FIRST, SECOND = (log_frame(text, "info") for text in ("first", "second"))
 MADE = Made("file", "file", "text/plain")
 SOON_S = 30.0
 
@@ -78,7 +78,7 @@ def test_a_rest_is_over_soon(speaker: Speaker, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    "frame", [Ready(["probe"]), said(RunCompleted()), MADE, Checkpoint(1, "node", [MADE])], ids=type
+    "frame", [Ready(["probe"]), fact_frame(RunCompleted()), MADE, Checkpoint(1, "node", [MADE])], ids=type
 )
 def test_after_what_somebody_waits_for_it_does_not_rest(speaker: Speaker, frame: FromChild) -> None:
     speaker.say(FIRST, frame)
@@ -88,7 +88,7 @@ def test_after_what_somebody_waits_for_it_does_not_rest(speaker: Speaker, frame:
 
 
 def test_after_much_it_does_not_rest(speaker: Speaker) -> None:
-    much = line_said("x" * FEW_BYTES, "info")
+    much = log_frame("x" * FEW_BYTES, "info")
     speaker.say(much)
     assert speaker.heard() == much
     speaker.say(SECOND)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from events.catalog import RunCanceled, RunCompleted, RunFailed, RunPreempted
 from events.kinds.fact import Fact
 from pod_worker.attempt.settlement import Evidence, Order, final_fact, obeyed, without_files
-from pod_worker.child.ending import Exited, NeverStarted, Signalled, TimedOut, failure_for
+from pod_worker.child.exit_status import Exited, NeverStarted, Signalled, TimedOut, failure_for
 
 COMPLETED = RunCompleted(summary="all done")
 FAILED = RunFailed(
@@ -73,7 +73,7 @@ limits = st.one_of(
 evidences = st.builds(
     Evidence,
     end=ends,
-    said=facts,
+    reported=facts,
     ordered=orders,
     timed_out=limits,
     obstacle=st.sampled_from([None, OBSTACLE]),
@@ -109,7 +109,7 @@ def test_the_strongest_word_is_the_end(
     said: Fact | None, ordered: Order | None, hindered: bool, late: bool
 ) -> None:
     evidence = make_evidence(
-        said=said,
+        reported=said,
         ordered=ordered,
         obstacle=OBSTACLE if hindered else None,
         timed_out=TIMEOUT if late else None,
@@ -119,27 +119,27 @@ def test_the_strongest_word_is_the_end(
 
 def test_a_result_counts_whatever_was_ordered_and_however_the_process_went() -> None:
     evidence = make_evidence(
-        said=COMPLETED, ordered="cancel", timed_out=TIMEOUT, end=Signalled(9), oom_evidence=True
+        reported=COMPLETED, ordered="cancel", timed_out=TIMEOUT, end=Signalled(9), oom_evidence=True
     )
     assert final_fact(evidence) == COMPLETED
 
 
 def test_a_result_behind_a_hole_in_the_log_is_no_result() -> None:
-    assert final_fact(make_evidence(said=COMPLETED, obstacle=OBSTACLE)) == HINDERED
+    assert final_fact(make_evidence(reported=COMPLETED, obstacle=OBSTACLE)) == HINDERED
 
 
 @pytest.mark.parametrize("order", ["cancel", "preempt"])
 def test_a_failure_that_our_order_caused_is_obedience(order: Order) -> None:
-    assert final_fact(make_evidence(said=FAILED, ordered=order)) == OBEYED[order]
+    assert final_fact(make_evidence(reported=FAILED, ordered=order)) == OBEYED[order]
     assert final_fact(make_evidence(end=Signalled(9), ordered=order)) == OBEYED[order]
 
 
 def test_a_failure_that_nobody_ordered_is_told_in_the_childs_own_words() -> None:
-    assert final_fact(make_evidence(said=FAILED)) is FAILED
+    assert final_fact(make_evidence(reported=FAILED)) is FAILED
 
 
 def test_a_child_that_gave_itself_back_is_believed() -> None:
-    assert final_fact(make_evidence(said=PREEMPTED)) is PREEMPTED
+    assert final_fact(make_evidence(reported=PREEMPTED)) is PREEMPTED
 
 
 @pytest.mark.parametrize("stage", [None, "fit"])
@@ -147,7 +147,7 @@ def test_every_failure_of_ours_names_the_stage_in_which_it_struck(stage: str | N
     found = [
         final_fact(make_evidence(obstacle=OBSTACLE, stage=stage)),
         final_fact(make_evidence(timed_out=TIMEOUT, stage=stage)),
-        final_fact(make_evidence(said=CANCELED, stage=stage)),
+        final_fact(make_evidence(reported=CANCELED, stage=stage)),
         final_fact(make_evidence(stage=stage)),
         without_files("2 files", None, stage),
     ]
@@ -190,7 +190,7 @@ def test_a_child_that_only_died_leaves_just_that() -> None:
 def test_nothing_is_known_that_nobody_said() -> None:
     assert Evidence(end=DIED) == Evidence(
         end=DIED,
-        said=None,
+        reported=None,
         ordered=None,
         timed_out=None,
         obstacle=None,
@@ -237,7 +237,7 @@ def test_a_log_with_a_hole_never_ends_as_if_it_were_whole(evidence: Evidence) ->
     found = final_fact(evidence)
     if isinstance(found, RunCompleted):
         assert evidence.obstacle is None
-        assert found == evidence.said
+        assert found == evidence.reported
 
 
 @given(evidence=evidences)
@@ -254,7 +254,7 @@ def test_what_our_order_caused_is_never_a_failure(evidence: Evidence) -> None:
 
 @given(evidence=evidences)
 def test_a_death_speaks_only_where_nothing_else_does(evidence: Evidence) -> None:
-    others = (evidence.said, evidence.ordered, evidence.timed_out, evidence.obstacle)
+    others = (evidence.reported, evidence.ordered, evidence.timed_out, evidence.obstacle)
     if others == (None,) * 4:
         assert final_fact(evidence) == failure_for(
             evidence.end,

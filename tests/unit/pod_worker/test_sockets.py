@@ -67,7 +67,7 @@ def test_a_kept_connection_is_used_again_unless_storage_closed_it(
     kept.sock = high
     place = ("http", "storage")
     storage._idle[place] = [kept]
-    assert storage._line(place) is kept
+    assert storage._connection(place) is kept
     storage._idle[place] = [kept]
     other.close()
-    assert storage._line(place) is not kept
+    assert storage._connection(place) is not kept

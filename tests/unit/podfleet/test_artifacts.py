@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from events.answers.artifacts import Artifact
 from podfleet.commands.artifacts import Unkept, inside, wanted
 
@@ -30,7 +30,9 @@ def test_a_link_in_the_folder_leads_nobody_out(tmp_path: Path) -> None:
 
 
 def test_names_and_patterns_choose_and_what_means_nothing_is_refused() -> None:
-    known = [filled(Artifact, {"name": name}) for name in ("a.png", "b.png", "plots/c.png", "d[1].txt")]
+    known = [
+        from_document(Artifact, {"name": name}) for name in ("a.png", "b.png", "plots/c.png", "d[1].txt")
+    ]
     assert [each.name for each in wanted(known, ["*.png", "a.png"])] == ["a.png", "b.png", "plots/c.png"]
     assert [each.name for each in wanted(known, ["d[1].txt"])] == ["d[1].txt"]
     assert wanted(known, []) == known

@@ -26,8 +26,8 @@ from podfleet import (
     Unreachable,
     connection,
 )
-from podfleet.client import call, calls, following, synchronous, transport
-from podfleet.client.calls import PAGE
+from podfleet.client import call, endpoints, following, synchronous, transport
+from podfleet.client.endpoints import PAGE
 from podfleet.client.following import Follower
 from podfleet.connection import status_of
 from podfleet.nouns import Nouns
@@ -141,7 +141,7 @@ def test_patience_with_a_silent_control_plane_ends_and_each_wait_is_short() -> N
     clock.wait = wait  # type: ignore[method-assign, assignment]
     for ask in (
         lambda follower: next(follower.news()),
-        lambda follower: follower.look(calls.run(RUN_ID)),
+        lambda follower: follower.look(endpoints.run(RUN_ID)),
     ):
         follower = Follower(client_of(silent), RUN_ID, clock)
         follower._hear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from events.answers.kinds.hypotheses import HypothesisRow
 from events.testing import make_run
 from podfleet.naming import HYPOTHESIS, RUN, Unknown, meant
@@ -25,7 +25,7 @@ def test_a_beginning_that_several_share_lists_them_without_their_colours() -> No
         "01ABCE  QUEUED run E",
         "01ABCF  QUEUED run F",
     ]
-    many = [filled(HypothesisRow, {"_id": f"01{number:04}", "title": "x"}) for number in range(100)]
+    many = [from_document(HypothesisRow, {"_id": f"01{number:04}", "title": "x"}) for number in range(100)]
     with pytest.raises(Unknown) as several:
         meant(many, HYPOTHESIS, "01")
     assert len(str(several.value).splitlines()) == 12

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from events.answers.pods import Pod
 from podfleet.commands.pods import Unknown, meant
 
 
 def pod(identity: str, state: str = "idle") -> Pod:
-    return filled(Pod, {"_id": identity, "pod": identity.rpartition("/")[0], "state": state})
+    return from_document(Pod, {"_id": identity, "pod": identity.rpartition("/")[0], "state": state})
 
 
 FLEET = [

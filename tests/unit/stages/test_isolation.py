@@ -93,7 +93,7 @@ def test_every_program_is_started_the_same_way_within_its_walls() -> None:
         made = plan(candidate, MACHINE, JOB)
         assert made.command[-4:] == ("/venv/bin/python", "-I", "-u", "/runs/7/node/program.py")
         assert bool(made.filter_hex) == candidate.filtered
-        assert made.gate_hex  # everybody's births are counted
+        assert made.creation_filter_hex  # everybody's creations are counted
         assert made.landlock_abi == (7 if candidate is LANDLOCK else 0)
         assert made.namespaces == (made.command[0] == "/usr/bin/bwrap") == candidate.namespaces
         assert made.limits == JOB.limits

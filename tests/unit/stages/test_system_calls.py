@@ -17,7 +17,7 @@ from stages.isolation.system_calls import (
     ALWAYS,
     ANSWERS,
     ARGUMENTS_AT,
-    BIRTHS,
+    CREATIONS,
     KILL,
     LAST_KNOWN,
     MACHINES,
@@ -203,7 +203,7 @@ def test_files_of_memory_are_for_programs_with_a_gpu() -> None:
 
 
 def test_births_are_asked_for_and_nothing_else() -> None:
-    code = filtered(BIRTHS)
+    code = filtered(CREATIONS)
     for name in ("fork", "vfork", "clone"):
         assert ruled(code, call(name), (0x3D0F00,)) == ANSWERS["asked"]
     assert ruled(code, call("clone3")) == UNKNOWN

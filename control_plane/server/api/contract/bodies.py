@@ -24,7 +24,7 @@ from control_plane.runs.schedules.schedule import Missed, Overlap
 from control_plane.runs.schedules.service import NOTE_CHARS_MAX as SCHEDULE_NOTE_CHARS_MAX
 from control_plane.runs.submission import LABEL_CHARS_MAX, QUEUE_LIMIT_S
 from events.codec import SEQUENCE_MAX
-from events.delivery.outgoing import MESSAGE_MAX
+from events.delivery.event_encoder import MESSAGE_MAX
 from events.kinds.queues import DEFAULT_MODE, Mode
 from events.lifecycle import Outcome
 from events.text.key_text import SECRET_CHARS

@@ -15,7 +15,7 @@ import msgspec
 from control_plane.access.auth import SAFE_METHODS
 from control_plane.reads.paging import LIMIT_MAX
 from control_plane.server.api.contract.struct_routes import REFERENCE
-from events.answers.parts import with_parts
+from events.answers.kind_parts import with_parts
 
 Json = dict[str, Any]
 
@@ -165,20 +165,20 @@ def described(document: Json, answers: Iterable[Any], parts: Sequence[str] = ())
 
 def _operation(path: str, method: str, operation: Json) -> Json:
     """Return a route with all its possible answers."""
-    said = {**operation, "parameters": [_parameter(each) for each in operation.get("parameters", ())]}
+    described = {**operation, "parameters": [_parameter(each) for each in operation.get("parameters", ())]}
     if path in BODIES:
         content = {media: {"schema": schema} for media, schema in BODIES[path].items()}
-        said["requestBody"] = {"required": True, "content": content}
+        described["requestBody"] = {"required": True, "content": content}
     answers = {status: _answer(int(status), each) for status, each in operation["responses"].items()}
     answers.pop("422", None)  # FastAPI's own words, which are not ours
     if INGEST in operation.get("tags", ()):
         answers |= {status: _verdicts(words) for status, words in _VERDICTS_OF.items()}
     own = [int(status) for status, each in answers.items() if int(status) >= 400 and "content" not in each]
-    for status in (*own, *_refusals(method, said)):
+    for status in (*own, *_refusals(method, described)):
         answers[str(status)] = _refusal(status, answers.get(str(status)))
     if OPEN not in operation.get("tags", ()):
-        said["security"] = [{"key": []}]
-    return {**said, "responses": dict(sorted(answers.items()))}
+        described["security"] = [{"key": []}]
+    return {**described, "responses": dict(sorted(answers.items()))}
 
 
 def _refusals(method: str, operation: Json) -> Iterator[int]:
@@ -208,13 +208,13 @@ def _refusal(status: int, own: Json | None) -> Json:
 
 
 def _answer(status: int, answer: Json) -> Json:
-    said = dict(answer)
+    described = dict(answer)
     if 300 <= status < 400:
-        said.pop("content", None)
+        described.pop("content", None)
     if status in HEADERS:
         name, kind = HEADERS[status]
-        said["headers"] = {name: {"schema": {"type": kind}}}
-    return said
+        described["headers"] = {name: {"schema": {"type": kind}}}
+    return described
 
 
 def _verdicts(words: str) -> Json:

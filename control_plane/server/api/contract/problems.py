@@ -142,9 +142,9 @@ def install(app: FastAPI, pages: ProblemPages) -> None:
             for each in found[:PROBLEMS_MAX]
         ]
         unreadable = any(each["type"] == "json_invalid" for each in found)
-        told = [f"{each['field'] or 'body'}: {each['message']}" for each in fields]
+        messages = [f"{each['field'] or 'body'}: {each['message']}" for each in fields]
         more = [f"and {len(found) - PROBLEMS_MAX:,} more problems"] if len(found) > PROBLEMS_MAX else []
-        detail = "; ".join(told + more)
+        detail = "; ".join(messages + more)
         status, code = (400, "bad_json") if unreadable else (422, "invalid")
         return answer(request, problem(status, code, detail, fields=fields), detail)
 

@@ -14,7 +14,7 @@ from fastapi.dependencies.utils import get_typed_return_annotation
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
-from events.answers.parts import spread
+from events.answers.kind_parts import spread
 from events.answers.runs import Run
 
 JSON: Final = "application/json"
@@ -42,9 +42,9 @@ class StructRoute(APIRoute):
             own = [status for status, words in (options.get("responses") or {}).items() if words]
             statuses = {options.get("status_code") or 200, *own}
             content = {JSON: {"schema": reference(*self.answers)}}
-            said = {str(status): {"content": content} for status in statuses}
+            described = {str(status): {"content": content} for status in statuses}
             options |= {"response_model": None, "response_class": Encoded}
-            options["openapi_extra"] = {"responses": said}
+            options["openapi_extra"] = {"responses": described}
             endpoint = _encoding(endpoint)
         super().__init__(path, endpoint, **options)
 

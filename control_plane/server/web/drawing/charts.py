@@ -108,15 +108,15 @@ def line_chart(chart: Chart) -> Markup:
 
 def described(chart: Chart) -> str:
     """Return the text description of a chart: the last value and the range of each line."""
-    said = []
+    words = []
     for line in chart.lines:
         values = [value for _, value in line.points if value is not None and math.isfinite(value)]
         if not values:
-            said.append(f"{line.name}: nothing")
+            words.append(f"{line.name}: nothing")
             continue
         shown = [_label(value, chart.unit) for value in (values[-1], min(values), max(values))]
-        said.append(f"{line.name}: {shown[0]} last, {shown[1]} to {shown[2]}")
-    return f"{'; '.join(said)}{', on a logarithmic axis' if chart.is_log else ''}."
+        words.append(f"{line.name}: {shown[0]} last, {shown[1]} to {shown[2]}")
+    return f"{'; '.join(words)}{', on a logarithmic axis' if chart.is_log else ''}."
 
 
 def letter(index: int) -> str:
@@ -277,9 +277,9 @@ def _grid(chart: Chart, x_axis: Axis, y_axis: Axis) -> Iterator[Markup]:
     is_time = chart.x == "time"
     for value in time_ticks(x_axis.low, x_axis.high) if is_time else x_axis.ticks():
         x = _n(x_axis.place(value))
-        said = _moment(value, x_axis.high - x_axis.low) if is_time else f"{value:g}"
+        text = _moment(value, x_axis.high - x_axis.low) if is_time else f"{value:g}"
         yield _tag("path", class_="grid", d=f"M{x} {_n(base)}v4")
-        yield _text(said, x, _n(base + 16), text_anchor="middle")
+        yield _text(text, x, _n(base + 16), text_anchor="middle")
     yield _tag("path", class_="axis", d=f"M{_n(LEFT)} {_n(TOP)}V{_n(base)}H{right}")
     if chart.x_name:
         yield _text(chart.x_name, right, _n(base - 4), text_anchor="end")
@@ -307,8 +307,8 @@ def _line(line: Line, index: int, chart: Chart, x_axis: Axis, y_axis: Axis) -> I
         yield _tag("text", line.letter or letter(index), class_=f"name {color}", x=x, y=y, dx="4", dy="4")
 
 
-def _text(said: str, x: str, y: str, **attributes: str) -> Markup:
-    return _tag("text", said, class_="tick", x=x, y=y, **attributes)
+def _text(text: str, x: str, y: str, **attributes: str) -> Markup:
+    return _tag("text", text, class_="tick", x=x, y=y, **attributes)
 
 
 def _tag(name: str, content: str = "", **attributes: str) -> Markup:

@@ -13,10 +13,10 @@ COLUMNS = "columns"
 def shorter(path: str, query: Iterable[tuple[str, str]]) -> str | None:
     """Return the address without empty fields and with all columns in one; None if it does not change."""
     given = list(query)
-    said = [(name, value) for name, value in given if value and name != COLUMNS]
+    pairs = [(name, value) for name, value in given if value and name != COLUMNS]
     wanted = [value for name, value in given if name == COLUMNS and value]
     if wanted and wanted != list(USUAL):
-        said.append((COLUMNS, ",".join(wanted)))
-    if len(said) == len(given):
+        pairs.append((COLUMNS, ",".join(wanted)))
+    if len(pairs) == len(given):
         return None
-    return f"{path}?{urlencode(said)}" if said else path
+    return f"{path}?{urlencode(pairs)}" if pairs else path

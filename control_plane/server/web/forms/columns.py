@@ -25,9 +25,9 @@ COLUMNS: Final[Mapping[str, str]] = {
 USUAL: Final = ("kind", "doing", "pod", "queued")
 
 
-def chosen(said: Iterable[str]) -> Sequence[str]:
+def chosen(names: Iterable[str]) -> Sequence[str]:
     """Return the selected columns, by default the usual ones. Raises `Rejected`."""
-    wanted = {part.strip() for each in said for part in each.split(",")} - {""}
+    wanted = {part.strip() for each in names for part in each.split(",")} - {""}
     if not wanted:
         return USUAL
     if unknown := sorted(wanted - set(COLUMNS)):

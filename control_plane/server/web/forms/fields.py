@@ -29,7 +29,7 @@ LABELS: Final = {
     "spec": "Specification",
     "priority": "Priority",
     "missed": "Missed times",
-    "overlap": "While one still runs",
+    "overlap": "While a run is active",
     "note": "Note",
 }
 
@@ -69,10 +69,10 @@ class ReviewForm(Form):
 
     def body(self) -> ReviewBody:
         """Return the verdict. Raises `Unfit`."""
-        said = {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()}
+        fields = {"verdict": self.verdict, "notes": typed_lines(self.notes).strip()}
         seen = whole(self.seen) if self.seen else None
         return read_body(
-            ReviewBody, {**said, "incomplete": self.incomplete, "revise": self.revise, "seen": seen}
+            ReviewBody, {**fields, "incomplete": self.incomplete, "revise": self.revise, "seen": seen}
         )
 
     def judge(self) -> str:

@@ -14,9 +14,9 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from control_plane.server.api.contract.bodies import LABELS_MAX, Json, NewRun
-from control_plane.server.web.forms.complaints import complaints
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.typed import value_of
+from control_plane.server.web.forms.validation_errors import complaints
 from events.formatting import sentence
 from events.kinds.fields import Field, arranged, fields_of, is_limit, schema_of
 from events.kinds.kind import Kind
@@ -186,10 +186,10 @@ def _put(wanted: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def _labels(text: str) -> dict[str, str]:
     """Return the typed labels, one per line. Raises `ValueError`."""
     found = {}
-    told = [*filter(None, map(str.strip, text.split("\n")))]
-    if len(told) > LABELS_MAX:
+    lines = [*filter(None, map(str.strip, text.split("\n")))]
+    if len(lines) > LABELS_MAX:
         raise ValueError(f"at most {LABELS_MAX} labels")
-    for line in told:
+    for line in lines:
         name, equals, value = line.partition("=")
         if not equals or not name:
             raise ValueError(f"{line[:100]!r} is not name=value, such as team=vision")

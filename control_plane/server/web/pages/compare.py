@@ -35,8 +35,8 @@ class Wanted(BaseModel):
 
     def run_ids(self) -> list[str]:
         """Return the ids, from one list or several."""
-        said = [part.strip() for each in self.ids for part in each.split(",")]
-        return [each for each in said if each]
+        ids = [part.strip() for each in self.ids for part in each.split(",")]
+        return [each for each in ids if each]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
-from control_plane.server.web.pages.orders import see
+from control_plane.server.web.pages.form_actions import see
 from control_plane.server.web.site import Site
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of

@@ -22,7 +22,7 @@ from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.api.schedules import previewed, shown_slots
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.schedule import ScheduleForm
-from control_plane.server.web.pages.orders import carried_out, refused, see
+from control_plane.server.web.pages.form_actions import carried_out, refused, see
 from control_plane.server.web.site import NOT_LIVE, Live, Site
 from events.answers.schedules import Schedule, Slot
 from events.kinds import KINDS, RUN_KINDS
@@ -211,10 +211,10 @@ def _add_orders(routes: APIRouter, site: Site) -> None:
     @routes.post("/schedules/{schedule_id}/pause")
     async def pause(schedule_id: str, principal: MaySubmit, note: Note = "") -> Response:
         try:
-            said = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
+            note_text = read_body(Pause, {"paused": True, "note": typed_lines(note)}).note
         except Unfit as unfit:
             return await site.problem(422, str(unfit), back=_path(schedule_id))
-        order = service.pause(schedule_id, paused=True, by=principal.name, note=said)
+        order = service.pause(schedule_id, paused=True, by=principal.name, note=note_text)
         return await carried_out(site, order, _path(schedule_id))
 
     @routes.post("/schedules/{schedule_id}/resume")

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import MayReview, MaySubmit
 from control_plane.server.web.forms.fields import ReviewForm, Unfit, typed_lines
-from control_plane.server.web.pages.orders import carried_out, refused, see
+from control_plane.server.web.pages.form_actions import carried_out, refused, see
 from control_plane.server.web.site import Site
 from events.answers.runs import HumanVerdict
 from events.runtime.errors import Conflict, Rejected
@@ -93,10 +93,10 @@ def _add_review(routes: APIRouter, site: Site) -> None:
         return see(f"/reviews?done={quote(run_id, safe='')}" if from_list else back)
 
 
-def _once(said: HumanVerdict) -> str:
-    verdict = "pass" if said.verdict == "pass" else "fail"
+def _once(verdict_given: HumanVerdict) -> str:
+    verdict = "pass" if verdict_given.verdict == "pass" else "fail"
     return (
-        f"This run has its verdict: {said.reviewer} said {verdict}. "
+        f"This run has its verdict: {verdict_given.reviewer} said {verdict}. "
         "It can be revised on the run's page, with a reason."
     )
 

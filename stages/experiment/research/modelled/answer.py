@@ -93,8 +93,8 @@ def one_line(text: str, length: int) -> str:
 
 
 @dataclass(slots=True)
-class Gate:
-    """Lets one program through: whole, and none of the `known` ones; the same again ends the asking."""
+class ProgramFilter:
+    """Accepts one program: whole, and none of the `known` ones; the same again ends the asking."""
 
     known: frozenset[str]
     conditions: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from events.kinds.idea import Idea
 from events.runtime.errors import PipelineError
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line
-from stages.experiment.research.modelled.trouble import LASTING, PASSING, code_of, given_up
+from stages.experiment.research.modelled.failure_policy import LASTING, PASSING, code_of, given_up
 from stages.models.model import Model, ModelError, Question, Trouble
 from stages.models.structured import ask_for
 from stages.ports import Notes, Say
@@ -87,16 +87,16 @@ def choose(model: Model, idea: Idea, data: DataSet | None, notes: Notes, say: Sa
 
 def _settled(model: Model, question: Question, data: DataSet | None) -> Claim | str:
     """Return the claim, or why the model could not define it. Raises `ModelError`."""
-    asked, problems = question, ""
+    prompt, problems = question, ""
     for _ in range(ROUNDS_MAX):
-        choice = ask_for(model, asked, Choice)
+        choice = ask_for(model, prompt, Choice)
         if not choice.is_testable:
             return f"the model {model.name} finds that it cannot be tested here: {one_line(choice.reading, READING_MAX)}"
         claim = _claim(model, choice, data)
         if isinstance(claim, Claim):
             return claim
         problems = claim
-        asked = replace(
+        prompt = replace(
             question, text=f"{question.text}\n\nYour last answer does not fit: {problems} Answer anew."
         )
     return f"the model {model.name} gave no choice that fits: {problems}"

@@ -17,9 +17,15 @@ from stages.experiment.record.prose import Prose
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
 from stages.experiment.research.modelled import prompt
-from stages.experiment.research.modelled.answer import Gate, Written, one_line, read_program, substance
+from stages.experiment.research.modelled.answer import (
+    ProgramFilter,
+    Written,
+    one_line,
+    read_program,
+    substance,
+)
+from stages.experiment.research.modelled.failure_policy import given_up
 from stages.experiment.research.modelled.reviewing import ask_reviews
-from stages.experiment.research.modelled.trouble import given_up
 from stages.experiment.research.modelled.writing import ask_words
 from stages.experiment.research.proposal import NoProposal, Proposal
 from stages.experiment.seeds import seed_for
@@ -153,7 +159,7 @@ class ModelResearcher:
 
     def _asked(self, step: _Step, tree: Tree) -> Proposal:
         """Ask for one program. Raises `NoProposal`, and `PipelineError` where asking is over for good."""
-        gate = Gate(
+        program_filter = ProgramFilter(
             known=frozenset(substance(node.code) for node in _around(step, tree)),
             conditions=_conditions(tree) if step.varies else frozenset(),
             varies=step.varies,
@@ -165,11 +171,11 @@ class ModelResearcher:
             temperature=step.temperature,
         )
         try:
-            code = ask_for_code(self.model, question, gate.problem)
+            code = ask_for_code(self.model, question, program_filter.problem)
         except ModelError as error:
             raise given_up(error) from error
         written = read_program(code, varies=step.varies)
-        assert isinstance(written, Written)  # the gate let it through
+        assert isinstance(written, Written)  # the filter accepted it
         return Proposal(
             plan=written.plan,
             code=code,

@@ -7,7 +7,7 @@ from typing import Final
 
 from stages.experiment.record.reviews import Review
 from stages.experiment.research.modelled import prompt
-from stages.experiment.research.modelled.trouble import ANSWER_TROUBLES
+from stages.experiment.research.modelled.failure_policy import ANSWER_TROUBLES
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for
 from stages.ports import Say

@@ -20,7 +20,7 @@ from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record
 from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import one_line
-from stages.experiment.research.modelled.trouble import ANSWER_TROUBLES
+from stages.experiment.research.modelled.failure_policy import ANSWER_TROUBLES
 from stages.experiment.tree import Node
 from stages.models.model import Model, ModelError, Question
 from stages.models.structured import ask_for
@@ -171,8 +171,8 @@ class _Editor:
 
     def _again(self, name: str, paragraphs: list[str], problems: Sequence[str]) -> Question:
         written = prompt.fenced("draft", "\n\n".join(paragraphs) or "(nothing)")
-        told = "\n".join(f"- {one_line(each, NUMBER_MAX)}" for each in problems[:PROBLEMS_MAX])
-        text = f"{self.question.text}\n\nNow only the section {name}, anew. You had written:\n{written}\nWhat is wrong with it:\n{told}"
+        problem_list = "\n".join(f"- {one_line(each, NUMBER_MAX)}" for each in problems[:PROBLEMS_MAX])
+        text = f"{self.question.text}\n\nNow only the section {name}, anew. You had written:\n{written}\nWhat is wrong with it:\n{problem_list}"
         return replace(self.question, text=text)
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from control_plane.kinds.experiment.parts import PARTS
 from control_plane.reads import kind_errors
-from control_plane.reads.parts import KindPart, parts_of_kinds
+from control_plane.reads.kind_parts import KindPart, parts_of_kinds
 from control_plane.server.web import sections
 from control_plane.server.web.sections import RunPage, Section
 from control_plane.store.reads import Part, RunReads
-from events.answers.parts import in_json
+from events.answers.kind_parts import in_json
 from events.runtime.errors import ConfigError, Transient
 from events.testing import RUN_ID
 from podfleet.details import show_run
@@ -33,7 +33,7 @@ def raises(error: BaseException) -> Any:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("control_plane.reads.parts.PART_S", 0.05)
+    monkeypatch.setattr("control_plane.reads.kind_parts.PART_S", 0.05)
     monkeypatch.setattr(sections, "PART_S", 0.05)
     monkeypatch.setattr(kind_errors, "_LOGGED", set())
 
@@ -76,8 +76,8 @@ ODD_ROWS: Final[Sequence[Any]] = (
         {"read": forever},
         {"read": none},
         {"read": reading(Part(5, False))},  # type: ignore[arg-type]
-        {"told": lambda _: raises(ValueError("a secret"))},
-        *({"told": lambda _, rows=rows: rows} for rows in NOT_ROWS),
+        {"rows": lambda _: raises(ValueError("a secret"))},
+        *({"rows": lambda _, rows=rows: rows} for rows in NOT_ROWS),
     ],
 )
 def test_a_part_that_fails_is_told_in_the_page_and_in_the_answer(
@@ -94,7 +94,7 @@ def test_a_part_that_fails_is_told_in_the_page_and_in_the_answer(
 
 @pytest.mark.parametrize("rows", ODD_ROWS)
 def test_odd_values_in_rows_are_an_answer(rows: Any) -> None:
-    part = replace(PARTS[0], told=lambda _: rows)
+    part = replace(PARTS[0], rows=lambda _: rows)
     found = replace(reading_of(Store(LOG)), parts={"experiment": (part,)})
     assert msgspec.json.encode(in_json(asyncio.run(found.run(RUN_ID))))
 
@@ -110,7 +110,7 @@ def page_of(monkeypatch: pytest.MonkeyPatch, *own: Section, parts: Any = None) -
 def test_a_part_that_fails_has_words_in_the_place_of_its_section(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    part: KindPart = replace(PARTS[0], told=lambda _: raises(ValueError("a secret")))
+    part: KindPart = replace(PARTS[0], rows=lambda _: raises(ValueError("a secret")))
     for own in ((), sections.of_kinds()["experiment"]):
         page = page_of(monkeypatch, *own, parts={"experiment": (part,)})
         assert "<h2>Search tree</h2>" in page
@@ -172,7 +172,7 @@ def test_what_is_no_section_stops_the_program(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_command_line_says_what_could_not_be_made(capsys: pytest.CaptureFixture[str]) -> None:
-    part = replace(PARTS[0], told=lambda _: raises(ValueError("a secret")))
+    part = replace(PARTS[0], rows=lambda _: raises(ValueError("a secret")))
     found = replace(reading_of(Store(LOG)), parts={"experiment": (part,)})
     show_run(asyncio.run(found.run(RUN_ID)))
     assert WORDS in " ".join(capsys.readouterr().out.split())

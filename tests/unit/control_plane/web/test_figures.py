@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.web.drawing.figures import figures, papers
 from events.answers.artifacts import Artifact
 
@@ -13,7 +13,10 @@ NODES = [{"id": "Stage_1/1"}, {"id": "Stage_1/12"}, {"id": "Stage_2/1"}]
 
 def made(*names: str) -> list[Artifact]:
     types = {"png": "image/png", "pdf": "application/pdf", "svg": "image/svg+xml", "csv": "text/csv"}
-    return [filled(Artifact, {"name": name, "contentType": types[name.rpartition(".")[2]]}) for name in names]
+    return [
+        from_document(Artifact, {"name": name, "contentType": types[name.rpartition(".")[2]]})
+        for name in names
+    ]
 
 
 def names(artifacts: object) -> list[str]:

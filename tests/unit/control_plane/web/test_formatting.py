@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.live import TOPICS_MAX
 from control_plane.server.web.site import Pages, topics_of
@@ -46,7 +46,7 @@ def test_every_event_has_a_line() -> None:
     entry = {"from": None, "to": "QUEUED", "cause": "submit", "by": "me"}
 
     def says(event_type: str, data: dict[str, Any]) -> str:
-        return formatting.says(filled(LoggedEvent, {"type": event_type, "data": data}))
+        return formatting.says(from_document(LoggedEvent, {"type": event_type, "data": data}))
 
     assert says("ai.run.status_changed", entry) == "new → QUEUED (submit, by me)"
     assert says("ai.artifact.registered", {"name": "a", "stage": "b"}) == "a"
@@ -57,7 +57,7 @@ def test_one_event_cannot_make_a_page_heavy() -> None:
     data = {"message": "<&" * 60_000, "level": "info"}
     event = {"runId": "r", "position": "p", "type": "ai.run.log", "attempt": 1, "sequence": 1,
              "revision": None, "time": "2026-11-21T10:00:00.000Z", "data": data}  # fmt: skip
-    row = Pages("http://storage").piece("event_row", filled(LoggedEvent, event))
+    row = Pages("http://storage").piece("event_row", from_document(LoggedEvent, event))
     assert "118,000 more characters" in row
     assert len(row) < 200_000
 
@@ -73,7 +73,7 @@ def test_of_an_idea_with_many_fields_and_values_few_are_shown_the_known_ones_fir
 
 def test_eight_tabs_of_long_lists_fit_into_one_stream() -> None:
     runs = [
-        filled(RunRow, {"_id": f"R{number}", "status": "QUEUED" if number else "FAILED"})
+        from_document(RunRow, {"_id": f"R{number}", "status": "QUEUED" if number else "FAILED"})
         for number in range(200)
     ]
     assert topics_of(runs[:3]) == ["run/R1", "run/R2"], "what is over does not change"
@@ -97,5 +97,5 @@ def test_a_search_that_ended_early_does_not_say_that_nothing_fits() -> None:
     values: dict[str, Any] = {"items": [], "types": [], "chosen": {}, "sieve": {}}
     values |= {"run_id": "R", "newer": None, "wanted": LogFilters(), "is_live": True}
     pages = Pages("http://storage")
-    assert b"No event fits" in pages.page("events.html", **values, older=None).body
-    assert b"looks further back" in pages.page("events.html", **values, older="cursor").body
+    assert b"No event matches" in pages.page("events.html", **values, older=None).body
+    assert b"searches further back" in pages.page("events.html", **values, older="cursor").body

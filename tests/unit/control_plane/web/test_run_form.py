@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.server.web.forms.complaints import complaints, placed
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
 from control_plane.server.web.forms.typed import value_of
+from control_plane.server.web.forms.validation_errors import complaints, placed
 from control_plane.server.web.site import Pages
 from events.kinds import KINDS
 from events.kinds.fields import Field, fields_of, flat, schema_of, shown

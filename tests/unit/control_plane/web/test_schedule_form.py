@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.web.forms.schedule import ScheduleForm
 from events.answers.schedules import Schedule
 
-STORED = filled(
+STORED = from_document(
     Schedule,
     {
         "_id": "nightly",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.web.site import Pages, Templates
 from events.answers.answer import Listing
 from events.answers.logs import LoggedEvent
@@ -23,7 +23,7 @@ def test_a_name_in_brackets_is_a_key_and_no_method(name: str) -> None:
 
 
 def test_a_field_of_an_answer_goes_by_its_name_in_json_and_is_undefined_where_that_lacks_it() -> None:
-    run = filled(RunRow, {"classKey": "probe/cpu/any", "finishedAt": None})
+    run = from_document(RunRow, {"classKey": "probe/cpu/any", "finishedAt": None})
     text = "{{ x.classKey }} {{ x['classKey'] }} {{ x.finishedAt is none }} "
     text += "{{ x.class_key is defined }} {{ x.paused is defined }} {{ x.get is defined }}"
     assert Templates().from_string(text).render(x=run) == (
@@ -39,7 +39,7 @@ def row(event_type: str, **data: Any) -> str:
         "runId": "r", "position": "p", "type": event_type, "data": data, "time": None, "sequence": 1,
         "attempt": 1, "receivedAt": "2026-11-24T00:00:00Z", "revision": None,
     }  # fmt: skip
-    return PAGES.piece("event_row", filled(LoggedEvent, event))
+    return PAGES.piece("event_row", from_document(LoggedEvent, event))
 
 
 @pytest.mark.parametrize("said", ["x unseen", "unseen", "", 5, None, ["error"], {"error": 1}])

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.views.filling import filled
+from control_plane.model.views.document_mapping import from_document
 from control_plane.server.web.drawing.timeline import BAR_MIN, LEFT, RIGHT, timeline
 from events.answers.attempts import Attempt, Stage
 
@@ -30,12 +30,12 @@ def stage(name: str, start: float, end: float | None = None, *, attempt: int = 1
         "completedAt": None if end is None else at(end),
         **more,
     }
-    return filled(Stage, fields)
+    return from_document(Stage, fields)
 
 
 def attempt(number: int, start: float, end: float | None = None) -> Attempt:
     fields = {"attempt": number, "claimedAt": at(start), "endedAt": None if end is None else at(end)}
-    return filled(Attempt, fields)
+    return from_document(Attempt, fields)
 
 
 def test_nothing_is_drawn_before_a_stage_has_begun() -> None:

@@ -44,7 +44,7 @@ def test_stages_stand_beside_each_other_and_the_best_has_its_star() -> None:
     assert [each.sign for each in picture.circles] == ["", "★", "", "✗"]
     assert picture.circles[3].label == ""
     assert picture.circles[1].title == "Stage_1/2, good, accuracy 0.5: try it"
-    assert len(picture.lines) == 3
+    assert len(picture.edges) == 3
 
 
 def test_what_is_too_much_is_left_out_and_counted() -> None:
@@ -64,4 +64,4 @@ def test_every_node_has_a_place_of_its_own_inside_the_picture(shape: list[tuple[
     places = {(each.x, each.y) for each in picture.circles}
     assert len(places) == len(nodes)
     assert all(0 < x < picture.width and 0 < y < picture.height for x, y in places)
-    assert all(line.x1 < line.x2 for line in picture.lines)
+    assert all(edge.x1 < edge.x2 for edge in picture.edges)

@@ -16,7 +16,7 @@ from stages.experiment.research.modelled import prompt
 from stages.experiment.research.modelled.answer import (
     CODE_MAX_BYTES,
     Flaw,
-    Gate,
+    ProgramFilter,
     Written,
     read_program,
     substance,
@@ -122,18 +122,18 @@ def test_the_same_program_in_other_words_is_the_same() -> None:
 
 
 def test_a_program_that_was_tried_is_refused_once_and_ends_the_asking_then() -> None:
-    gate = Gate(known=frozenset({substance(WHOLE)}))
-    problem = gate.problem("# not the same at all\n" + WHOLE)
+    program_filter = ProgramFilter(known=frozenset({substance(WHOLE)}))
+    problem = program_filter.problem("# not the same at all\n" + WHOLE)
     assert problem is not None
     assert "already tried" in problem
-    assert gate.problem(WHOLE.replace("0.1", "0.2")) is None
+    assert program_filter.problem(WHOLE.replace("0.1", "0.2")) is None
     with pytest.raises(NoProposal, match="twice"):
-        gate.problem(WHOLE)
+        program_filter.problem(WHOLE)
 
 
 def test_a_condition_that_was_tried_is_no_new_one() -> None:
-    gate = Gate(known=frozenset(), conditions=frozenset({"half the width"}), varies=True)
-    problem = gate.problem('CONDITION = "Half the  width"\n' + WHOLE)
+    program_filter = ProgramFilter(known=frozenset(), conditions=frozenset({"half the width"}), varies=True)
+    problem = program_filter.problem('CONDITION = "Half the  width"\n' + WHOLE)
     assert problem is not None
     assert "already tried" in problem
 

@@ -15,7 +15,7 @@ from events.testing import ManualClock
 from stages.checkpoints import Restored
 from stages.experiment import pipeline
 from stages.experiment.record.ledger import ClaimState, Past, SearchState, state_of
-from stages.experiment.research.researcher_factory import SPENDING, hire
+from stages.experiment.research.researcher_factory import SPENDING, choose_researcher
 from stages.models.model import Answer, ModelError, Question, Usage
 from stages.pipeline import run_pipeline
 from stages.ports import Tools
@@ -124,9 +124,9 @@ def spending(
         tools=make_tools(pod_usd_per_hour=6.0),
     )  # fmt: skip
     assert isinstance(context.spec, ExperimentSpec)
-    staff = hire(context, context.spec, None, 20, Past(context))
+    chosen = choose_researcher(context, context.spec, None, 20, Past(context))
     clock.advance(600.0)
-    staff.check()
+    chosen.check()
     return checkpoints
 
 

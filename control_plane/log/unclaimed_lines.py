@@ -17,7 +17,7 @@ from bson.raw_bson import RawBSONDocument
 from control_plane.store.database import Document
 from control_plane.store.log.documents import Documents
 from control_plane.store.log.events import CONTROL_PLANE_SOURCE, Arrival, Events, storable
-from control_plane.store.log.unclaimed import UnclaimedStore
+from control_plane.store.log.unclaimed_lines import UnclaimedStore
 from control_plane.store.queue.runs import BATCH_MAX, Runs
 from events.catalog import RunLog, data_of, type_of
 from events.envelope import Event

@@ -1,4 +1,4 @@
-"""Encodes one event for ingest: a line that ingest can take, or a refusal in its place. Pure."""
+"""Encodes an event for ingest: a line that ingest can take, or a refusal in its place. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from events.chain import REFUSED, said_digest
 from events.codec import LINE_BYTES_MAX
 from events.envelope import Head, encode, hash_of, line_hash
 from events.kinds.fact import Fact
-from events.pipe import Said
+from events.pipe import FactFrame
 from events.queue.settlement import End
 from events.runtime.errors import Rejected
 from events.text.attempt_id import AttemptId
@@ -84,9 +84,9 @@ def _refusal(row: Row, time: str, code: str, message: str, digest: str | None = 
     return _written(row._replace(type=REFUSED), data_of(fact), time)
 
 
-def said(fact: Fact | Said) -> Said:
+def fact_frame(fact: Fact | FactFrame) -> FactFrame:
     """Return a fact by its public type, in the form of the child's frame."""
-    return fact if isinstance(fact, Said) else Said(type=type_of(type(fact)), data=data_of(fact))
+    return fact if isinstance(fact, FactFrame) else FactFrame(type=type_of(type(fact)), data=data_of(fact))
 
 
 def with_line(row: Row, data: dict[str, Any], time: str) -> Row:
@@ -114,9 +114,9 @@ def _written(row: Row, data: dict[str, Any], time: str) -> Row:
     return row._replace(line=line, digest=said_digest(row.type, data, digest))
 
 
-def bounded(end: Said) -> Said:
+def bounded(end: FactFrame) -> FactFrame:
     """Return an end event with its texts cut: a short end is better than none."""
-    return Said(
+    return FactFrame(
         type=end.type,
         data={
             name: cut(value, END_TEXT_MAX) if isinstance(value, str) else value

@@ -26,7 +26,7 @@ Address = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class EgressPolicy:
     """What the operator allows besides the public internet."""
 
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -52,7 +52,7 @@ class Reach:
         return f"{place} is no public address; to allow it, add {named} to {SETTING}"
 
 
-def read_reach(text: str) -> Reach:
+def read_egress_policy(text: str) -> EgressPolicy:
     """Return what a list like `localhost, 10.0.0.0/8` allows. Raises `ValueError` with words."""
     networks, names = [], set()
     for entry in filter(None, (each.strip() for each in text.split(","))):
@@ -65,7 +65,7 @@ def read_reach(text: str) -> Reach:
                 )
                 raise ValueError(message) from None
             names.add(entry.lower().rstrip("."))
-    return Reach(tuple(networks), frozenset(names))
+    return EgressPolicy(tuple(networks), frozenset(names))
 
 
 def _led_to(address: Address) -> Address:

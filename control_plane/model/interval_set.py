@@ -1,4 +1,4 @@
-"""Positive whole numbers as ranges: a stored number may be arbitrarily large, and is never counted to."""
+"""A set of positive whole numbers as intervals: a stored number may be huge, and is never counted to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SHOWN_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class IntervalSet:
     """Numbers as ascending ranges that do not touch."""
 
     spans: tuple[Span, ...] = ()
 
     @classmethod
-    def of(cls, spans: Iterable[Span]) -> Ranges:
+    def of(cls, spans: Iterable[Span]) -> IntervalSet:
         """Return the numbers of some ranges, in any order, which may overlap."""
         merged: list[Span] = []
         for first, last in sorted(spans):
@@ -33,7 +33,7 @@ class Ranges:
         """The greatest number, 0 without any."""
         return self.spans[-1][1] if self.spans else 0
 
-    def gaps(self, after: int, up_to: int) -> Ranges:
+    def gaps(self, after: int, up_to: int) -> IntervalSet:
         """Return the numbers that are missing beyond `after`, up to `up_to`."""
         missing: list[Span] = []
         known = after
@@ -45,14 +45,14 @@ class Ranges:
             known = last
         if known < up_to:
             missing.append((known + 1, up_to))
-        return Ranges(tuple(missing))
+        return IntervalSet(tuple(missing))
 
-    def above(self, number: int) -> Ranges:
+    def above(self, number: int) -> IntervalSet:
         """Return the numbers greater than `number`."""
         spans = self.spans[self._place(number) :]
-        return Ranges(tuple((max(first, number + 1), last) for first, last in spans))
+        return IntervalSet(tuple((max(first, number + 1), last) for first, last in spans))
 
-    def reach(self, after: int) -> int:
+    def last_contiguous(self, after: int) -> int:
         """Return the last number that follows `after` without a gap, `after` itself where none does."""
         spans = self.spans[self._place(after) :]
         return spans[0][1] if spans and spans[0][0] <= after + 1 else after

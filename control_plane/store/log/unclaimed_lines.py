@@ -42,7 +42,7 @@ class UnclaimedStore:
         return {document["_id"]: document["hash"] for document in found}
 
     @answers()
-    async def room(self) -> int:
+    async def capacity(self) -> int:
         """Return how many more lines may be kept."""
         return EARLY_MAX - await self.db.early_lines.count_documents({}, limit=EARLY_MAX)
 

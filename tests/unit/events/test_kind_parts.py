@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from events.answers.parts import gathered, in_json, spread
+from events.answers.kind_parts import gathered, in_json, spread
 from events.answers.runs import Run
 from events.testing import make_run
 from podfleet.client.call import Malformed, decoded

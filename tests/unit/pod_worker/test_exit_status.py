@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from events.pipe import LINE_MAX_BYTES, Said, encode
-from pod_worker.child.ending import (
+from events.pipe import LINE_MAX_BYTES, FactFrame, encode
+from pod_worker.child.exit_status import (
     LAST_WORDS_MAX,
     End,
     Exited,
@@ -80,4 +80,4 @@ def test_the_last_words_stand_where_a_traceback_would() -> None:
     assert failure.traceback is not None
     assert len(failure.traceback) == LAST_WORDS_MAX
     assert failure.traceback.endswith("Fatal Python error")
-    assert len(encode(Said("ai.run.failed", {"traceback": failure.traceback}))) < LINE_MAX_BYTES
+    assert len(encode(FactFrame("ai.run.failed", {"traceback": failure.traceback}))) < LINE_MAX_BYTES

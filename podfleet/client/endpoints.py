@@ -1,4 +1,4 @@
-"""All calls of a client, as data; a test compares them with the OpenAPI document; pure."""
+"""The endpoints that a client calls, as data; a test compares them with the OpenAPI document; pure."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from events.kinds.idea import Idea
 from events.kinds.ideation import IdeationFailed, IdeationGenerated
 from events.pipe import LINE_MAX_BYTES
 from pod_worker.child.main import frame_of
-from stages.ideation.form import bounded, cut, json_bytes, missing, printable, public
 from stages.ideation.found_ideas import WHY_BYTES_MAX, Unfinished
+from stages.ideation.idea_fields import bounded, cut, json_bytes, missing, printable, public
 
 FIELDS = {
     "Name", "Title", "Short Hypothesis", "Related Work", "Abstract", "Experiments",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stages.isolation.reach import SETTING, read_reach
+from stages.isolation.egress_policy import SETTING, read_egress_policy
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from stages.isolation.reach import SETTING, read_reach
     ],
 )
 def test_what_is_not_the_public_internet_is_refused_with_what_allows_it(address: str) -> None:
-    objection = read_reach("").objection("model.example", address)
+    objection = read_egress_policy("").objection("model.example", address)
     assert objection is not None
     assert f"model.example ({address}) is no public address" in objection
     assert objection.endswith(f"to {SETTING}")
@@ -53,7 +53,7 @@ def test_what_is_not_the_public_internet_is_refused_with_what_allows_it(address:
     "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"]
 )
 def test_public_addresses_are_allowed(address: str) -> None:
-    assert read_reach("").objection("model.example", address) is None
+    assert read_egress_policy("").objection("model.example", address) is None
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_public_addresses_are_allowed(address: str) -> None:
     ],
 )
 def test_the_operator_names_what_else(allowed: str, host: str, address: str, is_allowed: bool) -> None:
-    assert (read_reach(allowed).objection(host, address) is None) == is_allowed
+    assert (read_egress_policy(allowed).objection(host, address) is None) == is_allowed
 
 
 def test_what_is_known_without_a_look_up_is_judged_at_once() -> None:
     for host in ("127.0.0.1", "localhost", "LOCALHOST.", "a.localhost", "::1", "10.0.0.1"):
-        assert read_reach("").early_objection(host)
+        assert read_egress_policy("").early_objection(host)
     for host in ("model.example", "8.8.8.8", ""):
-        assert read_reach("").early_objection(host) is None
-    assert read_reach("localhost").early_objection("localhost") is None
+        assert read_egress_policy("").early_objection(host) is None
+    assert read_egress_policy("localhost").early_objection("localhost") is None
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.0/33", "localhost:8000", "http://h", "a b", "::g"])
 def test_an_entry_that_could_never_fit_is_named(wrong: str) -> None:
     with pytest.raises(ValueError, match="PODFLEET_PRIVATE_HOSTS has") as caught:
-        read_reach(f"localhost,{wrong}")
+        read_egress_policy(f"localhost,{wrong}")
     assert repr(wrong) in str(caught.value)

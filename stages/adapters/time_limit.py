@@ -1,4 +1,4 @@
-"""Runs one piece of network work to its end or to its limit, whatever the other side does.
+"""Enforces a time limit on network work: it ends in time, whatever the other side does.
 
 Law: the caller waits no longer than the limit, and handles a stop at once. The work runs in a thread and an
 event loop of its own: a signal interrupts the caller, never the middle of the loop.
@@ -27,7 +27,7 @@ def run_within(seconds: float, work: Callable[[], Awaitable[T]], stop: threading
     then canceled, its connection closed.
     """
     given_up = threading.Event()
-    thread = ThreadPoolExecutor(1, thread_name_prefix="bounded")
+    thread = ThreadPoolExecutor(1, thread_name_prefix="time_limit")
     try:
         future = thread.submit(lambda: asyncio.run(_watched(seconds, work, given_up)))
         for _ in range(int((seconds + GRACE_S) / LOOK_EVERY_S) + 1):

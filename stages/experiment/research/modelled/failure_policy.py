@@ -1,4 +1,4 @@
-"""The effect of a model's failure on the search: skip this step, or end the run; pure.
+"""The policy on a model's failure during the search: skip this step, or end the run; pure.
 
 Law: a failure that no waiting mends ends the run at once, so that no run continues for hours without a
 model. Every other failure costs a single step.

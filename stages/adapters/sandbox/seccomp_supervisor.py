@@ -1,4 +1,4 @@
-"""Asks the watch before a process or thread of a program is created, so that a fork bomb never starts.
+"""Supervises the creation of processes by a seccomp filter, so that a fork bomb never starts.
 
 Law: the kernel holds the caller until the watch answers; without an answer the process is not created. It
 serves where no other count holds: the kernel exempts root, and containers forbid control groups.
@@ -29,15 +29,15 @@ _CLONE: Final = NUMBERS["clone"]
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
-    """A process that waits to be created."""
+class Creation:
+    """A process or thread that waits to be created."""
 
     id: int
     is_thread: bool
 
 
-def stand_before_gate(compiled: bytes) -> int | None:
-    """Have every birth below this process wait for an answer; return where it is asked for.
+def install_filter(compiled: bytes) -> int | None:
+    """Have every creation below this process wait for an answer; return where it is asked for.
 
     None where this kernel, or who started us, does not allow it.
     """
@@ -56,7 +56,7 @@ def stand_before_gate(compiled: bytes) -> int | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Gate:
+class SeccompSupervisor:
     """Admits processes below the limits; the first one beyond them is not answered, and all must end.
 
     It counts up at each creation and measures only when the count reaches a limit: a program that starts one
@@ -67,26 +67,26 @@ class Gate:
     below: Callable[[], list[Process]]
     processes_max: int
     tasks_max: int  # threads, the first of each process among them, and whoever is not buried yet
-    is_crowded: bool = False
+    is_over_limit: bool = False
     _processes: int = 1
     _tasks: int = 1
 
     def answer(self) -> None:
-        """Answer one who waits."""
-        birth = _asked(self.listener)
-        if birth is None or self.is_crowded:
+        """Answer one creation that waits."""
+        creation = _received(self.listener)
+        if creation is None or self.is_over_limit:
             return
-        self._add(birth)
+        self._add(creation)
         if self._is_beyond():
             self._count()
-            self._add(birth)
+            self._add(creation)
             if self._is_beyond():
-                self.is_crowded = True
+                self.is_over_limit = True
                 return
-        _let_in(self.listener, birth)
+        _allow(self.listener, creation)
 
-    def _add(self, birth: Birth) -> None:
-        self._processes += not birth.is_thread
+    def _add(self, creation: Creation) -> None:
+        self._processes += not creation.is_thread
         self._tasks += 1
 
     def _is_beyond(self) -> bool:
@@ -98,21 +98,21 @@ class Gate:
         self._tasks = sum(process.threads for process in below)
 
 
-def _asked(listener: int) -> Birth | None:
+def _received(listener: int) -> Creation | None:
     question = bytearray(_QUESTION.size)
     try:
         fcntl.ioctl(listener, _RECEIVE, question)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.EINTR):  # he has died meanwhile
+        if error.errno in (errno.ENOENT, errno.EINTR):  # the caller has died meanwhile
             return None
         raise
     name, _, _, call, _, _, flags, *_ = _QUESTION.unpack(question)
-    return Birth(name, is_thread=call in _CLONE and bool(flags & THREAD))
+    return Creation(name, is_thread=call in _CLONE and bool(flags & THREAD))
 
 
-def _let_in(listener: int, birth: Birth) -> None:
+def _allow(listener: int, creation: Creation) -> None:
     """Let the call go on; nothing it was decided by lies where the caller could change it."""
     try:
-        fcntl.ioctl(listener, _SEND, bytearray(_ANSWER.pack(birth.id, 0, 0, _CONTINUE)))
-    except FileNotFoundError:  # he has died meanwhile
+        fcntl.ioctl(listener, _SEND, bytearray(_ANSWER.pack(creation.id, 0, 0, _CONTINUE)))
+    except FileNotFoundError:  # the caller has died meanwhile
         return

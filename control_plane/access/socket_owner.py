@@ -1,4 +1,4 @@
-"""Which user of this machine has the other end of a connection: the kernel is asked about the one socket.
+"""The user that owns the other end of a connection on this machine: the kernel is asked about the one socket.
 
 A proxy that says nothing of itself is known by that: it runs as a user of its own.
 """
@@ -48,10 +48,10 @@ def _can_ask() -> bool:
 
 def _owner(client: Place, server: Place) -> int:
     try:
-        asked = _question(client, server)
+        request = _question(client, server)
         with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, SOCK_DIAG) as kernel:
             kernel.settimeout(WAIT_S)
-            kernel.send(asked)
+            kernel.send(request)
             answer = kernel.recv(ANSWER_BYTES)
     except OSError:
         return GONE

@@ -1,4 +1,4 @@
-"""The description of one part of the stack for the supervisor."""
+"""The description of one service of the stack for the supervisor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podfleet.embedded.process import Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Service:
     """One program of the stack.
 
     `is_ready` is asked again and again after each start; it may do one small step of the

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from events.text.brief import FIELDS_MAX, brief, brief_data, brief_list
+from events.text.truncation import FIELDS_MAX, brief, brief_data, brief_list
 
 MANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=300),

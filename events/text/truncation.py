@@ -57,9 +57,9 @@ def brief_list(items: Sequence[Mapping[str, Any]], bytes_max: int) -> list[dict[
     return kept
 
 
-def _weight(said: bytes) -> int:
+def _weight(encoded: bytes) -> int:
     """Return what a page takes of this JSON: beyond its bytes, those that escape its texts."""
-    return len(said) + ESCAPED_MORE * sum(map(said.count, ESCAPED))
+    return len(encoded) + ESCAPED_MORE * sum(map(encoded.count, ESCAPED))
 
 
 def _plain(value: Any) -> Any:

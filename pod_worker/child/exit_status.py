@@ -1,4 +1,4 @@
-"""The meaning of a child's end, where the child itself reported none.
+"""Interprets the exit status of a child that reported no end itself.
 
 Law: pure. The evidence (exit status, signal, counters of the kernel) comes as arguments.
 """

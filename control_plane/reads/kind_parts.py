@@ -1,4 +1,4 @@
-"""What belongs to the runs of one kind alone, for the answer of a run, its page and the command line."""
+"""The parts of a run that its kind alone has, for the answer of a run, its page and the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from control_plane.reads.kind_errors import reported
 from control_plane.store.reads import Part, RunReads
 from events.answers.runs import Run
 from events.runtime.errors import ConfigError, Transient
-from events.text.brief import brief_list
+from events.text.truncation import brief_list
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ RUN_FIELDS: Final = frozenset(Run.__struct_encode_fields__)
 
 PART_MAX: Final = 400  # rows of what belongs to one kind
 PART_S: Final = 10.0  # for the code of a kind, the store's time included
-TOLD_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
+ROWS_BYTES_MAX: Final = 1024 * 1024  # of each list of what belongs to a run
 
 
 def as_stored(documents: Sequence[Json]) -> Sequence[Json]:
@@ -38,7 +38,7 @@ class KindPart:
     """A list of rows that belongs to a run.
 
     `name` is its field in the run's answer. `rank` is its place on the page, the least first: stages have 50.
-    `columns` are shown where it has no template; `told` makes rows of the documents that `read` finds.
+    `columns` are shown where it has no template; `rows` makes rows of the documents that `read` finds.
     """
 
     name: str
@@ -46,7 +46,7 @@ class KindPart:
     rank: int
     columns: tuple[str, ...]
     read: Callable[[RunReads, str], Awaitable[Part]]
-    told: Callable[[Sequence[Json]], Sequence[Json]] = as_stored
+    rows: Callable[[Sequence[Json]], Sequence[Json]] = as_stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +59,24 @@ class PartRows:
 
 
 async def rows_of(kind: str, part: KindPart, reads: RunReads, run_id: str) -> PartRows:
-    """Return the rows of a part of a run, brief; a failure of the kind's code is told. Raises `Transient`."""
+    """Return the brief rows of a part; a failure of the kind's code is reported. Raises `Transient`."""
     try:
         async with asyncio.timeout(PART_S):
             found = await part.read(reads, run_id)
             # beside the event loop: what a pod said decides how long it takes
-            return await asyncio.to_thread(_told, part, found)
+            return await asyncio.to_thread(_made_rows, part, found)
     except Transient:  # of the store
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a package may do anything
         return PartRows(is_whole=False, problem=reported(kind, part.title, error))
 
 
-def _told(part: KindPart, found: Part) -> PartRows:
+def _made_rows(part: KindPart, found: Part) -> PartRows:
     """Return the rows, cut to the size of an answer before they are converted. Raises what is no row."""
-    told = part.told(found.documents)
-    rows = msgspec.convert(plain(brief_list(told[:PART_MAX], TOLD_BYTES_MAX)), list[Json])
+    made = part.rows(found.documents)
+    rows = msgspec.convert(plain(brief_list(made[:PART_MAX], ROWS_BYTES_MAX)), list[Json])
     msgspec.json.encode(rows)
-    return PartRows(rows, not found.is_cut and len(rows) == len(told))
+    return PartRows(rows, not found.is_cut and len(rows) == len(made))
 
 
 Parts = Mapping[str, Sequence[KindPart]]

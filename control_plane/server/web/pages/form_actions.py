@@ -1,4 +1,4 @@
-"""Executes the orders of a page: a redirect after success, a page with the reason after a refusal."""
+"""Executes the actions of a page: a redirect after success, a page with the reason after a refusal."""
 
 from __future__ import annotations
 

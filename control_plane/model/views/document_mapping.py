@@ -1,4 +1,4 @@
-"""How a stored document becomes a struct: field by field, under the name that each has in JSON, pure."""
+"""Maps stored documents to structs: field by field, under the name that each has in JSON, pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from events.answers.answer import Answer
 View = TypeVar("View", bound=Answer)
 
 
-def filled(kind: type[View], document: Mapping[str, Any], **made: Any) -> View:
+def from_document(kind: type[View], document: Mapping[str, Any], **made: Any) -> View:
     """Return a stored document as a struct, with the fields `made` as they are given.
 
     What the struct may leave out is left out where it is not stored; anything else that is not is null.
@@ -63,7 +63,7 @@ def _reader(annotation: Any) -> Callable[[Any], Any]:
 
 def _part(kind: type[Answer], may_be_text: bool, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return filled(kind, value)
+        return from_document(kind, value)
     return value if may_be_text and isinstance(value, str) else None  # what was cut away is told as text
 
 

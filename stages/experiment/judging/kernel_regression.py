@@ -1,4 +1,4 @@
-"""Estimates the targets of each row from its neighbours: the distribution of new targets; pure.
+"""Kernel regression: estimates the distribution of each row's target from its nearest neighbours; pure.
 
 Neighbours vote by a Gaussian of their distance, each row without its own vote, so that its known target has
 no part in what is drawn for it. The width is the one that predicts the known targets best.

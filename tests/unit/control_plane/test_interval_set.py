@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.model.ranges import SHOWN_MAX, Ranges
+from control_plane.model.interval_set import SHOWN_MAX, IntervalSet
 
 SPANS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 6)).map(lambda span: (span[0], sum(span))))
 
 
-def numbers(ranges: Ranges) -> set[int]:
+def numbers(ranges: IntervalSet) -> set[int]:
     return {number for first, last in ranges.spans for number in range(first, last + 1)}
 
 
@@ -20,7 +20,7 @@ def test_ranges_say_of_each_number_what_a_set_does(
     spans: list[tuple[int, int]], after: int, up_to: int
 ) -> None:
     held = {number for first, last in spans for number in range(first, last + 1)}
-    ranges = Ranges.of(spans)
+    ranges = IntervalSet.of(spans)
     assert numbers(ranges) == held
     assert ranges.last == max(held, default=0)
     assert bool(ranges) is bool(held)
@@ -30,20 +30,20 @@ def test_ranges_say_of_each_number_what_a_set_does(
     reached = after
     while reached + 1 in held:
         reached += 1
-    assert ranges.reach(after) == reached
+    assert ranges.last_contiguous(after) == reached
     for (_, last), (first, _) in zip(ranges.spans, ranges.spans[1:], strict=False):
         assert first > last + 1
 
 
 @pytest.mark.timeout(5)
 def test_nothing_is_counted_to() -> None:
-    far = Ranges.of([(1, 2), (2**53, 2**53)])
+    far = IntervalSet.of([(1, 2), (2**53, 2**53)])
     assert far.gaps(0, 2**60).spans == ((3, 2**53 - 1), (2**53 + 1, 2**60))
     assert far.above(1).spans == ((2, 2), (2**53, 2**53))
     assert 2**52 not in far
 
 
 def test_of_many_ranges_the_first_are_shown() -> None:
-    shown = str(Ranges.of((2 * number, 2 * number) for number in range(1, 100_000)))
+    shown = str(IntervalSet.of((2 * number, 2 * number) for number in range(1, 100_000)))
     assert shown.startswith("2, 4, 6")
     assert shown.endswith(f", {2 * SHOWN_MAX} and {99_999 - SHOWN_MAX:,} more ranges")
