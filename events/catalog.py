@@ -16,6 +16,7 @@ from events.kinds.fact import Fact, Fraction, Name, Sha256
 
 Level = Literal["debug", "info", "warn", "warning", "error"]
 Verdict = Literal["pass", "fail"]
+Conclusion = Literal["supported", "contradicted", "inconclusive"]
 Replicated = Literal["asked for", "on another pod", "on the same pod"]
 
 
@@ -151,13 +152,17 @@ class EventRefused(Fact, frozen=True):
 
 
 class ValidationAutoStarted(Fact, frozen=True):
-    """The validation of the claim with fresh seeds has started."""
+    """The validation of the claim in its registered units has started."""
 
 
 class ValidationAutoCompleted(Fact, frozen=True):
-    """The verdict of the measurement; `replication` if the result needs a second measurement."""
+    """The verdict of the measurement; `replication` if the result needs a second measurement.
+
+    It passes only if the claim is supported; `conclusion` distinguishes the others.
+    """
 
     verdict: Verdict
+    conclusion: Conclusion | None = None
     summary: str | None = None
     scores: dict[str, Any] = {}
     replication: Replicated | None = None

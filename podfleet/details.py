@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from events.answers.attempts import Failure
+from events.answers.conclusions import conclusion
 from events.answers.runs import Note, Part, Reason, Run
 from podfleet.output import (
     Column,
@@ -63,7 +64,7 @@ def show_run(run: Run, reasons: Sequence[Reason] = ()) -> None:
     for reason in reasons:
         say(f"why: {reason.message}")
     if run.status == "AWAITING_HUMAN":
-        say(f"\na person's verdict is due: podfleet reviews pass {run.id} (or fail)")
+        say(f"\nDo you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     _show_parts(run)
 
 
@@ -199,7 +200,7 @@ STAGES: Final = (
 )
 VALIDATIONS: Final = (
     Column("BY", field("by")),
-    Column("VERDICT", field("verdict")),
+    Column("VERDICT", lambda item: item.get("verdict") if item.get("by") == "human" else conclusion(item)),
     Column("REPLICATION", field("replication")),
     Column("SCORES", field("scores"), _scores),
     Column("SAYS", lambda item: item.get("summary") or item.get("notes")),

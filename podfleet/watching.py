@@ -144,7 +144,7 @@ def words(run: RunRow) -> list[str]:
     if run.status == "SCHEDULED":
         words.append(f"on {run.claimed_by}")
     if run.status == "AWAITING_HUMAN":
-        words.append(f"– a person's verdict is due: podfleet reviews pass {run.id} (or fail)")
+        words.append(f"– do you confirm this verdict? podfleet reviews pass {run.id} (or fail)")
     if not is_live(run):
         words.append(f"after {lasted(run)}")
     if run.error and (run.status == "DELAYED" or not is_live(run)):
@@ -245,7 +245,9 @@ def drawn(run: Run, log: Sequence[LoggedEvent], now: datetime, *, is_silent: boo
         words = f"{clock_time(str(event.time))} {clean(event.data.get('message'))}"
         lines.append(Text(words, "dim", no_wrap=True, overflow="ellipsis"))
     if status == "AWAITING_HUMAN":
-        lines.append(Text(f"a person's verdict is due: podfleet reviews pass {run.id} (or fail)", "magenta"))
+        lines.append(
+            Text(f"Do you confirm this verdict? podfleet reviews pass {run.id} (or fail)", "magenta")
+        )
     if is_silent:
         lines.append(Text("no answer from the control plane; trying again …", "yellow"))
     return Group(*lines)

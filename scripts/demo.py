@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from events.answers.conclusions import conclusion
 from events.lifecycle import FINAL
 from events.runtime.clock import Clock, SystemClock, SystemIds
 from events.runtime.errors import PodfleetError
@@ -241,7 +242,7 @@ def _report(demo: Demo, run: Mapping[str, Any], url: str, data: Path) -> int:
         )
         return EXIT_FAILED
     verdict = run["validation"] or {}
-    word = {"pass": "supported", "fail": "refuted"}.get(verdict.get("verdict", ""), "unknown")
+    word = conclusion(verdict) if verdict else "unknown"
     console.print(
         f"\nverdict   the hypothesis is [bold]{word}[/bold]: {escape(verdict.get('summary') or '')}"
     )

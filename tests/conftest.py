@@ -51,7 +51,7 @@ FORK_SERVER = pytest.StashKey[str]()
 GARBAGE_OBJECTS = 20_000  # of 700, looking for cycles takes a twentieth of the processor
 
 # Folders whose tests start no program of the product.
-WITHOUT_PROGRAMS = {"unit", "tidy", "simulation"}
+WITHOUT_PROGRAMS = {"unit", "tidy", "simulation", "statistics"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -62,7 +62,7 @@ OWNERS: Final[Mapping[str, Writers]] = {
     ),
     "validations": _by(
         "application, review", "runId", "attempt", "by", "verdict", "summary", "scores", "at",
-        "replication", "reviewer", "seq",
+        "conclusion", "replication", "reviewer", "seq",
     ),
     **{
         each.name: _by("application", "runId", "attempt", *each.fields, "seq") for each in DOCUMENTS

@@ -251,11 +251,16 @@ def artifact_problem(name: str, key: str, prefix: str) -> SetAside | None:
 
 def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted) -> Update:
     assert event.sequence is not None
+    fits = (fact.verdict == "pass") == (
+        fact.conclusion == "supported"
+    )  # else a badge would say another thing
+    concluded = fact.conclusion if fits else None
     fields = {
         "runId": event.run_id,
         "attempt": event.attempt,
         "by": "auto",
         "verdict": fact.verdict,
+        "conclusion": concluded,
         "summary": fact.summary,
         "scores": fact.scores,
         "replication": fact.replication,  # also where there is none: an attempt's last verdict is all it says
@@ -263,6 +268,8 @@ def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted
     }
     identity = f"{attempt_id(event.run_id, event.attempt)}/auto"
     verdict = {"verdict": fact.verdict, "summary": fact.summary}
+    if concluded is not None:
+        verdict["conclusion"] = concluded
     if fact.replication is not None:
         verdict["replication"] = fact.replication
     return Update(

@@ -75,6 +75,8 @@ def _facts(run: Json) -> Iterator[tuple[str, Any]]:
     for each in run.get("validations", ()):
         by = each.get("by") or "validation"
         yield f"{by}.verdict", each.get("verdict")
+        if each.get("conclusion"):
+            yield f"{by}.conclusion", each["conclusion"]
         yield from _part(f"{by}.scores.", each.get("scores"))
 
 

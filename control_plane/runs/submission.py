@@ -125,7 +125,7 @@ class Submitter:
         wishes = await self.queue.wishes(run_id) or {}
         again = Submission(
             kind=found.run.kind,
-            spec=spec["spec"],
+            spec=_inherited(found.run.kind, spec["spec"]),
             by=by,
             requires=spec["requires"],
             priority=wishes.get("priority", 0),
@@ -172,6 +172,12 @@ class Submitter:
         return Submitted(run_id, run, spec)
 
 
+def _inherited(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the specification of a retry: what no id was asked for in an older parent stays as it was."""
+    effective = read_spec(kind, spec)
+    return {**{name: getattr(effective, name) for name in KINDS[kind].drawn}, **spec}
+
+
 def check(wanted: Submission) -> Order:
     """Read a submission and check that it can run. Raises `Rejected`."""
     kind_of(wanted.kind, among=RUN_KINDS)
@@ -185,8 +191,13 @@ def read(wanted: Submission) -> Order:
 
 
 def checked(wanted: Submission) -> CheckedRun:
-    """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`."""
+    """Return what a submission would queue, every default filled in; nothing is stored. Raises `Rejected`.
+
+    What will follow from the run's id is left out: there is none yet.
+    """
     order = check(wanted)
+    spec: dict[str, Any] = msgspec.to_builtins(order.spec)
+    drawn = KINDS[wanted.kind].drawn.keys() - wanted.spec.keys()
     return CheckedRun(
         kind=wanted.kind,
         title=title_of(wanted.kind, order.spec),
@@ -194,7 +205,7 @@ def checked(wanted: Submission) -> CheckedRun:
         class_key=class_key(wanted.kind, order.requires),
         priority=wanted.priority,
         labels=labels_of(order),
-        spec=msgspec.to_builtins(order.spec),
+        spec={name: value for name, value in spec.items() if name not in drawn},
         requires=msgspec.to_builtins(order.requires),
     )
 
@@ -210,10 +221,11 @@ def check_stage(kind: str, stage: str) -> None:
 
 
 def snapshot(run_id: str, wanted: Submission) -> Document:
-    """Return the document that stores a run's specification."""
+    """Return the document that stores a run's specification, with what follows from its id."""
+    drawn = KINDS[wanted.kind].drawn
     return {
         "kind": wanted.kind,
-        "spec": dict(wanted.spec),
+        "spec": {**{name: draw(run_id) for name, draw in drawn.items()}, **wanted.spec},
         "requires": dict(wanted.requires),
         "hypothesisId": wanted.hypothesis_id,
         "fromStage": wanted.from_stage,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -15,6 +16,7 @@ from events.kinds.spec import TITLE_MAX, Positive, Review, Seconds, Spec
 from events.runtime.errors import NotMeasurable
 
 PROGRAM_LIMIT_S: Final = 600.0
+SEEDS: Final = 2**31
 # In their order; each leaves a checkpoint of its name, after which a retry can begin.
 STAGES: Final = ("Stage_1", "Stage_2", "Stage_3", "Stage_4", "validation", "plots", "paper", "review")
 # A checkpoint that goes with those of all stages: what hides the data from programs.
@@ -61,7 +63,12 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
             "Only `model` takes an idea that is not read as a claim here."
         ),
     ] = None
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="Seed of all random choices.")] = 0
+    seed: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0, le=SEEDS - 1, description="Seed of all random choices; by default from the run's id."
+        ),
+    ] = 0
     nodes: NodeLimits = NodeLimits()
     review: Review = "human"
     max_cost_usd: Annotated[
@@ -150,6 +157,27 @@ class NodeSelectedBest(Fact, frozen=True):
     seeds: list[int] = []
 
 
+class ClaimRegistered(Fact, frozen=True):
+    """How the claim will be judged, before its intervention is tried.
+
+    The claim holds for effects above `above` and below `below`, where there is such a bound. So many `units`
+    are measured, each of the kind `unit` and judged by `test_rows` of `rows`; `level` is the error of a side.
+    """
+
+    metric: str
+    direction: str
+    unit: str
+    units: int
+    rows: int
+    test_rows: int
+    estimator: str
+    test: str
+    level: float
+    stopping: str
+    above: float | None = None
+    below: float | None = None
+
+
 class PaperStarted(Fact, frozen=True):
     """The generation of the paper has started."""
 
@@ -160,6 +188,10 @@ class PaperGenerated(Fact, frozen=True):
     name: Name
     title: str | None = None
     pages: int | None = None
+
+
+def _seed(run_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:4], "big") % SEEDS
 
 
 def _title(spec: ExperimentSpec) -> str:
@@ -187,9 +219,13 @@ def _outcome(data: Mapping[str, Any]) -> str:
     return f"{data['node']}: {data.get('error') or measured}"
 
 
+def _registered(data: Mapping[str, Any]) -> str:
+    return f"{data['units']} units, {data['test_rows']} of {data['rows']} rows judge each; {data['metric']}"
+
+
 KIND: Final = Kind(
     name="experiment",
-    says="Tests an idea on a data set: search over programs, validation with fresh seeds, plots, a paper.",
+    says="Tests an idea on a data set: search over programs, validation on fresh splits, plots, a paper.",
     spec=ExperimentSpec,
     example={"idea": "Does momentum help on digits?", "preset": "quick"},
     pipeline="stages.experiment.pipeline",
@@ -207,10 +243,12 @@ KIND: Final = Kind(
         "ai.node.completed": NodeCompleted,
         "ai.node.restored": NodeRestored,
         "ai.node.selected_best": NodeSelectedBest,
+        "ai.claim.registered": ClaimRegistered,
         "ai.paper.started": PaperStarted,
         "ai.paper.generated": PaperGenerated,
     },
-    lines={"ai.node.completed": _outcome},
+    lines={"ai.node.completed": _outcome, "ai.claim.registered": _registered},
+    drawn={"seed": _seed},
     codes={
         "NOT_MEASURABLE": "Say it as one of the nearest claims, or as `podfleet submit --dry-run` reads it.",
         "ALL_NODES_BUGGY": "Every node failed; see the errors of the nodes, and try another data set.",

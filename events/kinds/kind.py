@@ -110,7 +110,8 @@ class Kind:
     - `beside`: the checkpoints that belong to no stage;
     - `lines`: its facts, each in one line;
     - `codes`: its own codes of failure, with what a person can do;
-    - `labels`: labels of its runs, each with the field of the specification that it is taken from.
+    - `labels`: labels of its runs, each with the field of the specification that it is taken from;
+    - `drawn`: fields of the specification that follow from the run's id unless they are given.
     """
 
     name: str
@@ -134,3 +135,4 @@ class Kind:
     codes: Mapping[str, str] = field(default_factory=dict)
     results: tuple[ResultSet, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    drawn: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)

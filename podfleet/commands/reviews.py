@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from events.answers.conclusions import conclusion
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import client
 from podfleet.naming import RUN, RunName, find
@@ -22,10 +23,16 @@ Incomplete = Annotated[
 ]
 Revise = Annotated[bool, typer.Option("--revise", help="Replace the present verdict; requires --notes.")]
 
+
+def _measured(run: Any) -> str | None:
+    validation = field("validation")(run)
+    return conclusion(validation) if validation else None
+
+
 COLUMNS: Final = (
     Column("ID", field("id"), is_whole=True),
     Column("TITLE", field("title")),
-    Column("MEASURED", field("validation", "verdict"), is_whole=True),
+    Column("MEASURED", _measured, is_whole=True),
     Column("SAYS", field("validation", "summary")),
     Column("HYPOTHESIS", field("hypothesis_id"), is_whole=True, is_spare=True),
     Column("CREATED", field("created_at"), ago, is_whole=True),
@@ -34,7 +41,7 @@ COLUMNS: Final = (
 
 @app.command("list")
 def list_reviews(limit: Limit = SHOWN, ids_only: IdsOnly = False, as_json: AsJson = False) -> None:
-    """List the runs that wait for a verdict, the newest first."""
+    """List the runs that wait for a person, the newest first: do you confirm this verdict?"""
     waiting = client().runs(status="AWAITING_HUMAN", limit=min(limit, 200))
     none = "nothing waits for a verdict"
     print_items(list(islice(waiting, limit)), COLUMNS, as_json=as_json, ids_only=ids_only, none=none)
@@ -61,5 +68,5 @@ def _add_verdict(verdict: str, says: str) -> None:
             say(f"{reviewed.id} {reviewed.status}")
 
 
-_add_verdict("pass", "Say that the claim of a run stands.")
-_add_verdict("fail", "Say that the claim of a run does not stand.")
+_add_verdict("pass", "Confirm the verdict of a run.")
+_add_verdict("fail", "Do not confirm the verdict of a run.")

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from events.kinds.space.metrics import Metric, is_possible
-from stages.experiment.record.ledger import ClaimState, FreshState, PaperState, SearchState
+from events.kinds.space.metrics import is_possible
+from stages.experiment.record.ledger import ClaimState, PaperState, SearchState, UnitsState
 from stages.experiment.record.record import StageRecord
+from stages.experiment.statistics.validation import Registration
 from stages.experiment.tree import Node
 
 PAPER_BYTES_MAX: Final = 256 << 20  # a file of it is copied, and read in part
@@ -138,23 +139,24 @@ def _impossible(named: Iterable[tuple[str, float]]) -> str | None:
     return None if wrong is None else f"the {wrong[0]} cannot be {wrong[1]:g}"
 
 
-def fresh_problem(
-    state: FreshState, arms: tuple[str, str], judge: str, metric: Metric, groups: int
+def units_problem(
+    state: UnitsState, arms: tuple[str, str], judge: str, plan: Registration, measured: Collection[str]
 ) -> str | None:
-    """Judge what fresh seeds measured for the programs `arms`, by rows in so many groups."""
+    """Judge what was measured in units for the programs `arms`: of each result the scores `measured`."""
     if state.judge != judge:
         return OTHER_ROWS
     if state.arms != arms:
         return "it is of other programs"
+    if (state.rows, state.test_rows) != (plan.rows, plan.test_rows):
+        return "its units are of other sizes"
     pairs = [(each.arm, each.seed) for each in state.measured]
     readings = [each.reading for each in state.measured if each.reading.scores is not None]
-    named = [(name, value) for each in readings for name, value in (each.scores or {}).items()]
-    named += [(metric.name, value) for each in readings for value in each.without]
-    if (wrong := _impossible(named)) is not None:
+    told = [(name, value) for each in readings for name, value in (each.scores or {}).items()]
+    if (wrong := _impossible(told)) is not None:
         return wrong
-    counts = {(len(each.without), len(each.quality)) for each in readings}
-    if not counts <= {(groups if metric.of_answers else 0, groups)}:
-        return "the rows that judged it were grouped otherwise"
+    missing = [name for name in measured if any(name not in (each.scores or {}) for each in readings)]
+    if missing:
+        return f"a result lacks the {min(missing)}"
     return "a seed stands twice" if len(set(pairs)) != len(pairs) else None
 
 

@@ -1,13 +1,15 @@
 """The experiment from idea to verdict.
 
-Order: the four stages of the search, the validation from fresh seeds, plots, paper, review. The
+Order: the four stages of the search, the validation on units of its own, plots, paper, review. The
 paper states what was measured, so the measurement comes before it; the verdict weighs both, so it
-comes last. Test data stay sealed until validation, and their targets never leave this process.
+comes last. How the claim will be judged is registered before its intervention is tried. The targets of rows
+that judge never leave this process.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,7 @@ import msgspec
 from events.catalog import ValidationAutoCompleted, ValidationAutoStarted
 from events.files.beneath import copy_beneath
 from events.files.paths import SafeName
-from events.kinds.experiment import STAGES, ExperimentSpec, PaperGenerated, PaperStarted
+from events.kinds.experiment import STAGES, ClaimRegistered, ExperimentSpec, PaperGenerated, PaperStarted
 from events.kinds.idea import idea_of
 from events.kinds.space.claim import Claim
 from events.kinds.space.metrics import QUALITY
@@ -35,12 +37,12 @@ from stages.experiment.consistency import (
     Course,
     begun_problem,
     finished_problem,
-    fresh_problem,
     paper_problem,
+    units_problem,
 )
-from stages.experiment.data.loading import Data, find_data_set, prepare
-from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.evaluation_set import EvaluationSet, Judges, write_evaluation_set
+from stages.experiment.data.loading import Data, divided, find_data_set, load_table
+from stages.experiment.judging.disguise import disguise_of
+from stages.experiment.judging.evaluation_set import EvaluationSet, write_evaluation_set
 from stages.experiment.judging.replication import PURPOSE, Replication, second_secret
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
@@ -52,28 +54,37 @@ from stages.experiment.paper.words import verdict_line
 from stages.experiment.plots.drawing import draw_all, draw_shown, pictures_at_most
 from stages.experiment.plots.picture import Picture
 from stages.experiment.record.ledger import (
-    FreshState,
     Measured,
     PaperState,
     Past,
     ReviewState,
     SearchState,
+    UnitsState,
     state_of,
 )
 from stages.experiment.record.numbers import Numbers, facts_to_say, numbers_of
-from stages.experiment.record.record import Record, Setting, StageRecord, Verdicts, as_results
+from stages.experiment.record.record import ARMS, Record, Setting, StageRecord, Verdicts, as_results
 from stages.experiment.record.reviews import ENSEMBLE
 from stages.experiment.research.proposal import Proposal, Researcher
 from stages.experiment.research.researcher_factory import ChosenResearcher, choose_researcher, state_of_claim
 from stages.experiment.search.search import Search, StagePlan, naive_of
 from stages.experiment.search.tree_file import TreeFile
 from stages.experiment.search.worker_pool import TaskGroup, WorkerPool
-from stages.experiment.seeds import fresh_seeds
+from stages.experiment.seeds import unit_seeds
+from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import Arms, guarded
-from stages.experiment.statistics.jackknife import row_groups
-from stages.experiment.statistics.validation import TOO_GOOD, Reading, doubted, judge, pair_of
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import (
+    TOO_GOOD,
+    Reading,
+    Registration,
+    doubted,
+    judge,
+    pairs_of,
+)
 from stages.experiment.tree import Node, Policy, Tree
-from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_data
+from stages.experiment.trials.trial import Bench, write_data
+from stages.experiment.trials.units import Units
 from stages.experiment.verdict import Verdict, weigh
 from stages.isolation.sandbox import JobLimits
 from stages.literature import LookUpFailed, Work
@@ -82,57 +93,70 @@ from stages.pipeline import classify
 SEARCH_STAGES: Final = STAGES[:4]
 STAGES_TOTAL: Final = len(STAGES)
 DRAFTS: Final = 3
+APPLIES: Final = "Stage_3"  # the first stage that tries the intervention
 WORKS_MAX: Final = 8
+LOSSES_MAX: Final = 3  # of one training that the machine does not begin
+# What is registered before that, in words for people.
+UNIT: Final = "a random split of the rows with its seed, on which both programs are trained"
+ESTIMATOR: Final = (
+    "the mean over the units of intervention minus baseline; a program that fails has the worst score"
+)
+TEST: Final = (
+    "corrected t (Nadeau and Bengio 2003), its interval widened for skewness (Johnson 1978, Hall 1992), at a level "
+    "calibrated by simulation"
+)
+STOPPING: Final = "after the registered number of units, whatever they show"
 CPU_PER_WALL: Final = 2.0  # seconds of processor time that a program may use in a second
 REPORTED_LIBRARIES: Final = ("torch", "scikit-learn", "numpy", "matplotlib", "typst")
 # Failures that follow from what was tried and measured, in this attempt or in earlier ones; others have own causes.
 OF_RECORDS: Final = frozenset({"ALL_NODES_BUGGY", "MAX_ITERATIONS", "RENDERER"})
 # Failures of this pod, whatever earlier attempts left.
 OF_POD: Final = frozenset({"OUT_OF_MEMORY", "CUDA_UNSUPPORTED_ARCH"})
-ARMS: Final = ("baseline", "intervention")
 SOURCE_BYTES_MAX: Final = 512 << 10  # of a paper's source that is traced: ours are a fifth of it
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much a preset spends; `repeats` are the seeds of a re-evaluation."""
+    """How much a preset spends; `repeats` are the seeds of a re-evaluation, `units` those of the validation."""
 
     limits: Mapping[str, int]
     epochs: int
     repeats: int
-    fresh_seeds: int
+    units: int
 
 
 PRESETS: Final[Mapping[str, Effort]] = {
     "quick": Effort(
-        limits={"Stage_1": 3, "Stage_2": 5, "Stage_3": 5, "Stage_4": 7}, epochs=20, repeats=3, fresh_seeds=7
+        limits={"Stage_1": 3, "Stage_2": 5, "Stage_3": 5, "Stage_4": 7}, epochs=20, repeats=3, units=10
     ),
     "standard": Effort(
         limits={"Stage_1": 20, "Stage_2": 12, "Stage_3": 12, "Stage_4": 18},
         epochs=30,
         repeats=5,
-        fresh_seeds=10,
+        units=20,
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TrialSetup:
-    """Where programs are tried, what judges them, and who does the work."""
+    """Where programs are tried, what judges them in the search and later, and who does the work."""
 
     bench: Bench
     evaluation_set: EvaluationSet
+    units: Units
     pool: WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both arms from the same fresh seeds: the validation, or its replication; readings by arm and seed."""
+    """Both arms in the same units: the validation, or its replication; readings by arm and seed of a unit."""
 
     setup: TrialSetup
     arms: tuple[Node, Node]
     seeds: tuple[int, ...]
     purpose: str
+    plan: Registration
     readings: dict[tuple[int, int], Reading] = field(default_factory=dict)
 
     @property
@@ -141,9 +165,17 @@ class Round:
 
     @property
     def wanted(self) -> list[tuple[int, int]]:
-        """Return what is not measured by now."""
-        wanted = ((arm, seed) for arm in range(len(self.arms)) for seed in self.seeds)
+        """Return what is not measured by now, both arms of a unit beside each other."""
+        wanted = ((arm, seed) for seed in self.seeds for arm in range(len(self.arms)))
         return [each for each in wanted if each not in self.readings]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one arm gave in one unit, and why its program failed where it did."""
+
+    reading: Reading
+    error: str | None
 
 
 def run(context: Context) -> str:
@@ -222,7 +254,7 @@ class Experiment:
         self._announce(data)
         search = self._searcher(setup)
         with search.forest.kept(self.context, self.folder):
-            stages = self._search(search)
+            stages = self._search(search, self._plan(setup))
         verdicts = self._validate(setup, stages, search.used_seeds)
         record = Record(
             idea=idea_of(self.spec.idea),
@@ -236,14 +268,15 @@ class Experiment:
             record, self._draw(record, self.folder / "paper" / "plots"), self.folder / "paper"
         )
         verdict = self._review(record, paper)
-        word = "supported" if verdict.verdict == "pass" else "refuted"
-        return f"{word}: {self.claim.sentence} {verdict.summary}"
+        return f"{verdict.conclusion}: {self.claim.sentence} {verdict.summary}"
 
     def _set_up(self, secret: Secret) -> TrialSetup:
         """Hide the data by a secret, and return where programs are tried and judged."""
         tools, claim = self.context.tools, self.claim
-        plain = prepare(claim.data, seed=self.spec.seed, train_examples=claim.train_examples)
-        hidden = disguised(plain, secret, is_public=not claim.data.location)
+        table, few = load_table(claim.data), claim.train_examples
+        plain = divided(table, claim.data.name, seed=self.spec.seed, train_examples=few)
+        disguise = disguise_of(plain, secret, is_public=not claim.data.location)
+        hidden = disguise.worn(plain)
         folder = self.folder / "data" / token_hex(8)  # programs see its name, which says nothing
         limit_s = self.spec.program_limit_s
         bench = Bench(
@@ -258,8 +291,31 @@ class Experiment:
             places=self.folder / "programs",
         )
         return TrialSetup(
-            bench, write_evaluation_set(folder, hidden, secret), WorkerPool(tools.slots, tools.gpus)
+            bench,
+            write_evaluation_set(folder, hidden, secret),
+            Units(table, claim.data.name, few, disguise, secret, self.folder / "data"),
+            WorkerPool(tools.slots, tools.gpus),
         )
+
+    def _plan(self, setup: TrialSetup) -> Registration:
+        return Registration(
+            metric=self.claim.metric,
+            region=superior(self.claim.direction),
+            units=self.effort.units,
+            rows=len(setup.units.table),
+            test_rows=setup.evaluation_set.disguised.data.sizes["test"],
+        )
+
+    def _register(self, plan: Registration) -> None:
+        """Report how the claim will be judged."""
+        bounds = [bound if math.isfinite(bound) else None for bound in (plan.region.low, plan.region.high)]
+        self.context.emit(
+            ClaimRegistered(
+                metric=plan.metric.name, direction=self.claim.direction, unit=UNIT, units=plan.units,
+                rows=plan.rows, test_rows=plan.test_rows, estimator=ESTIMATOR, test=TEST, level=LEVEL,
+                stopping=STOPPING, above=bounds[0], below=bounds[1],
+            )
+        )  # fmt: skip
 
     def _announce(self, data: Data) -> None:
         self.context.log(f"research by {self.researcher.name}; seed {self.spec.seed}")
@@ -294,10 +350,12 @@ class Experiment:
             keeps_proposals=self.chosen.is_costly,
         )
 
-    def _search(self, search: Search) -> tuple[StageRecord, ...]:
+    def _search(self, search: Search, plan_of_claim: Registration) -> tuple[StageRecord, ...]:
         """Run the four stages; each starts from the best node of the one before."""
         records: list[StageRecord] = []
         for index, plan in enumerate(self._plans(), start=1):
+            if plan.name == APPLIES:
+                self._register(plan_of_claim)
             before = records[-1] if records else None
             earlier = self._made_before(search.course(plan, before), search)
             if isinstance(earlier, StageRecord):
@@ -352,16 +410,17 @@ class Experiment:
     # --- validation -------------------------------------------------------------------------
 
     def _validate(self, setup: TrialSetup, stages: Sequence[StageRecord], used: set[int]) -> Verdicts:
-        """Run both arms from fresh seeds, judged by the sealed test data.
+        """Run both arms in units that the search never had, each judged by test data of its own.
 
         What an earlier attempt found too good is measured anew, whatever else earlier attempts left. Whatever
         is measured here makes all anew that rests on it.
         """
         arms = (stages[1].best, stages[2].best)
-        first = Round(setup, arms, fresh_seeds(self.spec.seed, self.effort.fresh_seeds, used), "validation")
+        seeds = unit_seeds(self.spec.seed, self.effort.units, used)
+        first = Round(setup, arms, seeds, "validation", self._plan(setup))
         left = self.past.left("validation")
         was_asked = self.context.replication_asked  # a run goes back once at most
-        self._take_fresh(first)
+        self._take_units(first)
         is_doubted = not first.wanted and self._verdicts(first).judgement.reason == TOO_GOOD
         if not is_doubted and not first.wanted and self.past.finished("validation") is not None:
             self.context.emit(ValidationAutoStarted())
@@ -372,13 +431,13 @@ class Experiment:
             pods = left.pods if left is not None else ()
             if not is_doubted:
                 pods = (*pods, self.context.pod)
-                self._measure(first, stage, lambda: self._keep_fresh(first, is_complete=False))
+                self._measure(first, stage, lambda: self._keep_units(first, is_complete=False))
                 verdicts = self._verdicts(first)
                 stage.progress(1.0, f"the measurement says: {verdicts.judgement.reason}")
                 is_too_good = verdicts.judgement.reason == TOO_GOOD
                 if is_too_good and not was_asked:
                     self._tell_of_doubt(verdicts)
-                is_safe = self._keep_fresh(first, is_complete=True)
+                is_safe = self._keep_units(first, is_complete=True)
                 if not is_too_good:
                     return self._judged(stage, first)
                 if is_safe and not was_asked:  # or no other pod would find it, or none could read it
@@ -387,32 +446,44 @@ class Experiment:
             return self._replicated(first, stage, Replication(pods, self.context.pod), used)
 
     def _measure(self, measured: Round, stage: Stage, keep: Callable[[], object]) -> None:
-        """Run what is not measured by now; `keep` is called after each training."""
-        judges, readings = measured.setup.evaluation_set.test(), measured.readings
+        """Run what is not measured by now; `keep` is called after each training.
+
+        Raises `GivenBack` where the machine loses a training again and again.
+        """
+        readings = measured.readings
         total = len(measured.arms) * len(measured.seeds)
-        with TaskGroup[Trials](measured.setup.pool) as tasks:
+        with TaskGroup[Outcome](measured.setup.pool) as tasks:
             for arm, seed in measured.wanted:
-                name = f"{arm}-{seed}"
-                tasks.start(name, self._measurement(measured, judges, arm, seed))
-            say = f"running both arms from {len(measured.seeds)} fresh seeds, judged by test data"
+                tasks.start(f"{arm}-{seed}", self._measurement(measured, arm, seed))
+            say = f"running both arms in {len(measured.seeds)} units, judged by test data"
             if measured.purpose == PURPOSE:
                 say = f"{say}, again: the first measurement was too good"
             stage.progress(len(readings) / total, say)
-            for name, trials in tasks.finished(lambda _: stage.progress(len(readings) / total, say)):
-                arm, (trial,) = int(name.partition("-")[0]), trials.trials
-                readings[arm, trial.seed] = trial.reading(self.claim.metric, QUALITY[self.claim.task])
-                self._tell_failures(measured.arms[arm], trials)
+            for name, outcome in tasks.finished(lambda _: stage.progress(len(readings) / total, say)):
+                arm, seed = map(int, name.split("-"))
+                readings[arm, seed] = outcome.reading
+                if outcome.error is not None:
+                    self.context.log(
+                        f"the unit of seed {seed}, {measured.arms[arm].id}: {outcome.error}", "warning"
+                    )
                 keep()
                 stage.progress(len(readings) / total, say)
 
-    def _measurement(
-        self, measured: Round, judges: Judges, arm: int, seed: int
-    ) -> Callable[[int | None], Trials]:
-        def measure(gpu: int | None) -> Trials:
+    def _measurement(self, measured: Round, arm: int, seed: int) -> Callable[[int | None], Outcome]:
+        node, setup = measured.arms[arm], measured.setup
+
+        def measure(gpu: int | None) -> Outcome:
             self.chosen.check()
-            folder = self.folder / measured.purpose / f"{arm}-{seed}"
-            code = measured.arms[arm].code
-            return measured.setup.bench.run(code, seeds=(seed,), judges=judges, folder=folder, gpu=gpu)
+            with setup.units.opened(seed) as unit:
+                bench = replace(setup.bench, facts=unit.facts, data=unit.data)
+                for lost in range(LOSSES_MAX):
+                    folder = self.folder / measured.purpose / f"{arm}-{seed}-{lost}"
+                    (trial,) = bench.run(
+                        node.code, seeds=(seed,), judges=unit.judges, folder=folder, gpu=gpu
+                    ).trials
+                    if not trial.is_lost:
+                        return Outcome(trial.reading(unit.naive), trial.error)
+            raise GivenBack(f"this pod did not start a program {LOSSES_MAX} times: {trial.error}")
 
         return measure
 
@@ -422,7 +493,11 @@ class Experiment:
         self.context.log(line, "warning")
         self.context.emit(
             ValidationAutoCompleted(
-                verdict="fail", summary=line, scores=verdicts.scores(self.claim), replication="asked for"
+                verdict="fail",
+                conclusion="inconclusive",
+                summary=line,
+                scores=verdicts.scores(self.claim),
+                replication="asked for",
             )
         )
 
@@ -434,41 +509,35 @@ class Experiment:
         )
 
     def _replicated(self, first: Round, stage: Stage, replication: Replication, used: set[int]) -> Verdicts:
-        """Measure both arms once more, all of it here, from other seeds and with rows hidden by another secret."""
+        """Measure both arms once more, all of it here, in other units and with rows hidden by another secret."""
         self.context.log(f"the first measurement was too good: it is replicated {replication.place}")
-        seeds = fresh_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
+        seeds = unit_seeds(self.spec.seed, len(first.seeds), used | set(first.seeds), PURPOSE)
         secret = second_secret(self.context.tools.judge_secret, self.spec.seed)
-        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE)
+        second = Round(self._set_up(secret), first.arms, seeds, PURPOSE, first.plan)
         self._measure(second, stage, lambda: None)
         verdicts = replace(self._judged(stage, second), replication=replication)
         stage.progress(1.0, f"the replication says: {verdicts.judgement.reason}")
         return verdicts
 
-    def _tell_failures(self, node: Node, trials: Trials) -> None:
-        for trial in trials.trials:
-            if trial.error is not None:
-                self.context.log(f"fresh seed {trial.seed}, {node.id}: {trial.error}", "warning")
-
-    def _take_fresh(self, first: Round) -> None:
+    def _take_units(self, first: Round) -> None:
         """Take what earlier attempts measured for these very programs."""
-        evaluation_set = first.setup.evaluation_set
-        groups = len(row_groups(len(evaluation_set.disguised.data.sealed.features)))
-        left = self.past.left("validation")
+        mark = first.setup.evaluation_set.mark
         found = self.past.read(
-            left,
-            FreshState,
-            lambda state: fresh_problem(state, first.codes, evaluation_set.mark, self.claim.metric, groups),
+            self.past.left("validation"),
+            UnitsState,
+            lambda state: units_problem(state, first.codes, mark, first.plan, first.setup.bench.measured),
         )
         if found is not None:
             first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
 
-    def _keep_fresh(self, first: Round, *, is_complete: bool) -> bool:
+    def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())
-        state = FreshState(first.codes, measured, first.setup.evaluation_set.mark)
+        plan, mark = first.plan, first.setup.evaluation_set.mark
+        state = UnitsState(first.codes, plan.rows, plan.test_rows, measured, mark)
         return self.context.checkpoint("validation", state_of(state, is_complete=is_complete))
 
     def _judged(self, stage: Stage, measured: Round) -> Verdicts:
-        """Report every score of every fresh seed, and judge the difference of the claim's metric."""
+        """Report every score of every unit, and judge the difference of the claim's metric."""
         for number, seed in enumerate(measured.seeds, start=1):
             for arm, name in enumerate(ARMS):
                 for metric, value in (measured.readings[arm, seed].scores or {}).items():
@@ -478,19 +547,16 @@ class Experiment:
         return self._verdicts(measured)
 
     def _verdicts(self, measured: Round) -> Verdicts:
-        claim, evaluation_set, seeds = self.claim, measured.setup.evaluation_set, measured.seeds
+        claim, seeds = self.claim, measured.seeds
         baseline, intervention = (
             [measured.readings[arm, seed] for seed in seeds] for arm in range(len(ARMS))
         )
-        data = evaluation_set.disguised.data
-        naive = naive_reading(data.facts, data.visible.train.targets, evaluation_set.test())
-        trained = list(zip(seeds, baseline, intervention, strict=True))
-        pairs = [pair_of(seed, one, other, claim.metric.name) for seed, one, other in trained]
-        means = _means([(one.scores, other.scores) for _, one, other in trained])
-        # what is refuted anyhow needs no replication: its size is doubted last
-        found = doubted(judge(pairs, claim.direction), claim.metric, is_replication=True)
-        arms = Arms(baseline, intervention, naive)
-        found = guarded(found, arms, claim.metric, claim.direction, claim.task)
+        means = _means(
+            [(one.scores, other.scores) for one, other in zip(baseline, intervention, strict=True)]
+        )
+        found = judge(pairs_of(seeds, baseline, intervention, claim.metric), measured.plan)
+        found = guarded(found, Arms(baseline, intervention), claim.task)
+        # what is not supported anyhow needs no replication: its size is doubted last
         if measured.purpose != PURPOSE:
             found = doubted(found, claim.metric)
         return Verdicts(found, means)
@@ -643,6 +709,7 @@ class Experiment:
         self.context.emit(
             ValidationAutoCompleted(
                 verdict=verdict.verdict,
+                conclusion=verdict.conclusion,
                 summary=verdict.summary,
                 scores=verdict.scores,
                 replication=verdict.replication,
@@ -681,7 +748,7 @@ def _own_folder(workspace: Path) -> Path:
 
 
 def _means(measured: Sequence[tuple[Scores | None, Scores | None]]) -> dict[str, tuple[float, float]]:
-    """Return the mean of each metric in both arms, over the seeds in which both were measured."""
+    """Return the mean of each metric in both arms, over the units in which both were measured."""
     both = [(one, other) for one, other in measured if one is not None and other is not None]
     if not both:
         return {}

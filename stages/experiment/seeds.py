@@ -16,10 +16,10 @@ def seed_for(run_seed: int, *purpose: str | int) -> int:
     return int.from_bytes(digest[:4], "big") % (1 << SEED_BITS)
 
 
-def fresh_seeds(
+def unit_seeds(
     run_seed: int, count: int, used: Collection[int], purpose: str = "validation"
 ) -> tuple[int, ...]:
-    """Return `count` different seeds of the validation, or its replication, none of which is in `used`."""
+    """Return different seeds of `count` units, of the validation or its replication; none of them is in `used`."""
     found: list[int] = []
     number = 0
     while len(found) < count:

@@ -16,7 +16,8 @@ from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import METRICS
 from stages.experiment.record.numbers import facts_to_say
 from stages.experiment.record.record import Curve, Finalist, Point, Record, Setting, StageRecord, Verdicts
-from stages.experiment.statistics.validation import Pair, judge
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import Pair, Registration, judge
 from stages.experiment.tree import UNVARIED, Arm, Node
 from stages.literature import Work
 
@@ -55,7 +56,7 @@ def make_record(
     *,
     sizes: Sequence[int] = (3, 5, 5, 7),
     effect: float = 0.01,
-    seeds: int = 7,
+    units: int = 10,
     lost: int = 0,
     metric: str = "accuracy",
     curves: bool = True,
@@ -98,7 +99,8 @@ def make_record(
             )
         )  # fmt: skip
         parent = best
-    pairs = [_pair(place, effect, chance, lost=place < lost) for place in range(seeds)]
+    pairs = [_pair(place, effect, chance, lost=place < lost) for place in range(units)]
+    plan = Registration(measure, superior(claim.direction), units, rows=1797, test_rows=540)
     whole = [pair for pair in pairs if pair.difference is not None]
     means = {
         "training_seconds": (1.25, 1.5),
@@ -113,7 +115,7 @@ def make_record(
     return Record(
         Idea(short_hypothesis=text or "Dropout improves the accuracy of small networks on digits by 2 points.", title=text),
         claim, setting, tuple(stages),
-        Verdicts(judge(pairs, claim.direction), means),
+        Verdicts(judge(pairs, plan), means),
         tuple(_work(place, text) for place in range(works)),
     )  # fmt: skip
 
@@ -167,8 +169,7 @@ def _finalist(node: Node, chance: random.Random) -> Finalist:
 def _pair(place: int, effect: float, chance: random.Random, *, lost: bool) -> Pair:
     base = 0.95 + chance.uniform(-0.01, 0.01)
     difference = effect + chance.uniform(-0.004, 0.004)
-    others = () if lost else tuple(difference + 0.0002 * group for group in range(-3, 4))
-    return Pair(1_000_003 * (place + 1), base, None if lost else base + difference, others)
+    return Pair(1_000_003 * (place + 1), base, None if lost else base + difference)
 
 
 def _work(place: int, text: str) -> Work:

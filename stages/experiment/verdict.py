@@ -1,7 +1,7 @@
 """The verdict on a claim, derived from the measurement and the reviews; pure.
 
-Law: reviews cannot rescue a claim that the measurement refutes. A review may only refuse what was measured
-to hold, and the verdict names which of both decided.
+Law: reviews cannot rescue a claim that the measurement does not support. A review may only refuse what was
+measured to hold, which leaves the claim inconclusive, and the verdict names which of both decided.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from events.catalog import Conclusion
 from events.catalog import Verdict as Word
 from stages.experiment.judging.replication import Place
 from stages.experiment.paper.words import verdict_line
@@ -26,13 +27,18 @@ OTHERS_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The word, one sentence for people, who decided, and everything that it rests on."""
+    """The conclusion, one sentence for people, who decided, and everything that it rests on."""
 
-    verdict: Word
+    conclusion: Conclusion
     summary: str
     decided_by: Decider
     scores: dict[str, Any]
     replication: Place | None = None
+
+    @property
+    def verdict(self) -> Word:
+        """Return the verdict: only what is supported passes."""
+        return "pass" if self.conclusion == "supported" else "fail"
 
 
 def weigh(
@@ -50,18 +56,18 @@ def weigh(
     meta = meta_review(reviews) if reviews else None
     sentence, replication = verdict_line(record.claim, judgement), record.verdicts.replication
     if replication is not None:
-        sentence = f"{sentence} {replication.sentence(judgement.verdict, with_name=True)}"
-    word: Word = "fail"
+        sentence = f"{sentence} {replication.sentence(judgement.conclusion, with_name=True)}"
+    conclusion: Conclusion = "inconclusive"
     decided_by: Decider = "measurement"
-    if judgement.verdict == "fail":
-        summary = sentence
+    if judgement.conclusion != "supported":
+        conclusion, summary = judgement.conclusion, sentence
     elif untraced:
         summary = f"{sentence} But the paper states {len(untraced)} numbers that no event says."
     elif meta is not None and meta["decision"] == "reject":
         decided_by = "review"
         summary = f"{sentence} But {meta['reviews'] - meta['accepted']} of {meta['reviews']} reviews reject the paper."
     else:
-        word, summary = "pass", sentence
+        conclusion, summary = "supported", sentence
         if meta is not None:
             summary = f"{sentence} {meta['accepted']} of {meta['reviews']} reviews accept the paper."
     if others:
@@ -70,11 +76,11 @@ def weigh(
     scores = {
         **record.verdicts.scores(record.claim),
         "decided_by": decided_by,
-        "measured": judgement.verdict,
+        "measured": judgement.conclusion,
         "numbers_traced": traced,
         "numbers_untraced": list(untraced[:UNTRACED_SHOWN]),
         "other_pods": list(others),
         "reviews": [msgspec.to_builtins(each) for each in reviews],
         "meta_review": meta,
     }
-    return Verdict(word, summary, decided_by, scores, replication.place if replication else None)
+    return Verdict(conclusion, summary, decided_by, scores, replication.place if replication else None)

@@ -79,7 +79,7 @@ def _abstract(draft: Draft, filled_in: tuple[str, ...]) -> str:
     if draft.is_sharp:
         sentences.append(
             "Both arms share every other choice, so that a difference has one cause. The claim holds if the "
-            "interval of the paired differences over fresh seeds lies on its side of zero."
+            "interval of the paired differences over random splits lies on its side of zero."
         )
         sentences.extend(filled_in)
         blocked = obstacle(saying)
@@ -105,8 +105,8 @@ def _experiments(draft: Draft) -> list[str]:
     if INTERVENTIONS[saying.form.name].knob and saying.form.strength is None and not saying.form.is_removed:
         steps.append("Look at the dose: does a stronger one do more?")
     steps.append(
-        f"Measure the {saying.metric.title} of both arms with the same fresh seeds, on rows "
-        "that no choice has seen."
+        f"Measure the {saying.metric.title} of both arms on the same fresh splits, by rows "
+        "that neither has learnt from."
     )
     steps.append("Ablate: does the difference stay when training length, width or learning rate vary?")
     return steps

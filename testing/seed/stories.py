@@ -241,8 +241,12 @@ class Story:
         verdict: Any = "pass" if life.rng.random() < 0.45 else "fail"
         life.say(c.ValidationAutoStarted(), after_s=1)
         effect = round(life.rng.gauss(0.01, 0.02), 4)
+        against: c.Conclusion = "contradicted" if effect < 0 else "inconclusive"
+        concluded = "supported" if verdict == "pass" else against
         life.say(
-            c.ValidationAutoCompleted(verdict=verdict, summary=f"effect {effect}", scores={"effect": effect}),
+            c.ValidationAutoCompleted(
+                verdict=verdict, conclusion=concluded, summary=f"effect {effect}", scores={"effect": effect}
+            ),
             after_s=30,
         )
 

@@ -14,12 +14,12 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any, Final
 
 import pytest
 from pypdf import PdfReader
-from scipy import stats
+from scipy import optimize, stats
 
 from events.runtime.clock import SystemClock
 
@@ -238,7 +238,7 @@ def must_state_what_was_said(experiment: Experiment) -> None:
     source = experiment.content("paper/paper.tex").decode().partition(r"\begin{document}")[2]
     pdf = experiment.pdf()
     used = set(re.findall(r"\\val\{([^}]+)\}", source))
-    assert {"effect.mean", "effect.low", "effect.high", "run.seed", "nodes.tried", "seeds.fresh"} <= used
+    assert {"effect.mean", "effect.low", "effect.high", "run.seed", "nodes.tried", "units.registered"} <= used
     for key in used:
         text = texts[key].replace("\N{MINUS SIGN}", "-").replace("\N{NO-BREAK SPACE}", " ")
         assert text in pdf, key
@@ -247,14 +247,14 @@ def must_state_what_was_said(experiment: Experiment) -> None:
 
 
 def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
-    """Compute anew what the paper says in sums: from trials and fresh seeds, not from what sums them up."""
+    """Compute anew what the paper says in sums: from trials and units, not from what sums them up."""
     numbers = {each["key"]: each["value"] for each in experiment.json("paper/numbers.json")["numbers"]}
     events = experiment.events()
     metric = experiment.run["validations"][0]["scores"]["metric"]
 
     def fresh(name: str, arm: str) -> list[float]:
         source = {"type": "ai.run.stage_metric", "stage": "validation", "about": f"test_{name}_{arm}"}
-        steps = range(1, int(numbers["seeds.fresh"]) + 1)
+        steps = range(1, int(numbers["units.registered"]) + 1)
         return [said(events, {**source, "field": "value", "step": step}) for step in steps]
 
     for name in {key.split(".")[1] for key in numbers if key.startswith("mean.")}:
@@ -264,12 +264,22 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
     differences = [one - other for one, other in pairs]
     mean, low, high = (numbers[f"effect.{each}"] for each in ("mean", "low", "high"))
     assert mean == pytest.approx(fmean(differences))
-    over_seeds, over_rows = stats.sem(differences), numbers.get("effect.rows_error", 0.0)
-    parts = [(over_seeds, len(differences) - 1), (over_rows, numbers.get("effect.groups", 2) - 1)]
-    error = math.hypot(over_seeds, over_rows)
-    freedom = error**4 / sum(part**4 / free for part, free in parts) if error else 1.0
-    reach = stats.t.ppf(0.975, freedom) * error
-    assert [low, high] == pytest.approx([mean - reach, mean + reach])
+    rows, judging = numbers["units.rows"], numbers["units.test_rows"]
+    root = math.sqrt(1 / len(differences) + judging / (rows - judging))
+    reach = stats.t.ppf(1 - numbers["level"], len(differences) - 1) * root
+    skew = 0.5 * stats.skew(differences, bias=False)
+
+    def moved(skew: float) -> float:
+        """Return where the modified t just reaches the level."""
+        return optimize.brentq(
+            lambda x: x + skew * root**2 / 6 + skew / 3 * x**2 + (skew / 3) ** 2 * x**3 / 3 - reach,
+            -99.0,
+            99.0,
+        )
+
+    spread = stdev(differences)
+    expected = [mean - spread * max(reach, moved(skew)), mean + spread * max(reach, moved(-skew))]
+    assert [low, high] == pytest.approx(expected)
 
     tried = {
         each["data"]["node"]: each["data"]

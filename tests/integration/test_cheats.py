@@ -10,27 +10,30 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from events.kinds.space.claim import Direction
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import METRICS
 from events.runtime.clock import SystemClock
 from stages.adapters.sandbox.sandbox import LocalSandbox
-from stages.experiment.data.loading import prepare
-from stages.experiment.judging.disguise import disguised
+from stages.experiment.data.loading import divided, load_table
+from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.guards import WORSE, Arms, guarded
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.scores import naive_quality
 from stages.experiment.statistics.validation import (
     CAUGHT,
-    SAME,
+    NO_SPREAD,
     TOO_GOOD,
     Judgement,
     Reading,
+    Registration,
     doubted,
     judge,
-    pair_of,
+    pairs_of,
 )
-from stages.experiment.trials.trial import Bench, Trials, naive_reading, write_data
+from stages.experiment.trials.trial import Bench, Trial, Trials, write_data
+from stages.experiment.trials.units import Units
 from stages.isolation.sandbox import JobLimits
 from tests.integration.programs.cheats import (
     BASELINE,
@@ -48,7 +51,8 @@ from tests.integration.programs.cheats import (
 )
 from tests.integration.programs.leavings import PROGRAM, SAID
 
-SEEDS = (1, 2, 3)
+SEEDS = tuple(range(1, 11))
+OTHER_SEEDS = SEEDS[:3]  # where no verdict is asked for
 
 
 @dataclass
@@ -58,7 +62,8 @@ class TrialSetup:
     bench: Bench
     judges: Judges
     folder: Path
-    naive: Reading
+    units: Units
+    naive: float
     baseline: Trials | None = None
     count: int = 0
 
@@ -69,7 +74,7 @@ class TrialSetup:
     def apart(self, code: str) -> Trials:
         """Return what came of a program from each seed in a process of its own, as a verdict has it."""
         self.count += 1
-        folders = {seed: self.folder / str(self.count) / str(seed) for seed in SEEDS}
+        folders = {seed: self.folder / str(self.count) / str(seed) for seed in OTHER_SEEDS}
         found = [
             self.bench.run(code, seeds=(seed,), judges=self.judges, folder=folder)
             for seed, folder in folders.items()
@@ -85,23 +90,49 @@ class TrialSetup:
         return self.judged(metric, baseline, trials), trials
 
     def judged(self, metric: str, baseline: Trials, trials: Trials) -> Judgement:
-        """Return the verdict on two programs, as the pipeline gives it."""
-        measure, quality = METRICS[metric], METRICS["accuracy"]
-        direction: Direction = "increase" if measure.higher_is_better else "decrease"
-        one, other = ([each.reading(measure, quality) for each in both.trials] for both in (baseline, trials))
-        pairs = [
-            pair_of(seed, *each, metric)
-            for seed, each in zip(SEEDS, zip(one, other, strict=True), strict=True)
-        ]
-        found = doubted(judge(pairs, direction), measure)
-        return guarded(found, Arms(one, other, self.naive), measure, direction, "classification")
+        """Return the verdict on two programs, as the pipeline gives it, from trainings on one split.
+
+        Time is a little apart from training to training, as it is in processes of their own.
+        """
+        one, other = ([self.reading(each) for each in both.trials] for both in (baseline, trials))
+        return concluded(metric, one, other)
+
+    def reading(self, trial: Trial) -> Reading:
+        if trial.scores is None:
+            return trial.reading(self.naive)
+        seconds = trial.scores["training_seconds"] * (1 + trial.seed / 1000)
+        return replace(trial, scores={**trial.scores, "training_seconds": seconds}).reading(self.naive)
+
+    def over_units(self, code: str) -> list[Reading]:
+        """Return what a program gives in units, each a split and a process of its own."""
+        self.count += 1
+        found = []
+        for seed in SEEDS:
+            with self.units.opened(seed) as unit:
+                bench = replace(self.bench, facts=unit.facts, data=unit.data)
+                folder = self.folder / str(self.count) / str(seed)
+                (trial,) = bench.run(code, seeds=(seed,), judges=unit.judges, folder=folder).trials
+                found.append(trial.reading(unit.naive))
+        return found
+
+
+def concluded(metric: str, one: Sequence[Reading], other: Sequence[Reading]) -> Judgement:
+    """Return what follows for the claim that a measure becomes better."""
+    measure = METRICS[metric]
+    region = superior("increase" if measure.higher_is_better else "decrease")
+    plan = Registration(measure, region, len(SEEDS), rows=150, test_rows=45)
+    found = guarded(judge(pairs_of(SEEDS, one, other, measure), plan), Arms(one, other), "classification")
+    return doubted(found, measure)
 
 
 @pytest.fixture(scope="module")
 def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
     folder = tmp_path_factory.mktemp("trials")
     secret = Secret("nobody knows")
-    hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
+    table = load_table(SHIPPED["iris"])
+    data = divided(table, "iris", seed=0)
+    disguise = disguise_of(data, secret, is_public=True)
+    hidden = disguise.worn(data)
     bench = Bench(
         facts=hidden.data.facts,
         data=write_data(folder / "data", hidden.data.visible),
@@ -114,8 +145,9 @@ def trial_setup(tmp_path_factory: pytest.TempPathFactory) -> TrialSetup:
         places=folder / "programs",
     )
     judges = write_evaluation_set(folder / "data", hidden, secret).test()
-    naive = naive_reading(hidden.data.facts, hidden.data.visible.train.targets, judges)
-    found = TrialSetup(bench, judges, folder, naive)
+    naive = naive_quality("classification", hidden.data.visible.train.targets, judges.targets)
+    units = Units(table, "iris", None, disguise, secret, folder / "units")
+    found = TrialSetup(bench, judges, folder, units, naive)
     found.baseline = found.tried(BASELINE)
     assert found.baseline.error is None
     return found
@@ -222,21 +254,23 @@ def test_who_trains_once_for_all_seeds_takes_as_long_for_each(trial_setup: Trial
 
 
 @pytest.mark.parametrize("jitter", ["", " + 1e-12 * np.random.random((len(task.judge), task.outputs))"])
-def test_answers_that_are_the_same_for_several_seeds_are_one_measurement(
+def test_differences_that_are_the_same_in_all_trainings_show_nothing(
     trial_setup: TrialSetup, jitter: str
 ) -> None:
-    code = HONEST.replace("task.seed", "7")
-    judgement, trials = trial_setup.verdict(code.rstrip() + jitter)
-    assert (judgement.verdict, judgement.reason, trials.error) == ("fail", SAME, None)
+    code = HONEST.replace("task.seed", "7").rstrip() + jitter
+    judgement, trials = trial_setup.verdict(
+        code, baseline=trial_setup.tried(BASELINE.replace("task.seed", "7"))
+    )
+    assert (judgement.conclusion, judgement.reason, trials.error) == ("inconclusive", NO_SPREAD, None)
 
 
 def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(trial_setup: TrialSetup) -> None:
-    """Both arms are the same training; a little noise makes their answers differ from seed to seed."""
-    judgement, trials = trial_setup.verdict(CHARMED % 1, baseline=trial_setup.tried(CHARMED % 0))
-    assert trials.error is None
-    alike = [replace(pair, others=()) for pair in judgement.pairs]
-    assert judge(alike, "decrease").verdict == "pass", "the seeds agree"
-    assert (judgement.verdict, judgement.reason) == ("fail", "the interval includes zero")
+    """Both arms are the same training; on one split the charm helps in each of ten."""
+    on_one_split, _ = trial_setup.verdict(CHARMED % 1, baseline=trial_setup.tried(CHARMED % 0))
+    assert on_one_split.conclusion == "supported", "so it is the splits that say what chance is"
+    without, charmed = (trial_setup.over_units(CHARMED % charm) for charm in (0, 1))
+    judgement = concluded("nll", without, charmed)
+    assert judgement.conclusion == "inconclusive", judgement
 
 
 def test_no_way_leads_from_a_program_to_what_judges(trial_setup: TrialSetup) -> None:

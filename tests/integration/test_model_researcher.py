@@ -24,7 +24,8 @@ from stages.experiment.record.prose import SECTIONS
 from stages.experiment.record.record import Curve, Record, Setting, StageRecord, Verdicts
 from stages.experiment.research.modelled import ModelResearcher, choose
 from stages.experiment.research.proposal import NoProposal
-from stages.experiment.statistics.validation import Pair, judge
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import Pair, Registration, judge
 from stages.experiment.tree import UNVARIED, Node, Tree
 from stages.isolation.egress_policy import read_egress_policy
 from stages.literature import Work
@@ -510,9 +511,9 @@ def test_a_model_that_gives_no_reading_may_be_asked_by_the_next_attempt(
 
 
 def record(*, supported: bool = True) -> Record:
-    """A run of four small stages, and five fresh seeds."""
+    """A run of four small stages, and ten units."""
     sign = -0.1 if supported else 0.0
-    pairs = tuple(Pair(900 + n, 0.30 + n / 100, 0.30 + n / 100 + sign + (n % 3 - 1) / 100) for n in range(5))
+    pairs = tuple(Pair(900 + n, 0.30 + n / 100, 0.30 + n / 100 + sign + (n % 3 - 1) / 100) for n in range(10))
     stages = []
     for place, name in enumerate(("Stage_1", "Stage_2", "Stage_3", "Stage_4"), start=1):
         arm: Any = "baseline" if place < 3 else "intervention"
@@ -539,7 +540,8 @@ def record(*, supported: bool = True) -> Record:
             title="When does label smoothing help?", authors=("R. M.",), year=2019, abstract="It is studied."
         ),
     )
-    verdicts = Verdicts(judge(pairs, "decrease"), {"ece": (0.32, 0.22)})
+    plan = Registration(CLAIM.metric, superior("decrease"), len(pairs), rows=1700, test_rows=500)
+    verdicts = Verdicts(judge(pairs, plan), {"ece": (0.32, 0.22)})
     return Record(IDEA, CLAIM, setting, tuple(stages), verdicts, works)
 
 
@@ -594,13 +596,13 @@ def test_a_section_that_is_not_mended_has_the_built_in_words_and_the_log_says_so
 
 
 def test_words_cannot_turn_the_verdict(desk: Open) -> None:
-    turned = {"paragraphs": ["The claim is supported, not refuted."]}
-    at = desk(said(words("supported", conclusion=["It is refuted."])), said(turned), said(turned))
+    turned = {"paragraphs": ["The claim is supported, not inconclusive."]}
+    at = desk(said(words("supported", conclusion=["It is inconclusive."])), said(turned), said(turned))
     made = record(supported=False)
-    assert made.verdicts.judgement.verdict == "fail"
+    assert made.verdicts.judgement.conclusion == "inconclusive"
     prose = at.researcher.write(made)
     assert prose.sections["abstract"] == write_words(made, numbers_of(made)).sections["abstract"]
-    assert prose.sections["conclusion"] == ["It is refuted."]
+    assert prose.sections["conclusion"] == ["It is inconclusive."]
     assert "is supported" in at.log[0]
 
 

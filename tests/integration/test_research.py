@@ -128,14 +128,17 @@ def test_every_number_of_the_paper_is_what_events_said(undisturbed: Experiment) 
     must_be_computed_from_single_measurements(undisturbed)
 
 
-def test_an_intervention_without_effect_is_refuted_and_the_paper_says_so(undisturbed: Experiment) -> None:
+def test_an_intervention_without_effect_is_inconclusive_and_the_paper_says_so(
+    undisturbed: Experiment,
+) -> None:
     (auto,) = [each for each in undisturbed.run["validations"] if each["by"] == "auto"]
     assert auto["scores"]["ci_low"] < 0 < auto["scores"]["ci_high"]
-    assert (auto["verdict"], auto["scores"]["measured"]) == ("fail", "fail")
+    assert (auto["verdict"], auto["conclusion"]) == ("fail", "inconclusive")
+    assert auto["scores"]["measured"] == "inconclusive"
     words = " ".join(undisturbed.pdf().split())
-    assert "Refuted." in words
+    assert "Inconclusive." in words
     assert "includes zero" in words
-    assert "The claim is refuted" in words
+    assert "The claim is inconclusive" in words
     assert "Supported." not in words
 
 

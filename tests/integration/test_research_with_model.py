@@ -314,7 +314,7 @@ def test_late_wrong_and_broken_answers_cost_time_and_money_but_never_the_run(
     assert (run["status"], run["error"], run["attempt"]) == ("COMPLETED", None, 1), rough.met
     assert {each.__name__ for each in TROUBLES} <= set(rough.met), "this test did not see them all"
     (validation,) = run["validations"]
-    assert (validation["verdict"], validation["scores"]["measured"]) == ("pass", "pass")
+    assert (validation["verdict"], validation["scores"]["measured"]) == ("pass", "supported")
     assert json.loads(artifact(fleet, run, "tree.json"))[3]["nodes"]
     assert artifact(fleet, run, "paper/paper.pdf").startswith(b"%PDF")
     must_have_billed(fleet, run_id, server, unknown=rough.unreadable)

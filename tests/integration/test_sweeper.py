@@ -239,6 +239,23 @@ async def test_a_retry_waits_as_long_as_its_parent_would(emptied_url: str) -> No
         assert (await run(deps, again.run_id))["queueLimitS"] == 77
 
 
+async def test_a_retry_of_an_experiment_has_the_seed_of_its_parent(emptied_url: str) -> None:
+    async with control_plane(emptied_url) as deps:
+
+        async def seed(run_id: str) -> int | None:
+            spec = await deps.db.run_specs.find_one({"_id": run_id})
+            return spec["spec"].get("seed")  # type: ignore[index]
+
+        wanted = Submission(kind="experiment", spec={"idea": "x"}, by="user")
+        one, other = [await deps.submitter.submit(wanted) for _ in range(2)]
+        assert await seed(one.run_id) != await seed(other.run_id)
+        await deps.db.run_specs.update_one({"_id": other.run_id}, {"$unset": {"spec.seed": ""}})  # as before
+        for parent, expected in ((one.run_id, await seed(one.run_id)), (other.run_id, 0)):
+            await deps.decider.cancel(parent, by="user")
+            again = await deps.submitter.retry(parent, by="user")
+            assert await seed(again.run_id) == expected
+
+
 def test_a_queue_limit_is_from_a_second_to_thirty_days(fleet: Any) -> None:
     for wrong in (0, -1, 30 * 24 * 3600 + 1, 1.5, "60", None):
         answer = fleet.client.post("/api/runs", json={"kind": "probe", "queue_limit_s": wrong})

@@ -41,6 +41,7 @@ from control_plane.server.web.verdicts import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
 from events.answers.answer import Answer
+from events.answers.conclusions import conclusion
 from events.answers.runs import HumanVerdict, Run, RunRow
 from events.catalog import TYPES
 from events.kinds import NOUNS, RUN_KINDS
@@ -100,7 +101,7 @@ def templates() -> Templates:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    loaded.filters |= {**formatting.FILTERS, "verdict": verdict}
+    loaded.filters |= {**formatting.FILTERS, "verdict": verdict, "conclusion": conclusion}
     loaded.globals |= {
         "all_columns": columns.COLUMNS,
         "usual_columns": columns.USUAL,

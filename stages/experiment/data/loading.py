@@ -1,4 +1,4 @@
-"""Finds the data set that a run names, and splits it once per run seed.
+"""Finds the data set that a run names, and splits it: once for the search, once for each unit.
 
 Law: programs are given the labels of the training and the watch rows only. They never see the rows that
 judge them, in the search (validation) and at the end (test). The search gets `Visible`, which holds no test
@@ -22,13 +22,14 @@ from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.metrics import Task
 from events.runtime.errors import PipelineError
 from stages.experiment.data.columns import Feature, Numbers, Table, Target
-from stages.experiment.data.splits import split
+from stages.experiment.data.splits import Rows, split
 from stages.experiment.data.tables import ENDINGS, read_table
 from stages.experiment.seeds import seed_for
 
 STANDARD_MAX: Final = 1e6  # scaled values are cut here: one far outlier must not leave single precision
 TRAIN_ROWS_MIN: Final = 2  # of each class, however few examples a claim asks for
 SHOWN_CHARS: Final = 200
+ORDER: Final = ("train", "watch", "validation", "test", "left")  # of the rows in `Data.places`
 
 _FILE: Final = re.compile(
     r"(?P<path>.*?(?:\.csv|\.csv\.gz|\.npz|\.parquet))(?:#(?P<target>.*))?", re.I | re.S
@@ -93,11 +94,17 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """One data set, split for one run; `notes` list what was dropped from its file."""
+    """One data set, split; `notes` list what was dropped from its file.
+
+    `places` are the rows of the table in the order of train, watch, validation and test, then those of `left`,
+    which no part has.
+    """
 
     facts: Facts
     visible: Visible
     sealed: Sealed
+    left: Part
+    places: Rows
     sizes: Mapping[str, int]
     notes: tuple[str, ...]
 
@@ -136,25 +143,29 @@ def find_data_set(wanted: str | None, folders: tuple[Path, ...]) -> DataSet | No
 
 
 def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) -> Data:
-    """Load `data_set` and split it; equal arguments give equal splits.
+    """Load `data_set` and split it; equal arguments give equal splits. Raises `PipelineError`."""
+    return divided(load_table(data_set), data_set.name, seed=seed, train_examples=train_examples)
 
-    Raises `PipelineError`, also for a file that has changed since it was found.
-    """
-    table = _table(data_set)
+
+def divided(table: Table, name: str, *, seed: int, train_examples: int | None = None) -> Data:
+    """Split the table of a data set; equal arguments give equal splits, and all splits have equal sizes."""
     target = table.target
     classes = len(target.classes) or 1
     groups = target.values if target.task == "classification" else np.zeros(len(table), np.int64)
     rows = split(groups, seed=seed_for(seed, "split"))
+    everything = rows["train"]
     if train_examples is not None:
         wanted = max(train_examples, TRAIN_ROWS_MIN * classes)
-        rows["train"] = _fewer(rows["train"], groups, wanted, seed_for(seed, "train_examples"))
+        rows["train"] = _fewer(everything, groups, wanted, seed_for(seed, "train_examples"))
     scaled, blank, repeated = _scaled(table, rows)
     notes = table.notes
     if repeated:
         notes += (f"{repeated} validation or test rows are also, word for word, among the rows learnt from.",)
-    part = {name: Part(scaled[chosen], target.values[chosen]) for name, chosen in rows.items()}
+    sizes = {part: len(chosen) for part, chosen in rows.items()}
+    rows["left"] = np.setdiff1d(everything, rows["train"])
+    part = {each: Part(scaled[chosen], target.values[chosen]) for each, chosen in rows.items()}
     facts = Facts(
-        name=data_set.name,
+        name=name,
         task=target.task,
         outputs=classes,
         image_side=table.image_side,
@@ -166,7 +177,9 @@ def prepare(data_set: DataSet, *, seed: int, train_examples: int | None = None) 
         facts,
         Visible(part["train"], part["watch"], part["validation"]),
         Sealed(part["test"]),
-        {name: len(chosen) for name, chosen in rows.items()},
+        part["left"],
+        np.concatenate([rows[each] for each in ORDER]),
+        sizes,
         notes,
     )
 
@@ -217,7 +230,8 @@ def _name_of(path: Path) -> str:
     return path.name[: -len(ending)] or path.name
 
 
-def _table(data_set: DataSet) -> Table:
+def load_table(data_set: DataSet) -> Table:
+    """Load a data set. Raises `PipelineError`, also for a file that has changed since it was found."""
     if not data_set.location:
         return _shipped(data_set)
     path = Path(data_set.location)

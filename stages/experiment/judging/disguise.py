@@ -1,13 +1,13 @@
 """Disguises the rows of a run, so that knowledge of a public data set gives no answers.
 
-Law: every program of a run, with the intervention and without, is given the same disguised rows, and all of
-it follows from the run's secret. See docs/decisions/0031.
+Law: every program of a run, with the intervention and without, is given the same disguised rows in each of
+its splits, and all of it follows from the run's secret. See docs/decisions/0031.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.experiment.data.loading import Data, Part, Sealed, Visible
+from stages.experiment.data.splits import Rows
 from stages.experiment.judging.kernel_regression import class_law, value_law
 from stages.experiment.judging.secret import Secret
 from stages.experiment.statistics.scores import Floats
@@ -37,7 +38,7 @@ class Law:
     means: Floats | None = None
     deviation: float = 0.0
 
-    def of(self, rows: slice) -> Law:
+    def of(self, rows: Any) -> Law:
         """Return the law of some of the rows."""
         if self.probabilities is not None:
             return Law(self.probabilities[rows])
@@ -46,50 +47,87 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class Disguised:
-    """The data of a run as programs get them, and the laws of those rows that judge, where there are any."""
+    """The data of a split as programs get them, and the laws of those rows that judge, where there are any."""
 
     data: Data
     validation: Law | None = None
     test: Law | None = None
 
 
-def disguised(data: Data, secret: Secret, *, is_public: bool) -> Disguised:
-    """Return the data in disguise: columns in another order and direction, classes under other numbers.
+@dataclass(frozen=True, slots=True)
+class Disguise:
+    """What a secret makes of the rows of a table, by their numbers there; the same in every split.
+
+    `blur` is added to each row, and `law` is the law of its target; both are None where rows are not public.
+    `names` are the new numbers of the classes, None where values are predicted.
+    """
+
+    targets: NDArray[Any]
+    blur: NDArray[np.float32] | None
+    law: Law | None
+    names: NDArray[np.int64] | None
+    turned: Callable[[NDArray[np.float32]], NDArray[np.float32]] = field(repr=False)
+
+    def worn(self, data: Data) -> Disguised:
+        """Return a split of the table in disguise."""
+        parts = (
+            data.visible.train,
+            data.visible.watch,
+            data.visible.validation,
+            data.sealed.open(),
+            data.left,
+        )
+        edges = np.cumsum([0, *map(len, parts)])
+        rows = [data.places[start:end] for start, end in pairwise(map(int, edges))]
+        train, watch, validation, test, left = (
+            Part(self._hidden(part.features, places), self.targets[places])
+            for part, places in zip(parts, rows, strict=True)
+        )
+        facts = data.facts
+        if self.names is not None:
+            facts = replace(facts, classes=tuple(facts.classes[old] for old in np.argsort(self.names)))
+        hidden = replace(
+            data,
+            facts=facts,
+            visible=Visible(train, watch, validation),
+            sealed=Sealed(test),
+            left=left,
+            notes=data.notes if self.law is None else (*data.notes, DRAWN),
+        )
+        if self.law is None:
+            return Disguised(hidden)
+        return Disguised(hidden, self.law.of(rows[2]), self.law.of(rows[3]))
+
+    def _hidden(self, features: NDArray[np.float32], places: Rows) -> NDArray[np.float32]:
+        blurred = features if self.blur is None else features + np.float32(NOISE) * self.blur[places]
+        return self.turned(blurred)
+
+
+def disguise_of(data: Data, secret: Secret, *, is_public: bool) -> Disguise:
+    """Return the disguise of a table: columns in another order and direction, classes under other numbers.
 
     Where rows and targets are public, the rows are also blurred, and every target is drawn anew from the
-    estimate of the row's neighbours.
+    estimate of the row's neighbours, as they lie in the split `data`.
     """
-    parts = (data.visible.train, data.visible.watch, data.visible.validation, data.sealed.open())
-    edges = np.cumsum([0, *map(len, parts)])
-    places = [slice(start, end) for start, end in pairwise(map(int, edges))]
+    parts = (data.visible.train, data.visible.watch, data.visible.validation, data.sealed.open(), data.left)
     features = np.concatenate([part.features for part in parts])
     targets = np.concatenate([part.targets for part in parts])
-    law = None
+    law = blur = names = None
     if is_public:
         targets, law = _drawn(data, features, targets, secret.chance("targets"))
         blur = secret.chance("noise").standard_normal(features.shape, dtype=np.float32)
-        features = features + np.float32(NOISE) * blur
-    features = _turned(data.facts.image_side, secret.chance("columns"))(features)
-    names = None
     if data.facts.task == "classification":
         names = secret.chance("classes").permutation(data.facts.outputs)  # the new number of each class
         targets = names[targets]
         if law is not None and law.probabilities is not None:
             law = Law(law.probabilities[:, np.argsort(names)])
-    facts = data.facts
-    if names is not None:
-        facts = replace(facts, classes=tuple(facts.classes[old] for old in np.argsort(names)))
-    train, watch, validation, test = (Part(features[place], targets[place]) for place in places)
-    return Disguised(
-        replace(
-            data,
-            facts=facts,
-            visible=Visible(train, watch, validation),
-            sealed=Sealed(test),
-            notes=(*data.notes, DRAWN) if is_public else data.notes,
-        ),
-        None if law is None else law.of(places[2]),
-        None if law is None else law.of(places[3]),
+    row = np.argsort(data.places)  # of `features`, for each row of the table
+    return Disguise(
+        targets=targets[row],
+        blur=None if blur is None else blur[row],
+        law=None if law is None else law.of(row),
+        names=names,
+        turned=_turned(data.facts.image_side, features.shape[1], secret.chance("columns")),
     )
 
 
@@ -107,14 +145,14 @@ def _drawn(
 
 
 def _turned(
-    image_side: int | None, chance: np.random.Generator
+    image_side: int | None, columns: int, chance: np.random.Generator
 ) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
     """Return what reorders and mirrors columns; images are turned and mirrored whole."""
     if image_side is None:
+        order = chance.permutation(columns)
+        signs = chance.choice(np.array([-1.0, 1.0], dtype=np.float32), columns)
 
         def shuffled(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-            order = chance.permutation(rows.shape[1])
-            signs = chance.choice(np.array([-1.0, 1.0], dtype=np.float32), rows.shape[1])
             return np.ascontiguousarray(rows[:, order] * signs)
 
         return shuffled
@@ -123,6 +161,6 @@ def _turned(
     def turned(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         images = np.rot90(rows.reshape(-1, image_side, image_side), quarters, axes=(1, 2))
         images = images[:, :, ::-1] if is_mirrored else images
-        return np.ascontiguousarray(images).reshape(len(rows), -1)
+        return np.ascontiguousarray(images).reshape(rows.shape)
 
     return turned

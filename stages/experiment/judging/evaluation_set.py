@@ -104,20 +104,27 @@ class EvaluationSet:
         return Judges(self.features, len(self.order), rows, part.targets, canaries, law)
 
 
-def write_evaluation_set(folder: Path, disguised: Disguised, secret: Secret) -> EvaluationSet:
-    """Write the features of all rows that judge; the targets stay in this process."""
+def write_evaluation_set(
+    folder: Path, disguised: Disguised, secret: Secret, unit: int | None = None
+) -> EvaluationSet:
+    """Write the features of all rows that judge; the targets stay in this process.
+
+    `unit` is the seed of a unit's split, None for that of the search: each has other canaries.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     data = disguised.data
-    chance = secret.chance("exam")
+    place = () if unit is None else ("unit", str(unit))
+    chance = secret.chance("exam", *place)
     canaries, sides = _canaries(data, chance)
-    canaries = _strayed(canaries, data.visible.train.features, secret.chance("canaries"))
+    canaries = _strayed(canaries, data.visible.train.features, secret.chance("canaries", *place))
     rows = np.concatenate([data.visible.validation.features, data.sealed.features, canaries])
     places = chance.permutation(len(rows))
     shuffled = np.empty_like(rows)
     shuffled[places] = rows
     file = folder / "judge.npy"
     np.save(file, shuffled, allow_pickle=False)
-    return EvaluationSet(disguised, file, places, sides, secret.mark)
+    mark = secret.mark if len(data.left) == 0 else f"{secret.mark} of all rows"
+    return EvaluationSet(disguised, file, places, sides, mark)
 
 
 def _canaries(data: Data, chance: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Replication of a result that is too good: which attempt measured first, and which measures again; pure.
 
-Law: the verdict on such a claim is given by an attempt that measures it itself, from seeds and with rows of
+Law: the verdict on such a claim is given by an attempt that measures it itself, in units and with rows of
 its own. An earlier attempt's measurement can request that, and never takes its place. The pods of earlier
 attempts are taken from the control plane's record, and from no checkpoint.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from events.catalog import Verdict
+from events.catalog import Conclusion
 from stages.experiment.judging.secret import Secret
 from stages.experiment.seeds import seed_for
 
@@ -35,16 +35,16 @@ class Replication:
         is_elsewhere = bool(self.pod and self.first) and not {self.pod, ""} & {*self.first}
         return "on another pod" if is_elsewhere else "on the same pod"
 
-    def sentence(self, verdict: Verdict, *, with_name: bool) -> str:
+    def sentence(self, conclusion: Conclusion, *, with_name: bool) -> str:
         """Return what came of it; a paper does without the pod's name, which may hold digits."""
         asides = [self.pod] if with_name and self.pod else []
         if self.place == "on the same pod":
             asides.append("and on no other")
         where = ", ".join([self.place, *asides]) + "," * bool(asides)
-        found = "holds there too" if verdict == "pass" else "is not upheld there"
+        found = "holds there too" if conclusion == "supported" else "is not upheld there"
         return (
             f"The first measurement was too good to be believed of one run; it was replicated {where} "
-            f"from other fresh seeds, with rows hidden anew, and {found}."
+            f"in other units, with rows hidden anew, and {found}."
         )
 
     def scores(self) -> dict[str, Any]:

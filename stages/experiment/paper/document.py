@@ -24,7 +24,7 @@ from stages.experiment.paper.blocks import (
     Row,
     Table,
 )
-from stages.experiment.paper.words import outcome, verdict_words
+from stages.experiment.paper.words import verdict_words
 from stages.experiment.plots.picture import Picture
 from stages.experiment.record.ablations import ablations_of
 from stages.experiment.record.numbers import Numbers, choices, stage_key
@@ -69,11 +69,10 @@ def composed(
     """Return the paper at one level of detail; figures are named by their places below `folder`."""
     works = _cited(record, prose)
     page = _Page(record, prose, numbers, {each.name: each for each in pictures}, level, folder)
-    word = outcome(record)
     return Document(
         title="{title}",
         byline="Run {run.id}, attempt {run.attempt}, seed {run.seed}. Words: {author}.",
-        verdict=f"{word}. {verdict_words(record, numbers)}",
+        verdict=f"{record.verdicts.judgement.conclusion.capitalize()}. {verdict_words(record, numbers)}",
         abstract=tuple(prose.sections["abstract"]),
         blocks=tuple(page.blocks()),
         references=tuple(
@@ -129,7 +128,7 @@ class _Page:
             *self._figure("ablation"),
             Heading("Validation"),
             *self._words("validation"),
-            self._fresh(),
+            self._units(),
             *self._figure("comparison"),
             *self._means(),
             Heading("Limitations"),
@@ -272,32 +271,30 @@ class _Page:
             return "not tried"
         return f"{{{key}}}" if key in self.numbers else "buggy"
 
-    def _fresh(self) -> Table:
+    def _units(self) -> Table:
         pairs = self.record.verdicts.judgement.pairs
         rows = [
             Row(
                 tuple(
-                    f"{{{key}}}" if key in self.numbers else "lost"
+                    f"{{{key}}}" if key in self.numbers else NOTHING
                     for key in (
-                        f"seed_{step}.{name}" for name in ("seed", "baseline", "intervention", "difference")
+                        f"unit_{step}.{name}" for name in ("seed", "baseline", "intervention", "difference")
                     )
                 )
             )
             for step, _ in enumerate(pairs, start=1)
         ]
-        is_whole = all(pair.difference is not None for pair in pairs)
-        lost = "" if is_whole else " Lost: that training gave no result; means are over the whole pairs."
+        is_whole = not any(any(pair.failed) for pair in pairs)
+        failed = "" if is_whole else " A program that failed has the worst score."
         if "effect.mean" in self.numbers:
             name = self.record.claim.metric.name
             means = [f"mean.{name}.{arm}" for arm in ("baseline", "intervention")]
             one, two = (f"{{{key}}}" if key in self.numbers else "" for key in means)
             rows.append(Row(("mean", one, two, "{effect.mean}"), bold=True))
-            if "effect.rows_error" in self.numbers:
-                rows.append(Row(("standard error over rows", "", "", "{effect.rows_error}")))
             rows.append(Row(("{confidence} interval", "", "", "{effect.low} to {effect.high}"), bold=True))
         return Table(
-            "seeds", f"The {{measure}} for every fresh seed. The interval is that of the mean difference.{lost}",
-            ("Seed", "Baseline", "Intervention", "Difference"), ("left", "right", "right", "right"), tuple(rows),
+            "units", f"The {{measure}} in every unit, by the seed of its split. The interval is that of the mean difference.{failed}",
+            ("Unit", "Baseline", "Intervention", "Difference"), ("left", "right", "right", "right"), tuple(rows),
             long=self._is_long(rows),
         )  # fmt: skip
 
@@ -314,7 +311,7 @@ class _Page:
         return [
             Table(
                 "means",
-                "Means over the fresh seeds from which both programs gave a result, for everything that was measured there. "
+                "Means over the units in which both programs gave a result, for everything that was measured there. "
                 "Only the claim’s own measure decides.",
                 ("Measure", "Baseline", "Intervention"),
                 ("left", "right", "right"),
@@ -341,7 +338,7 @@ class _Page:
     def _setting(self) -> Table:
         facts = [
             ("seed", "{run.seed}"), ("preset", "{setting.preset}"), ("epochs per training", "{setting.epochs}"),
-            ("seeds per finalist", "{setting.repeats}"), ("fresh seeds", "{seeds.fresh}"),
+            ("seeds per finalist", "{setting.repeats}"), ("units", "{units.registered}"),
             ("researcher", "{setting.researcher}"), ("isolation", "{setting.isolation}"),
             ("device", "{setting.device}"),
         ]  # fmt: skip

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from events.kinds.space.claim import Claim
 from stages.experiment.paper.digits import typed_numbers
-from stages.experiment.record.numbers import REFERENCE, Numbers, measure_of, metric_text, stage_key
+from stages.experiment.record.numbers import (
+    REFERENCE,
+    Numbers,
+    measure_of,
+    metric_text,
+    p_text,
+    stage_key,
+)
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, StageRecord
-from stages.experiment.statistics.validation import CAUGHT, CONFIDENCE, Judgement
+from stages.experiment.statistics.estimate import CONFIDENCE, POWER
+from stages.experiment.statistics.validation import Judgement
 
 AUTHOR: Final = "podfleet’s built-in author"
 PARAGRAPH_MAX: Final = 2_500
@@ -27,25 +35,26 @@ _WORK: Final = re.compile(r"work\.([0-9]{1,4})")
 
 
 def verdict_line(claim: Claim, judgement: Judgement) -> str:
-    """Return the verdict with the numbers it rests on as plain text, for logs and summaries."""
+    """Return the conclusion with the numbers it rests on as plain text, for logs and summaries."""
     if judgement.interval is None:
-        return f"The claim cannot be upheld: {judgement.reason}."
+        return f"{judgement.conclusion.capitalize()}: {judgement.reason}."
     metric, interval = claim.metric, judgement.interval
-    seeds = sum(pair.difference is not None for pair in judgement.pairs)
+    units = sum(pair.difference is not None for pair in judgement.pairs)
     mean, low, high = (
         metric_text(value, metric.decimals, signed=True)
         for value in (interval.mean, interval.low, interval.high)
     )
-    beside = ", beside a baseline that the run wrote itself" if judgement.verdict == "pass" else ""
+    chance = ""
+    if interval.p_value is not None and interval.seen is not None:
+        seen = metric_text(interval.seen, metric.decimals)
+        chance = f" (p = {p_text(interval.p_value)}; an effect of {seen} would be shown in {POWER:.0%} of such runs)"
+    beside = ", beside a baseline that the run wrote itself" if judgement.conclusion == "supported" else ""
     return (
-        f"Over {seeds} fresh seeds the {measure_of(claim)} changed by {mean} on average, with a {CONFIDENCE:.0%} "
-        f"confidence interval from {low} to {high}: {judgement.reason}{beside}."
+        f"Over {units} units, each with a split of its own and {judgement.plan.test_rows} test rows, the "
+        f"{measure_of(claim)} changed by {mean} on average, with a {CONFIDENCE:.0%} confidence interval from {low} to "
+        f"{high}{chance}: "
+        f"{judgement.reason}{beside}."
     )
-
-
-def outcome(record: Record) -> str:
-    """Return the verdict in one word."""
-    return "Supported" if record.verdicts.judgement.verdict == "pass" else "Refuted"
 
 
 def verdict_words(record: Record, numbers: Numbers) -> str:
@@ -53,43 +62,30 @@ def verdict_words(record: Record, numbers: Numbers) -> str:
     sentence, replication = _measured_words(record, numbers), record.verdicts.replication
     if replication is None:
         return sentence
-    return f"{sentence} {replication.sentence(record.verdicts.judgement.verdict, with_name=False)}"
+    return f"{sentence} {replication.sentence(record.verdicts.judgement.conclusion, with_name=False)}"
 
 
 def _measured_words(record: Record, numbers: Numbers) -> str:
     judgement = record.verdicts.judgement
-    lost = "{seeds.lost} of {seeds.fresh} pairs of trainings gave no result"
     if judgement.interval is None:
-        why = f": {CAUGHT}" if judgement.reason == CAUGHT else ""
-        return f"{lost}, and too few are left for an interval, so the claim cannot be upheld{why}."
+        return (
+            "{units.measured} of {units.registered} registered units gave a result; nothing can be concluded, "
+            f"for {judgement.reason}."
+        )
     name = record.claim.metric.name
     means = (f"mean.{name}.baseline", f"mean.{name}.intervention")
     moved = f", from {{{means[0]}}} to {{{means[1]}}}" if all(each in numbers for each in means) else ""
-    return (
-        f"Over {{seeds.measured}} fresh seeds the {{measure}} changed by {{effect.mean}} on average{moved}; the {{confidence}} "
-        "confidence interval of the change goes from {effect.low} to {effect.high}. "
-        + {
-            "caught": f"But {CAUGHT}, so the claim cannot be upheld.",
-            "lost": f"But {lost}, so the claim cannot be upheld.",
-            "claimed": "The interval lies wholly on the claimed side of zero.",
-            "doubted": f"The interval lies wholly on the claimed side of zero, but {judgement.reason}.",
-            "opposite": "The interval lies wholly on the side opposite to the claim.",
-            "none": "The interval includes zero, so no effect was shown.",
-        }[_reading(record)]
+    rows = (
+        " That is {effect.in_test_rows} of the {units.test_rows} rows that judge a unit."
+        if "effect.in_test_rows" in numbers
+        else ""
     )
-
-
-def _reading(record: Record) -> Literal["caught", "lost", "claimed", "doubted", "opposite", "none"]:
-    """Return what the measurement means for the claim."""
-    interval = record.verdicts.judgement.interval
-    if record.verdicts.judgement.reason == CAUGHT:
-        return "caught"
-    if interval is None or any(pair.difference is None for pair in record.verdicts.judgement.pairs):
-        return "lost"
-    up = record.claim.direction == "increase"
-    if interval.low > 0 if up else interval.high < 0:
-        return "claimed" if record.verdicts.judgement.verdict == "pass" else "doubted"
-    return "opposite" if (interval.high < 0 if up else interval.low > 0) else "none"
+    p_value = " (p = {effect.p_value})" if "effect.p_value" in numbers else ""
+    return (
+        f"Over {{units.measured}} units the {{measure}} changed by {{effect.mean}} on average{moved}; the {{confidence}} "
+        f"confidence interval of the change goes from {{effect.low}} to {{effect.high}}{p_value}.{rows} "
+        f"The claim is {judgement.conclusion}: {judgement.reason}."
+    )
 
 
 def write_words(record: Record, numbers: Numbers) -> Prose:
@@ -113,16 +109,17 @@ def _abstract(record: Record, numbers: Numbers) -> list[str]:
     return [
         "We test a claim: {claim} A best-first search over {nodes.tried} programs drafts and tunes a baseline without the "
         "intervention, and then applies the intervention to it, looking at validation data only. The best program of "
-        "each kind is trained again from {seeds.fresh} fresh seeds and measured on test data that nothing had "
-        f"seen before. {verdict_words(record, numbers)} The claim is {outcome(record).lower()}."
+        "each kind is trained again in {units.registered} registered units, each a random split of the data with a seed of "
+        f"its own, and measured on the test rows of that split. {verdict_words(record, numbers)}"
     ]
 
 
 def _introduction(record: Record) -> list[str]:
     texts = [
-        "Read as a measurable claim, the idea says: {claim} It counts as supported only if the {confidence} confidence "
-        "interval of the mean difference (intervention minus baseline) lies wholly on the claimed side of zero. An interval "
-        "that includes zero refutes it, and so does one on the other side. Only the direction is tested.",
+        "Read as a measurable claim, the idea says: {claim} It is supported if the {confidence} confidence interval of the "
+        "mean difference (intervention minus baseline) lies wholly on the claimed side of zero, and contradicted if it lies "
+        "wholly on the other side. An interval that includes zero is inconclusive: it shows neither an effect nor that there "
+        "is none. Only the direction is tested.",
     ]
     if record.claim.notes:
         texts.append(" ".join(f"{{note_{place}}}" for place, _ in enumerate(record.claim.notes, start=1)))
@@ -165,7 +162,7 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
     notes = "".join(f" {{data.note_{place}}}" for place, _ in enumerate(record.setting.notes, start=1))
     texts = [
         f"Data. We use the data set {{data}}, {origin}, with {{data.features}} features and {kind}.{notes}{split} "
-        "The targets of the test data stay sealed until the search is over.",
+        "The targets of these test data stay sealed in the search; the units of the validation split all rows anew.",
         "Search. The search goes best-first through {stages.searched} stages: the first drafts implementations, the second "
         "tunes the baseline, the third applies the intervention to the tuned baseline, and the fourth varies other choices "
         "with and without it. Each node of its tree is one whole program, run in a sandbox (isolation: {setting.isolation}) "
@@ -181,15 +178,12 @@ def _method(record: Record, numbers: Numbers) -> list[str]:
     texts.append(
         "Comparison. The intervention is: {subject}. The baseline is the program that the second stage chose (node "
         "{baseline.id}); the program with the intervention is the one that the third stage chose (node {intervention.id}). "
-        "Both are trained again from {seeds.fresh} seeds that the search never used, in pairs of equal seeds, and measured "
-        "on test data. The interval is the two-sided interval of Student’s t for the mean of the paired differences, which "
-        "takes them as roughly normal."
-        + (
-            " To their variance over seeds is added that over the rows that judge, by a jackknife over {effect.groups} "
-            "groups of rows, with the degrees of freedom of Satterthwaite."
-            if "effect.groups" in numbers
-            else ""
-        )
+        "Both are trained again in {units.registered} units, which were registered with estimator and test before the third "
+        "stage began: a unit is a random split of all {units.rows} rows with a seed that the search never used, of which "
+        "{units.test_rows} judge. The estimate is the mean of the paired differences. Units share rows, so its variance is "
+        "corrected as Nadeau and Bengio propose; its interval is Student’s, widened for skewness by a modified t in the "
+        "manner of Johnson and Hall, at a level of {level} for each side, which simulations have calibrated. A unit in which "
+        "a program fails counts with the worst score, and one that the machine lost is run again."
     )
     return texts
 
@@ -232,7 +226,15 @@ def _ablations(record: Record, numbers: Numbers) -> list[str]:
 
 def _validation(record: Record, numbers: Numbers) -> list[str]:
     texts = [
-        f"{verdict_words(record, numbers)} By the rule stated in the introduction the claim is {outcome(record).lower()}."
+        verdict_words(record, numbers),
+        "In the intervention’s program {units.failed.intervention} of {units.registered} units failed, in the baseline’s "
+        "{units.failed.baseline}. Without a failure in all of them, a rate of failures up to {failures.not_excluded} cannot be "
+        "excluded."
+        + (
+            " An effect of {effect.seen} would have been shown in {power} of such validations; a smaller one is likely missed."
+            if "effect.seen" in numbers
+            else ""
+        ),
     ]
     if record.claim.metric.noisy:
         texts.append(
@@ -247,8 +249,8 @@ def _limitations(record: Record) -> list[str]:
         "" if record.works else " No related work was found, so nothing is said about what is already known."
     )
     return [
-        "One data set ({data}) and one split were used; the interval covers the chance in initial weights, order and "
-        "augmentation and that in the rows that judge, and not that in the rows to learn from or the choice of data. The search was bounded ({nodes.tried} nodes), so a better baseline or a "
+        "One data set ({data}) was used; the interval covers the chance in training and in which of its rows are learnt from "
+        "and judge, and not that in the choice of data. The programs were chosen on a split of the same rows. The search was bounded ({nodes.tried} nodes), so a better baseline or a "
         "better form of the intervention may exist. The baseline comes from the nodes of the first two stages and the form "
         "of the intervention from those of the third, so the two did not get the same number of trials; a baseline that is worse than it need be makes any intervention look better. Tests at this "
         "level of confidence find some differences where there are none, so a result here is a reason to look again and "
@@ -257,21 +259,15 @@ def _limitations(record: Record) -> list[str]:
 
 
 def _conclusion(record: Record) -> list[str]:
-    found = f"Under the conditions described, the claim is {outcome(record).lower()}: {{claim}}"
+    judgement = record.verdicts.judgement
     return [
-        f"{found} "
+        f"Under the conditions described, the claim is {judgement.conclusion}: {{claim}} "
         + {
-            "claimed": "The mean change was {effect.mean}, and its interval excludes zero. Other data and larger models remain "
-            "to be tried.",
-            "doubted": "The mean change was {effect.mean}, and its interval excludes zero, but "
-            f"{record.verdicts.judgement.reason}.",
-            "caught": f"It could not be upheld: {CAUGHT}.",
-            "opposite": "The {measure} moved the other way, by {effect.mean} on average, and the interval excludes zero.",
-            "none": "In this form and on these data the intervention does not move the {measure} by an amount that this "
-            "measurement could tell from chance. That does not show that it has no effect at all.",
-            "lost": "It could not be upheld, because {seeds.lost} of {seeds.fresh} pairs of trainings gave no result. What a "
-            "measurement without losses would show is left open.",
-        }[_reading(record)]
+            "supported": "The mean change was {effect.mean}. Other data and larger models remain to be tried.",
+            "contradicted": "The {measure} changed by {effect.mean} on average, against the claim.",
+            "inconclusive": f"This measurement decides nothing, for {judgement.reason}. It does not show that there is no "
+            "effect.",
+        }[judgement.conclusion]
     ]
 
 

@@ -32,7 +32,7 @@ CONDITIONS_MAX: Final = 20  # more would not fit on a page
 
 
 def draw_comparison(record: Record, folder: Path) -> Picture:
-    """Draw what decided: both arms per fresh seed, and the mean difference with its interval."""
+    """Draw what decided: both arms in each unit, and the mean difference with its interval."""
     judgement = record.verdicts.judgement
     figure = Figure(figsize=(7.2, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -54,8 +54,8 @@ def draw_comparison(record: Record, folder: Path) -> Picture:
     figure.legend(*right.get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
     return kept(
         figure, folder, "comparison", (("seed", "baseline", "intervention", "difference"), rows),
-        "The measurement that decided: the {measure} with {seeds.fresh} fresh seeds. Left: both programs, one line for each "
-        "seed. Right: each seed’s difference (intervention minus baseline), their mean, and its {confidence} "
+        "The measurement that decided: the {measure} in {units.registered} units. Left: both programs, one line for each "
+        "unit. Right: each unit’s difference (intervention minus baseline), their mean, and its {confidence} "
         "confidence interval; the shaded side is the claimed one.",
     )  # fmt: skip
 
@@ -63,7 +63,7 @@ def draw_comparison(record: Record, folder: Path) -> Picture:
 def _difference(axes: Axes, record: Record) -> None:
     judgement = record.verdicts.judgement
     differences = finite(pair.difference for pair in judgement.pairs)
-    axes.scatter(differences, np.linspace(0.25, 0.75, len(differences)), color=QUIET, s=20, label="one seed")
+    axes.scatter(differences, np.linspace(0.25, 0.75, len(differences)), color=QUIET, s=20, label="one unit")
     if judgement.interval is not None:
         mean, low, high = judgement.interval.mean, judgement.interval.low, judgement.interval.high
         axes.errorbar(

@@ -84,7 +84,7 @@ class SearchState:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a fresh seed gave for one arm, by its number in `FreshState.arms`."""
+    """What the unit of a seed gave for one arm, by its number in `UnitsState.arms`."""
 
     arm: Annotated[int, Meta(ge=0, le=1)]
     seed: Seed
@@ -92,10 +92,15 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class FreshState:
-    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it."""
+class UnitsState:
+    """Validation so far: both programs, what was measured for them, and the mark of the secret behind it.
+
+    `rows` and `test_rows` are those of a unit.
+    """
 
     arms: tuple[Text, Text]
+    rows: Count
+    test_rows: Count
     measured: Annotated[tuple[Measured, ...], Meta(max_length=2 * SEEDS_MAX)] = ()
     judge: Word = ""
 

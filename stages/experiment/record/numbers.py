@@ -17,8 +17,9 @@ from events.kinds.space.claim import Claim
 from events.kinds.space.metrics import METRICS, Metric
 from events.kinds.space.recipe import Value, described, shown
 from stages.experiment.record.ablations import ablations_of
-from stages.experiment.record.record import Finalist, Record, StageRecord
-from stages.experiment.statistics.validation import CONFIDENCE, Pair
+from stages.experiment.record.record import ARMS, Finalist, Record, StageRecord
+from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, POWER, rate_not_excluded
+from stages.experiment.statistics.validation import Pair
 from stages.experiment.tree import Node
 from stages.literature import Work
 
@@ -36,6 +37,7 @@ CHOICE_MAX: Final = 120
 WORD_MAX: Final = 24  # longer words get places where a line may break
 PIECE: Final = 8  # characters between two such places
 PARAMS_MAX: Final = 28
+P_VALUE_SHOWN: Final = 0.001
 PRINTED_WHOLE_MAX: Final = 1e7  # what is larger is printed with an exponent
 
 NODE_RESULT: Final = "ai.node.completed"
@@ -182,14 +184,23 @@ def metric_text(value: float, decimals: int, *, signed: bool = False) -> str:
     return format(value, form).replace("-", MINUS)
 
 
+def p_text(value: float) -> str:
+    """Return a p-value with three decimals; a smaller one has an exponent."""
+    return f"{value:.3f}" if value >= P_VALUE_SHOWN else f"{value:.0e}".replace("-", MINUS)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", "\N{NO-BREAK SPACE}%")
+
+
 def stage_key(stage: StageRecord) -> str:
     """Return the key below which everything about a stage is found, such as `stage_2`."""
     return stage.name.lower()
 
 
-def fresh_facts(claim: Claim, step: int, pair: Pair) -> list[StageMetric]:
-    """Return the facts of one fresh seed, the `step`-th from 1: the seed, and both arms on test data."""
-    said = {"fresh_seed": float(pair.seed)}
+def unit_facts(claim: Claim, step: int, pair: Pair) -> list[StageMetric]:
+    """Return the facts of one unit, the `step`-th from 1: its seed, and both arms on test data."""
+    said = {"unit_seed": float(pair.seed)}
     for arm, value in (("baseline", pair.baseline), ("intervention", pair.intervention)):
         if value is not None:
             said[f"test_{claim.metric.name}_{arm}"] = value
@@ -216,7 +227,7 @@ def facts_to_say(record: Record) -> list[StageMetric]:
         for finalist in stage.finalists:
             facts += finalist_facts(stage.name, claim.selection, finalist)
     for step, pair in enumerate(record.verdicts.judgement.pairs, start=1):
-        facts += fresh_facts(claim, step, pair)
+        facts += unit_facts(claim, step, pair)
     facts += [
         StageMetric(stage=VALIDATION, name=name, value=value) for name, value, _ in _verdict_values(record)
     ]
@@ -225,7 +236,7 @@ def facts_to_say(record: Record) -> list[StageMetric]:
 
 
 def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
-    """Yield name, value and text of what validation computes from the fresh seeds."""
+    """Yield name, value and text of what validation computes from the units."""
     claim, judgement = record.claim, record.verdicts.judgement
     decimals = claim.metric.decimals
     if judgement.interval is not None:
@@ -235,16 +246,29 @@ def _verdict_values(record: Record) -> Iterator[tuple[str, float, str]]:
             ("effect.high", judgement.interval.high),
         ):
             yield name, value, metric_text(value, decimals, signed=True)
-        if groups := judgement.interval.groups:
-            error = judgement.interval.rows_error
-            yield "effect.rows_error", error, metric_text(error, decimals)
-            yield "effect.groups", float(groups), str(groups)
+        if (seen := judgement.interval.seen) is not None:
+            yield "effect.seen", seen, metric_text(seen, decimals)
+        if (p_value := judgement.interval.p_value) is not None:
+            yield "effect.p_value", p_value, p_text(p_value)
+        if (moved := record.verdicts.in_test_rows) is not None:
+            yield "effect.in_test_rows", moved, metric_text(moved, 1, signed=True)
     for name, (one, two) in record.verdicts.means.items():
         places = METRICS[name].decimals if name in METRICS else 4
         key = _slug(name)
         yield f"mean.{key}.baseline", one, metric_text(one, places)
         yield f"mean.{key}.intervention", two, metric_text(two, places)
-    yield "confidence", CONFIDENCE, f"{CONFIDENCE:.0%}".replace("%", "\N{NO-BREAK SPACE}%")
+    plan = judgement.plan
+    for name, count in (
+        ("units.registered", plan.units),
+        ("units.rows", plan.rows),
+        ("units.test_rows", plan.test_rows),
+    ):
+        yield name, float(count), str(count)
+    yield "confidence", CONFIDENCE, _percent(CONFIDENCE)
+    yield "level", LEVEL, f"{LEVEL:.4f}"
+    yield "power", POWER, _percent(POWER)
+    excluded = rate_not_excluded(plan.units)
+    yield "failures.not_excluded", excluded, _percent(excluded)
 
 
 def _setting_values(record: Record) -> Iterator[tuple[str, float, str]]:
@@ -285,7 +309,7 @@ def numbers_of(record: Record) -> Numbers:
     _add_totals(found, record)
     _add_arms(found, record)
     _add_ablations(found, record)
-    _add_fresh(found, record)
+    _add_units(found, record)
     for place, work in enumerate(record.works):
         found.quote(f"work_{place}.text", work_text(work), "the look-up of publications", IDEA_MAX)
         if work.url:
@@ -451,8 +475,8 @@ def _add_ablations(found: Numbers, record: Record) -> None:
             found.add(Number(f"{key}.difference", text, each.difference, sources, "difference"))
 
 
-def _add_fresh(found: Numbers, record: Record) -> None:
-    """Add each fresh seed with what both arms reached on test data."""
+def _add_units(found: Numbers, record: Record) -> None:
+    """Add each unit with what both arms reached on its test data."""
     claim, pairs = record.claim, record.verdicts.judgement.pairs
     decimals = claim.metric.decimals
 
@@ -460,9 +484,9 @@ def _add_fresh(found: Numbers, record: Record) -> None:
         return Source(METRIC_SAID, VALIDATION, name, step=step)
 
     for step, pair in enumerate(pairs, start=1):
-        key = f"seed_{step}"
+        key = f"unit_{step}"
         sources = [said(f"test_{claim.metric.name}_{arm}", step) for arm in ("intervention", "baseline")]
-        found.add(Number(f"{key}.seed", str(pair.seed), float(pair.seed), (said("fresh_seed", step),)))
+        found.add(Number(f"{key}.seed", str(pair.seed), float(pair.seed), (said("unit_seed", step),)))
         for arm, value, source in (
             ("intervention", pair.intervention, sources[0]), ("baseline", pair.baseline, sources[1]),
         ):  # fmt: skip
@@ -471,19 +495,16 @@ def _add_fresh(found: Numbers, record: Record) -> None:
         if pair.difference is not None:
             text = metric_text(pair.difference, decimals, signed=True)
             found.add(Number(f"{key}.difference", text, pair.difference, tuple(sources), "difference"))
-    steps = range(1, len(pairs) + 1)
-    found.add(_counted_seeds("seeds.fresh", [said("fresh_seed", step) for step in steps]))
-    lost = [said("fresh_seed", step) for step in steps if pairs[step - 1].difference is None]
-    found.add(_counted_seeds("seeds.lost", lost))
-    found.add(
-        _counted_seeds(
-            "seeds.measured",
-            [said("fresh_seed", step) for step in steps if pairs[step - 1].difference is not None],
-        )
-    )
+    for place, arm in enumerate(ARMS):
+        failed = [said("unit_seed", step) for step, pair in enumerate(pairs, start=1) if pair.failed[place]]
+        found.add(_counted_units(f"units.failed.{arm}", failed))
+    measured = [
+        said("unit_seed", step) for step, pair in enumerate(pairs, start=1) if pair.difference is not None
+    ]
+    found.add(_counted_units("units.measured", measured))
 
 
-def _counted_seeds(key: str, sources: list[Source]) -> Number:
+def _counted_units(key: str, sources: list[Source]) -> Number:
     return Number(key, str(len(sources)), float(len(sources)), tuple(sources), "count")
 
 

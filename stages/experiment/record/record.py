@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
@@ -26,9 +26,12 @@ from stages.bounds import (
     Word,
 )
 from stages.experiment.judging.replication import Replication
-from stages.experiment.statistics.validation import CONFIDENCE, Judgement
+from stages.experiment.statistics.estimate import CONFIDENCE, LEVEL, rate_not_excluded
+from stages.experiment.statistics.validation import Judgement
 from stages.experiment.tree import Node, NodeId, StageName
 from stages.literature import Work
+
+ARMS: Final = ("baseline", "intervention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,12 @@ class Verdicts:
     means: Mapping[str, tuple[float, float]]  # metric: baseline, intervention
     replication: Replication | None = None
 
+    @property
+    def in_test_rows(self) -> float | None:
+        """Return the mean difference in rows of those that judge a unit; None where it is not one of rows."""
+        interval, plan = self.judgement.interval, self.judgement.plan
+        return interval.mean / plan.resolution if interval is not None and plan.resolution else None
+
     def scores(self, claim: Claim) -> dict[str, Any]:
         """Return the numbers as the validation event carries them."""
         judgement = self.judgement
@@ -122,10 +131,18 @@ class Verdicts:
             "mean_difference": interval.mean if interval else None,
             "ci_low": interval.low if interval else None,
             "ci_high": interval.high if interval else None,
-            "rows_error": interval.rows_error if interval else None,
-            "row_groups": interval.groups if interval else None,
+            "p_value": interval.p_value if interval else None,
+            "smallest_seen": interval.seen if interval else None,
+            "in_test_rows": self.in_test_rows,
             "confidence": CONFIDENCE,
+            "level": LEVEL,
             "n": len(judgement.pairs),
+            "units_registered": judgement.plan.units,
+            "test_rows": judgement.plan.test_rows,
+            "failed": {
+                arm: sum(pair.failed[place] for pair in judgement.pairs) for place, arm in enumerate(ARMS)
+            },
+            "failures_not_excluded": rate_not_excluded(judgement.plan.units),
             "means": {
                 name: {"baseline": one, "intervention": other} for name, (one, other) in self.means.items()
             },
@@ -183,6 +200,7 @@ def as_results(record: Record) -> dict[str, Any]:
         "stages": [asdict(stage) for stage in record.stages],
         "validation": {
             "verdict": record.verdicts.judgement.verdict,
+            "conclusion": record.verdicts.judgement.conclusion,
             "reason": record.verdicts.judgement.reason,
             "scores": record.verdicts.scores(claim),
         },

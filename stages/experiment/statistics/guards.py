@@ -2,19 +2,26 @@
 
 Pure statistics. Law: of the two programs the one that does better by a claim's measure answers no worse than
 the other, whatever the measure; the intervention answers better than one that always answers the same; and
-where the measure is time, the processor was busy for it. Else the claim is not upheld.
+where the measure is time, the processor was busy for it. Else nothing is concluded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
 from events.kinds.space.claim import Direction
 from events.kinds.space.metrics import METRICS, QUALITY, Metric, Task
-from stages.experiment.statistics.validation import Judgement, Pair, Reading, judge, pair_of
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import (
+    Judgement,
+    Reading,
+    Registration,
+    estimate_of,
+    undecided,
+)
 
 TIME: Final = METRICS["training_seconds"]
 BUSY_MIN: Final = 0.25  # of a difference in time: the processor's part in it, beyond what chance may give
@@ -24,64 +31,68 @@ WORSE: Final = (
 )
 NAIVE: Final = "the intervention is not shown to answer better than a program that always says the same"
 IDLE: Final = "processor time does not show it, and a program that waits has done no more work than another"
-UNKNOWN: Final = "processor time could not be measured, without which no claim about time is upheld"
+UNKNOWN: Final = "processor time could not be measured, without which nothing is concluded about time"
 
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """What both programs gave from each fresh seed, and what the best constant answer gives."""
+    """What both programs gave in each unit."""
 
     baseline: Sequence[Reading]
     intervention: Sequence[Reading]
-    naive: Reading
 
 
-def guarded(judgement: Judgement, arms: Arms, metric: Metric, direction: Direction, task: Task) -> Judgement:
-    """Return the judgement, a pass turned down where the difference was had at the price of something else."""
-    if judgement.verdict == "fail":
+def guarded(judgement: Judgement, arms: Arms, task: Task) -> Judgement:
+    """Return the judgement, without a conclusion where the difference was had at the price of something else."""
+    if judgement.conclusion == "inconclusive":
         return judgement
-    reason = _time_problem(judgement, arms, metric, direction) or _quality_problem(
-        arms, metric, direction, QUALITY[task]
-    )
-    return judgement if reason is None else replace(judgement, verdict="fail", reason=reason)
+    reason = _time_problem(judgement, arms) or _quality_problem(judgement, arms, QUALITY[task])
+    return undecided(judgement, reason)
 
 
-def _quality_problem(arms: Arms, metric: Metric, direction: Direction, quality: Metric) -> str | None:
-    if metric.name == quality.name:
+def _quality_problem(judgement: Judgement, arms: Arms, quality: Metric) -> str | None:
+    plan = judgement.plan
+    if plan.metric.name == quality.name:
         return None
     better: Direction = "increase" if quality.higher_is_better else "decrease"
     worse: Direction = "decrease" if quality.higher_is_better else "increase"
-    is_gain = (direction == "increase") == metric.higher_is_better
-    one, other = (arms.baseline, arms.intervention) if is_gain else (arms.intervention, arms.baseline)
-    if _is_shown(one, other, quality, worse):
+    is_gain = (judgement.direction == "increase") == plan.metric.higher_is_better
+    baseline, intervention = (
+        [_quality(each, quality) for each in arm] for arm in (arms.baseline, arms.intervention)
+    )
+    one, other = (baseline, intervention) if is_gain else (intervention, baseline)
+    if _is_shown(one, other, plan, worse):
         return WORSE
-    naive = [arms.naive] * len(arms.intervention)
-    return None if _is_shown(naive, arms.intervention, quality, better) else NAIVE
+    naive = [each.naive for each in arms.intervention]
+    return None if _is_shown(naive, intervention, plan, better) else NAIVE
 
 
-def _is_shown(
-    one: Sequence[Reading], other: Sequence[Reading], quality: Metric, direction: Direction
-) -> bool:
-    """Return whether the quality moves in `direction` from one program to another, beyond chance."""
-    both = zip(map(_by_quality, one), map(_by_quality, other), strict=True)
-    pairs = [pair_of(number, *each, quality.name) for number, each in enumerate(both)]
-    return judge(pairs, direction).verdict == "pass"
+def _quality(reading: Reading, quality: Metric) -> float:
+    """Return how good the answers are; a program that failed is as good as one that learns nothing."""
+    return reading.naive if reading.scores is None else reading.scores[quality.name]
 
 
-def _by_quality(reading: Reading) -> Reading:
-    return replace(reading, without=reading.quality)
+def _is_shown(one: Sequence[float], other: Sequence[float], plan: Registration, direction: Direction) -> bool:
+    """Return whether a number moves in `direction` from one program to another, beyond chance."""
+    differences = [after - before for before, after in zip(one, other, strict=True)]
+    found = estimate_of(differences, plan)
+    if found is None:
+        move = fmean(differences)  # the same in every unit: then it is no chance
+        return move > 0 if direction == "increase" else move < 0
+    return superior(direction).concluded(float(found.low), float(found.high)) == "supported"
 
 
-def _time_problem(judgement: Judgement, arms: Arms, metric: Metric, direction: Direction) -> str | None:
-    if metric.name != TIME.name:
+def _time_problem(judgement: Judgement, arms: Arms) -> str | None:
+    if judgement.plan.metric.name != TIME.name:
         return None
-    pairs = [
-        Pair(number, one.processor_s, other.processor_s)
-        for number, (one, other) in enumerate(zip(arms.baseline, arms.intervention, strict=True))
-    ]
-    busy = [pair.difference for pair in pairs if pair.difference is not None]
-    if len(busy) < len(pairs):
+    both = zip(arms.baseline, arms.intervention, strict=True)
+    busy = [(one.processor_s, other.processor_s) for one, other in both]
+    known = [(one, other) for one, other in busy if one is not None and other is not None]
+    if len(known) < len(busy):
         return UNKNOWN
-    assert judgement.interval is not None, "a claim that passes has one"
-    is_explained = abs(fmean(busy)) >= BUSY_MIN * abs(judgement.interval.mean)
-    return None if is_explained and judge(pairs, direction).verdict == "pass" else IDLE
+    assert judgement.interval is not None, "a conclusion has one"
+    baseline, intervention = [one for one, _ in known], [other for _, other in known]
+    moved = abs(fmean(intervention) - fmean(baseline))
+    is_explained = moved >= BUSY_MIN * abs(judgement.interval.mean)
+    is_shown = _is_shown(baseline, intervention, judgement.plan, judgement.direction)
+    return None if is_explained and is_shown else IDLE

@@ -1,8 +1,9 @@
-"""The verdict: does the claimed difference hold over fresh seeds?
+"""The conclusion of a validation: does the claim hold over the registered units?
 
-Pure statistics. Law: the claim is supported only if the confidence interval of the mean paired difference
-lies wholly on the claimed side of zero; everything else refutes it. Seeds and the rows that judge are both
-samples, and the interval is as wide as both make it: agreement of seeds gives no information about rows.
+Pure statistics. Law: a claim is supported or contradicted only by the interval of the mean difference over
+as many units as were registered; whatever is missing, without spread, or below what the rows that judge can
+resolve decides nothing. Only what is counted exactly, and so differs alike in all units, needs no spread. A unit in which a program failed counts with the worst score, and no failure helps a
+claim.
 """
 
 from __future__ import annotations
@@ -10,60 +11,64 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, stdev
-from typing import Annotated, Final
+from statistics import fmean
+from typing import Final
 
-from msgspec import Meta
-from scipy.special import stdtrit
-
-from events.catalog import Verdict
+from events.catalog import Conclusion, Verdict
 from events.kinds.space.claim import Direction
 from events.kinds.space.metrics import Metric
-from stages.bounds import Number, Scores, Word
-from stages.experiment.statistics.jackknife import GROUPS_MAX, standard_error
+from stages.bounds import Number, Scores
+from stages.experiment.statistics.estimate import Estimate, estimate, overlap
+from stages.experiment.statistics.region import Region
 
-CONFIDENCE: Final = 0.95
-SEEDS_MIN: Final = 3
+COUNTING: Final = frozenset({"accuracy"})  # measures that count rows: one row is the least that they can show
 WITHOUT_ERROR: Final = 1e-9
 SHARE_MIN: Final = 0.05  # of the baseline's error: whoever leaves less is believed only when it is replicated
 TOO_GOOD: Final = (
-    "this is too good to be believed of one run: it asks for replication from another seed on another pod, "
-    "and counts as refuted until then"
+    "this is too good to be believed of one run: it asks for replication from other units on another pod, "
+    "and nothing is concluded until then"
 )
-SAME: Final = "a program gives the same answers for several seeds, so that these are one measurement"
 CAUGHT: Final = "a program answers what nobody can know, so it has read what judges it"
+SUPPORTED: Final = "the interval lies wholly where the claim holds"
+CONTRADICTED: Final = "the interval lies wholly where the claim does not hold"
+BOTH_SIDES: Final = (
+    "the interval includes effects with which the claim holds and others with which it does not"
+)
+MISSING: Final = "fewer units gave a result than were registered"
+NEVER: Final = "one of the programs failed in every unit"
+COUNTED: Final = "the number is counted exactly, and differs alike in all units"
+NO_SPREAD: Final = (
+    "the difference is the same in all units, so that nothing shows how far chance would move it"
+)
+UNRESOLVED: Final = "the mean difference is less than one row of those that judge a unit"
+FAILED: Final = "the difference rests on units in which the program failed that would have had to be beaten"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of a training from a fresh seed, by the claim's measure; `scores` are None without a result.
+    """The result of one arm in one unit; `scores` are None where its program failed.
 
-    `without` is the measure without each group of the rows that judge, and `answers` stands for the answers;
-    both are empty for a measure of which no answers are. `is_caught` is whether the answers were known,
-    `quality` is the quality of the answers without each group of rows, whatever the claim's measure is, and
-    `processor_s` the processor time of all processes of the training; None where it could not be measured.
+    `naive` is the quality of the best constant answer there. `is_caught` is whether the answers were known,
+    and `processor_s` the processor time of all processes of the training; None where it could not be measured.
     """
 
     scores: Scores | None
-    without: Annotated[tuple[Number, ...], Meta(max_length=GROUPS_MAX)] = ()
-    answers: Word = ""
+    naive: Number = 0.0
     is_caught: bool = False
-    quality: Annotated[tuple[Number, ...], Meta(max_length=GROUPS_MAX)] = ()
     processor_s: Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both arms trained from one fresh seed; None where a training gave no result.
+    """Both arms in the unit of one seed; None where nothing was measured that can be counted.
 
-    `others` is the difference without each group of the rows that judge; `answers` stand for those of each arm.
+    `failed` says of baseline and intervention whether the number is the worst score, for a failed program.
     """
 
     seed: int
     baseline: float | None
     intervention: float | None
-    others: tuple[float, ...] = ()
-    answers: tuple[str, str] = ("", "")
+    failed: tuple[bool, bool] = (False, False)
     is_caught: bool = False
 
     @property
@@ -75,110 +80,171 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean with its two-sided confidence interval, and the share of the rows that judge in it.
+class Registration:
+    """What was registered before the intervention was tried; `rows` are all that a unit is drawn from."""
 
-    `rows_error` is the standard error of the mean over other rows, from so many groups of them; none: not known.
+    metric: Metric
+    region: Region
+    units: int
+    rows: int
+    test_rows: int
+
+    @property
+    def shared(self) -> float:
+        """Return how much the units have in common."""
+        return overlap(self.test_rows, self.rows)
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the measure is a count of which every unit gives the same."""
+        return not self.metric.of_answers and not self.metric.noisy
+
+    @property
+    def resolution(self) -> float:
+        """Return the least difference that the rows of a unit can show; 0 where there is none."""
+        return 1 / self.test_rows if self.metric.name in COUNTING else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over units with its interval, the claim's p-value, and the smallest effect that could be seen.
+
+    What is counted exactly has neither of these two.
     """
 
     mean: float
     low: float
     high: float
-    rows_error: float = 0.0
-    groups: int = 0
+    p_value: float | None = None
+    seen: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict with what it rests on; no interval where too few pairs were measured."""
+    """The conclusion with what it rests on; no interval where nothing can be estimated."""
 
-    verdict: Verdict
+    conclusion: Conclusion
     reason: str
     interval: Interval | None
     pairs: tuple[Pair, ...]
+    plan: Registration
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict: only what is supported passes."""
+        return "pass" if self.conclusion == "supported" else "fail"
+
+    @property
+    def direction(self) -> Direction:
+        """Return where the measure was found to move."""
+        return "increase" if self.interval is not None and self.interval.mean > 0 else "decrease"
 
 
-def pair_of(seed: int, baseline: Reading, intervention: Reading, metric: str) -> Pair:
-    """Return what both arms gave from one seed."""
-    return Pair(
-        seed,
-        (baseline.scores or {}).get(metric),
-        (intervention.scores or {}).get(metric),
-        tuple(
-            other - one
-            for one, other in zip(baseline.without, intervention.without, strict=False)  # or one gave nothing
-        ),
-        (baseline.answers, intervention.answers),
-        baseline.is_caught or intervention.is_caught,
-    )
+def undecided(judgement: Judgement, reason: str | None) -> Judgement:
+    """Return the judgement, without a conclusion where there is a reason."""
+    return judgement if reason is None else replace(judgement, conclusion="inconclusive", reason=reason)
 
 
-def mean_interval(
-    values: Sequence[float], others: Sequence[float] = (), confidence: float = CONFIDENCE
-) -> Interval:
-    """Return the mean of at least two values with Student's t interval.
+def pairs_of(
+    seeds: Sequence[int], baseline: Sequence[Reading], intervention: Sequence[Reading], metric: Metric
+) -> tuple[Pair, ...]:
+    """Return both arms in each unit; a failed program has the worst score of the measure."""
+    worst = _worst([*baseline, *intervention], metric)
 
-    `others` are the means without each group of the rows behind the values: their variance adds to that of
-    the values, and degrees of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946).
-    """
-    assert len(values) >= 2
-    assert 0.0 < confidence < 1.0
-    mean, groups = fmean(values), len(others)
-    parts = [(stdev(values) / math.sqrt(len(values)), len(values) - 1)]
-    rows_error = standard_error(others) if groups else 0.0
-    if groups:
-        parts.append((rows_error, groups - 1))
-    error = math.hypot(*(part for part, _ in parts))
-    if error == 0.0:
-        return Interval(mean, mean, mean, rows_error, groups)
-    freedom = 1.0 / sum((part / error) ** 4 / free for part, free in parts)
-    reach = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
-    return Interval(mean, mean - reach, mean + reach, rows_error, groups)
+    def value(reading: Reading) -> float | None:
+        return worst if reading.scores is None else reading.scores.get(metric.name)
 
-
-def doubted(judgement: Judgement, metric: Metric, *, is_replication: bool = False) -> Judgement:
-    """Return the judgement; a pass that cannot be relied on is turned down."""
-    doubt = (
-        _doubt(judgement.pairs, metric, is_replication=is_replication)
-        if judgement.verdict == "pass"
-        else None
-    )
-    return judgement if doubt is None else replace(judgement, verdict="fail", reason=doubt)
-
-
-def _doubt(pairs: Sequence[Pair], metric: Metric, *, is_replication: bool) -> str | None:
-    """Return whether next to no error is left of what the baseline has, or seeds are no replication."""
-    if metric.perfect is not None and not is_replication:
-        baseline, intervention = (
-            fmean(abs((getattr(pair, arm) or 0.0) - metric.perfect) for pair in pairs)
-            for arm in ("baseline", "intervention")
+    return tuple(
+        Pair(
+            seed,
+            value(one),
+            value(other),
+            (one.scores is None, other.scores is None),
+            one.is_caught or other.is_caught,
         )
-        if intervention <= max(SHARE_MIN * baseline, WITHOUT_ERROR):
-            return TOO_GOOD
-    arms = zip(*(pair.answers for pair in pairs), strict=True)
-    return SAME if any(each[0] and len({*each}) < len(each) for each in arms) else None
-
-
-def judge(pairs: Sequence[Pair], direction: Direction) -> Judgement:
-    """Return whether `pairs` show the claimed direction."""
-    assert len(pairs) >= SEEDS_MIN
-    differences = [pair.difference for pair in pairs if pair.difference is not None]
-    others = zip(*(pair.others for pair in pairs if pair.difference is not None), strict=True)
-    means = [fmean(each) for each in others]
-    interval = mean_interval(differences, means) if len(differences) >= SEEDS_MIN else None
-    kept = tuple(pairs)
-    if any(pair.is_caught for pair in pairs):
-        return Judgement("fail", CAUGHT, interval, kept)
-    lost = len(pairs) - len(differences)
-    if lost or interval is None:
-        return Judgement("fail", f"{lost} of {len(pairs)} pairs of trainings gave no result", interval, kept)
-    supported = interval.low > 0 if direction == "increase" else interval.high < 0
-    if supported:
-        return Judgement("pass", "the interval lies wholly on the claimed side of zero", interval, kept)
-    contrary = interval.high < 0 if direction == "increase" else interval.low > 0
-    reason = (
-        "the interval lies wholly on the side opposite to the claim"
-        if contrary
-        else "the interval includes zero"
+        for seed, one, other in zip(seeds, baseline, intervention, strict=True)
     )
-    return Judgement("fail", reason, interval, kept)
+
+
+def _worst(readings: Sequence[Reading], metric: Metric) -> float | None:
+    """Return the worst score; where a measure has no end, the worst that was measured or is naive there."""
+    if not metric.of_answers:
+        return None  # of time, or of size, nothing is the worst
+    if metric.higher_is_better:
+        return 0.0
+    if math.isfinite(metric.most):
+        return metric.most
+    values = [each.scores[metric.name] for each in readings if each.scores is not None]
+    return max((*values, *(each.naive for each in readings)))
+
+
+def estimate_of(differences: Sequence[float], plan: Registration) -> Estimate | None:
+    """Return the mean over units; None where there are fewer than registered, or they have no spread."""
+    if len(differences) < plan.units:
+        return None
+    found = estimate(differences, plan.shared)
+    return found if found.spread > 0 else None
+
+
+def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
+    """Return what the units say of the claim."""
+    kept = tuple(pairs)
+    differences = [pair.difference for pair in pairs if pair.difference is not None]
+    found = estimate_of(differences, plan)
+    interval = None if found is None else _interval(found, plan.region)
+    is_counted = interval is None and plan.is_exact and len({*differences}) == 1
+    if is_counted:
+        interval = Interval(*[differences[0]] * 3)
+    judgement = Judgement("inconclusive", BOTH_SIDES, interval, kept, plan)
+    if any(pair.is_caught for pair in pairs):
+        return undecided(judgement, CAUGHT)
+    if len(differences) < plan.units:
+        return undecided(judgement, MISSING)
+    if any(all(pair.failed[arm] for pair in pairs) for arm in (0, 1)):
+        return undecided(judgement, NEVER)
+    if interval is None or interval.mean == 0.0:
+        return undecided(judgement, NO_SPREAD)
+    is_difference = interval.low > 0 or interval.high < 0
+    if is_difference and abs(interval.mean) < plan.resolution:
+        return undecided(judgement, UNRESOLVED)
+    conclusion = plan.region.concluded(interval.low, interval.high)
+    if conclusion != "inconclusive":
+        reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
+        judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
+    return undecided(judgement, _failure(judgement))
+
+
+def _interval(found: Estimate, region: Region) -> Interval:
+    return Interval(
+        float(found.mean),
+        float(found.low),
+        float(found.high),
+        float(region.p_value(found)),
+        float(found.smallest_seen),
+    )
+
+
+def _failure(judgement: Judgement) -> str | None:
+    """Return whether a failed program moves the mean to where it was found.
+
+    Only a claim that is contradicted may owe that to its own intervention.
+    """
+    rises = judgement.direction == "increase"
+    is_worse_lower = judgement.plan.metric.higher_is_better
+    # The baseline's failure raises the difference where worse is lower, the intervention's lowers it.
+    helping = 0 if rises == is_worse_lower else 1
+    if judgement.conclusion == "contradicted" and helping == 1:
+        return None
+    return FAILED if any(pair.failed[helping] for pair in judgement.pairs) else None
+
+
+def doubted(judgement: Judgement, metric: Metric) -> Judgement:
+    """Return the judgement; what leaves next to no error of the baseline's is not believed of one run."""
+    if judgement.conclusion != "supported" or metric.perfect is None:
+        return judgement
+    baseline, intervention = (
+        fmean(abs((getattr(pair, arm) or 0.0) - metric.perfect) for pair in judgement.pairs)
+        for arm in ("baseline", "intervention")
+    )
+    is_too_good = intervention <= max(SHARE_MIN * baseline, WITHOUT_ERROR)
+    return undecided(judgement, TOO_GOOD if is_too_good else None)

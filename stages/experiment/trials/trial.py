@@ -10,11 +10,9 @@ as its claim.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -26,51 +24,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.files.removing import remove_tree
-from events.kinds.space.metrics import QUALITY, Metric
 from stages.experiment.data.loading import Facts, Visible
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.program_output import Known, Mistake, Report, read_answers, read_report
 from stages.experiment.judging.secret import Secret
 from stages.experiment.record.record import Point
-from stages.experiment.statistics.jackknife import row_groups
-from stages.experiment.statistics.scores import Floats, class_scores, naive_quality, value_scores
+from stages.experiment.statistics.scores import Floats, class_scores, value_scores
 from stages.experiment.statistics.validation import Reading
 from stages.isolation.sandbox import Ended, Job, JobLimits, Sandbox
 
 POINTS_KEPT: Final = 250  # more would only be drawn on top of each other
 ERROR_CHARS: Final = 500
 SCRIPT: Final = "runner.py"
-DIGITS: Final = 6  # of answers, beside the largest: fewer would not tell trainings that nearly converged
+# The one end that no program can bring about: by a signal, or by a full disk, it could choose to count for nothing.
+LOST: Final = "not_started"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The measurements of a program from one seed; `error` in the place of scores.
 
-    `without` are the scores of its answers without each group of the rows that judge, `answers` a digest of
-    them; `is_caught` is whether it knew targets that it was not given, and `processor_s` its processor time.
+    `is_caught` is whether it knew targets that it was not given, `is_lost` whether the machine did not begin it, and
+    `processor_s` its processor time.
     """
 
     seed: int
     scores: Mapping[str, float] | None = None
     curve: tuple[Point, ...] = ()
     error: str | None = None
-    without: tuple[Mapping[str, float], ...] = ()
-    answers: str = ""
     is_caught: bool = False
+    is_lost: bool = False
     processor_s: float | None = None
 
-    def reading(self, metric: Metric, quality: Metric) -> Reading:
-        """Return what the validation keeps of it."""
-        kept = Reading(
-            self.scores,
-            is_caught=self.is_caught,
-            quality=tuple(each[quality.name] for each in self.without),
-            processor_s=self.processor_s,
-        )
-        if not metric.of_answers:
-            return kept
-        return replace(kept, without=tuple(each[metric.name] for each in self.without), answers=self.answers)
+    def reading(self, naive: float) -> Reading:
+        """Return what the validation keeps of it, beside the quality of the best constant answer."""
+        assert not self.is_lost, "a training that the machine lost measures nothing"
+        return Reading(self.scores, naive, is_caught=self.is_caught, processor_s=self.processor_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +136,8 @@ class Bench:
 
     def _trial(self, folder: Path, seed: int, judges: Judges, ended: Ended, seeds: int) -> Trial:
         """Return what the program gave for one of so many seeds, which share its time evenly."""
+        seed_value = self.secret.seed(seed)
         try:
-            seed_value = self.secret.seed(seed)
             report = _report(folder / f"report-{seed_value}.json", ended)
             if report.error is not None:
                 return Trial(seed, error=_shown(report.error))
@@ -157,30 +146,17 @@ class Bench:
             )
             judged = judges.judged(answers)
             scores = _scores(self.facts, judged, judges.targets)
-            without = tuple(
-                _scores(self.facts, np.delete(judged, group, axis=0), np.delete(judges.targets, group))
-                for group in row_groups(len(judged))
-            )
             scores["training_seconds"] = ended.seconds / seeds
             if report.parameters is not None:
                 scores["parameters"] = float(report.parameters)
             if missing := self.measured - scores.keys():
                 raise Mistake(f"the program did not report {', '.join(sorted(missing))}")
         except Mistake as mistake:
-            return Trial(seed, error=_shown(str(mistake)), is_caught=isinstance(mistake, Known))
+            is_lost = ended.how == LOST
+            is_caught = isinstance(mistake, Known)
+            return Trial(seed, error=_shown(str(mistake)), is_caught=is_caught, is_lost=is_lost)
         processor_s = None if ended.processor_s is None else ended.processor_s / seeds
-        digest = _digest(judged)
-        return Trial(seed, scores, _curve(report), without=without, answers=digest, processor_s=processor_s)
-
-
-def naive_reading(facts: Facts, known: NDArray[Any], judges: Judges) -> Reading:
-    """Return what the best constant answer gives, learnt from the targets `known`."""
-    wanted = judges.targets
-    name = QUALITY[facts.task].name
-    without = (
-        naive_quality(facts.task, known, np.delete(wanted, group)) for group in row_groups(len(wanted))
-    )
-    return Reading({name: naive_quality(facts.task, known, wanted)}, quality=tuple(without))
+        return Trial(seed, scores, _curve(report), processor_s=processor_s)
 
 
 def write_data(folder: Path, visible: Visible) -> Path:
@@ -215,13 +191,6 @@ def _scores(facts: Facts, answers: Floats, targets: NDArray[Any]) -> dict[str, f
     if not all(math.isfinite(score) for score in scores.values()):
         raise Mistake("a score is not a finite number")
     return scores
-
-
-def _digest(answers: Floats) -> str:
-    """Return a digest of answers by a few digits: with the last digits a program could feign a training."""
-    largest = max(float(np.abs(answers).max()), sys.float_info.min)
-    rounded = np.round(answers / largest, DIGITS) + 0.0  # and zero has no sign
-    return hashlib.sha256(rounded.tobytes()).hexdigest()
 
 
 def _curve(report: Report) -> tuple[Point, ...]:

@@ -94,10 +94,10 @@ def good(asked: Asked) -> Reply:
         case "choose":
             return said(choice())
         case "write":
-            return said(words(is_supported(asked)))
+            return said(words(conclusion(asked)))
         case "section":
             (name,) = re.findall(r"Now only the section (\w+)", asked.text)
-            return said({"paragraphs": words(is_supported(asked))["sections"][name]})
+            return said({"paragraphs": words(conclusion(asked))["sections"][name]})
         case "review":
             return said(review())
         case step:
@@ -160,8 +160,8 @@ def params_shown(asked: Asked) -> dict[str, Any]:
     return {**BASELINE, **ast.literal_eval(found[1])} if found else dict(BASELINE)
 
 
-def is_supported(asked: Asked) -> bool:
-    return "had not seen: supported" in asked.text
+def conclusion(asked: Asked) -> str:
+    return asked.text.partition("had not seen: ")[2].partition(";")[0]
 
 
 def choice(**fields: Any) -> dict[str, Any]:
@@ -178,14 +178,13 @@ def choice(**fields: Any) -> dict[str, Any]:
     return known | fields
 
 
-def words(supported: bool) -> dict[str, Any]:
-    verdict = "supported" if supported else "refuted"
+def words(verdict: str) -> dict[str, Any]:
     sections = {
         name: [f"This part speaks of {name.replace('_', ' ')}, as the log bears it out."] for name in SECTIONS
     }
     sections |= {
         "abstract": [f"We measured momentum in a short training. The claim is {verdict}."],
-        "results": ["The mean difference over fresh seeds is {effect.mean}."],
+        "results": ["The mean difference over the units is {effect.mean}."],
         "conclusion": [f"In the end the claim is {verdict}, with {{effect.mean}} on average."],
     }
     return {"sections": sections, "cited": []}

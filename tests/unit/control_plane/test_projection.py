@@ -35,6 +35,7 @@ from control_plane.model.run import CurrentStage
 from events import catalog as c
 from events.envelope import Event
 from events.kinds.experiment import (
+    ClaimRegistered,
     NodeCodeGenerated,
     NodeCompleted,
     NodeCreated,
@@ -102,6 +103,18 @@ ONLY_SHOWN: Final[list[Fact]] = [
     NodeSelectedBest(stage="train", node="1"),
     IdeationStarted(),
     IdeationFailed(code="X", message=""),
+    ClaimRegistered(
+        metric="accuracy",
+        direction="increase",
+        unit="a split",
+        units=10,
+        rows=150,
+        test_rows=45,
+        estimator="a mean",
+        test="a test",
+        level=0.0175,
+        stopping="when all are there",
+    ),
     PaperStarted(),
     PaperGenerated(name="paper.pdf"),
     c.ValidationHumanCompleted(verdict="pass"),
@@ -396,7 +409,7 @@ def test_an_automatic_verdict_stands_beside_the_run_and_in_short_in_the_attempt(
     fact = c.ValidationAutoCompleted(verdict="fail", summary="no gain", scores={"gain": -0.5})
     fields = {
         **MARK, "by": "auto", "verdict": "fail", "summary": "no gain", "scores": {"gain": -0.5},
-        "replication": None, "at": moment_at(5),
+        "conclusion": None, "replication": None, "at": moment_at(5),
     }  # fmt: skip
     after = replace(FULL, validation={"verdict": "fail", "summary": "no gain"})
     expected = Update(after, (Write("validations", "r/a2/auto", 5, fields),), None, None)
@@ -410,6 +423,26 @@ def test_a_verdict_says_where_it_was_replicated_or_that_it_asks_for_that() -> No
     (write,) = effect.writes
     assert effect.view.validation is not None
     assert write.fields["replication"] == effect.view.validation["replication"] == "asked for"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "conclusion", "kept"),
+    [
+        ("pass", "supported", "supported"),
+        ("fail", "contradicted", "contradicted"),
+        ("fail", "inconclusive", "inconclusive"),
+        ("fail", "supported", None),
+        ("pass", "inconclusive", None),
+    ],
+)
+def test_a_conclusion_is_kept_where_it_fits_the_verdict(
+    verdict: c.Verdict, conclusion: c.Conclusion, kept: str | None
+) -> None:
+    effect = project(FULL, said(c.ValidationAutoCompleted(verdict=verdict, conclusion=conclusion), 5))
+    assert isinstance(effect, Update)
+    (write,) = effect.writes
+    assert effect.view.validation is not None
+    assert write.fields["conclusion"] == effect.view.validation.get("conclusion") == kept
 
 
 def test_a_later_verdict_of_an_attempt_leaves_no_replication_of_an_earlier_one() -> None:

@@ -92,6 +92,7 @@ def test_a_document_that_is_gone_is_stored_whole(collection: str) -> None:
     stored = [each.document for each in found.repairs if isinstance(each, Insert)]
     empty = {
         "watchedUntil": None,
+        "conclusion": None,
         "replication": None,
     }  # until when a lost attempt is watched, is given again
     assert [{**each, **empty} for each in stored] == [{**each, **empty} for each in DOCUMENTS[collection]]

@@ -15,8 +15,10 @@ from control_plane.runs.submission import (
     Submission,
     check,
     check_stage,
+    checked,
     labels_of,
     run_fields,
+    snapshot,
     words_of,
 )
 from events.kinds import KINDS
@@ -86,3 +88,15 @@ def test_another_content_under_the_same_key_is_another_run(change: dict[str, Any
     assert check(replace(first.wanted, by="another", idempotency_key="k")).digest == first.digest
     later = replace(first.wanted, not_before=EPOCH + timedelta(seconds=1))
     assert check(later).digest != check(replace(later, not_before=EPOCH)).digest
+
+
+def test_the_seed_of_an_experiment_follows_from_the_id_of_its_run_unless_it_is_given() -> None:
+    wanted = Submission(kind="experiment", spec={"idea": "x"}, by="me")
+    one, same, other = (snapshot(name, wanted)["spec"]["seed"] for name in ("a", "a", "b"))
+    assert one == same != other
+    given = replace(wanted, spec={"idea": "x", "seed": 7})
+    assert snapshot("a", given)["spec"] == {"idea": "x", "seed": 7}
+    assert snapshot("a", WANTED)["spec"] == {}, "no other kind has one"
+    assert "seed" not in checked(wanted).spec, "what is checked has no id"
+    assert checked(given).spec["seed"] == 7
+    assert check(wanted).digest == check(wanted).digest, "an idempotency key is held against what was sent"

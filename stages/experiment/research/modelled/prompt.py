@@ -79,7 +79,7 @@ def setting(claim: Claim, idea: Idea) -> str:
     few = f" Only {claim.train_examples} rows are for training." if claim.train_examples else ""
     lines = [
         f"The idea:\n{idea_text(idea)}",
-        f"What shall be supported or refuted in the end, and the intervention that it is about:\n{fenced('claim', claim.sentence)}",
+        f"What shall be supported or contradicted in the end, and the intervention that it is about:\n{fenced('claim', claim.sentence)}",
         f"The data: {facts_of(claim.data)}.{few}",
         f"While we search, programs are compared by the {claim.selection.title} ({claim.selection.name}) of their answers; "
         f"{better} is better.",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import msgspec
 
+from events.catalog import Conclusion
 from stages.experiment.paper.words import CITED_MAX, PARAGRAPHS_MAX, problems_of, write_words
 from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
@@ -66,8 +67,8 @@ def ask_words(model: Model, record: Record, say: Say) -> Prose:
         say(f"the words of the paper are built in: the model gave none ({error.trouble}: {error.message})")
         return usual
     works = min(len(record.works), CITED_MAX)
-    is_supported = record.verdicts.judgement.verdict == "pass"
-    check = _Check(numbers, works, usual, is_supported, frozenset(problems_of(usual, numbers, works)))
+    conclusion = record.verdicts.judgement.conclusion
+    check = _Check(numbers, works, usual, conclusion, frozenset(problems_of(usual, numbers, works)))
     return _Editor(model, check, usual, question, say).edited(draft)
 
 
@@ -78,7 +79,7 @@ class _Check:
     numbers: Numbers
     works: int
     usual: Prose
-    is_supported: bool
+    conclusion: Conclusion
     known: frozenset[str]
 
     def section(self, name: str, paragraphs: list[str]) -> list[str]:
@@ -97,17 +98,17 @@ class _Check:
         """Return the sections that have to state the verdict and do not, or state the opposite."""
         if name not in VERDICT_SECTIONS:
             return []
-        verdict, opposite = ("supported", "refuted") if self.is_supported else ("refuted", "supported")
+        others = [each for each in get_args(Conclusion) if each != self.conclusion]
         problems = []
-        if not re.search(rf"\b{verdict}\b", text, re.IGNORECASE):
-            problems.append(f"{name}: it does not say that the claim is {verdict}")
+        if not re.search(rf"\b{self.conclusion}\b", text, re.IGNORECASE):
+            problems.append(f"{name}: it does not say that the claim is {self.conclusion}")
         said = re.search(
-            rf"\b(?:is|was|are|were|been|stands?) {opposite}\b(?! (?:only )?(?:if|when)\b)",
+            rf"\b(?:is|was|are|were|been|stands?) (?:{'|'.join(others)}|refuted|proven)\b(?! (?:only )?(?:if|when)\b)",
             text,
             re.IGNORECASE,
         )
         if said is not None:
-            problems.append(f"{name}: it says {said[0]!r}, and the verdict is {verdict}")
+            problems.append(f"{name}: it says {said[0]!r}, and the verdict is {self.conclusion}")
         return problems
 
 
@@ -173,11 +174,10 @@ def _plain(paragraphs: Sequence[str]) -> list[str]:
 
 def _question(record: Record, numbers: Numbers) -> Question:
     judgement = record.verdicts.judgement
-    verdict = "supported" if judgement.verdict == "pass" else "refuted"
     parts = (
         f"The idea:\n{prompt.idea_text(record.idea)}",
         f"What was measured:\n{prompt.fenced('claim', record.claim.sentence)}",
-        f"The verdict, by measurement on data that the search had not seen: {verdict}; {one_line(judgement.reason, NUMBER_MAX)}.",
+        f"The verdict, by measurement on splits that the search had not seen: {judgement.conclusion}; {one_line(judgement.reason, NUMBER_MAX)}.",
         f"What was tried:\n{prompt.fenced('plans', _plans(record), PLANS_MAX)}",
         f"What can be referred to, as key = what is printed for it:\n{prompt.fenced('numbers', _numbers(numbers))}",
         f"Earlier works that a look-up found, by index:\n{prompt.fenced('works', _works(record) or '(none)')}",

@@ -186,6 +186,8 @@ LEAST: Final[dict[str, Any]] = {
     "code": "c", "plan": "",
     "buggy": True, "seconds": 1e308, "from_attempt": 1, "verdict": "pass", "ideas": [], "size": 1,
     "key": f"runs/{RUN_ID}/a1/copy", "sha256": "0" * 64, "refused_type": "t",
+    "metric": "m", "direction": "d", "unit": "u", "units": 1, "rows": 2, "test_rows": 1, "estimator": "e",
+    "test": "t", "level": 0.5, "stopping": "s",
 }  # fmt: skip
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from dataclasses import replace
 
 import pytest
 
 from events.kinds.space.claim import Direction
 from events.kinds.space.metrics import METRICS, QUALITY, Task
 from stages.experiment.statistics.guards import IDLE, NAIVE, UNKNOWN, WORSE, Arms, guarded
-from stages.experiment.statistics.validation import Judgement, Reading, judge, pair_of
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import (
+    BOTH_SIDES,
+    Judgement,
+    Reading,
+    Registration,
+    judge,
+    pairs_of,
+)
 
-SEEDS = range(5)
+SEEDS = range(10)
+NAIVE_QUALITY = 0.4
 GAIN: dict[bool, Direction] = {True: "increase", False: "decrease"}
 ASIDE = [
     (name, task)
@@ -24,19 +34,23 @@ CLASSES = [name for name, task in ASIDE if task == "classification"]
 
 def arm(
     name: str, value: float, quality: float, *, task: Task = "classification", busy_s: float | None = None,
-    rows: Sequence[float] = (0.01, -0.01, 0.0),
+    spread: float = 0.001,
 ) -> list[Reading]:  # fmt: skip
-    """Return what one program gave from each seed, a little apart from seed to seed."""
+    """Return what one program gave in each unit, a little apart from unit to unit."""
+    chance = random.Random(f"{value} {quality}")
     return [
         Reading(
-            {name: value + seed / 1000, QUALITY[task].name: quality + seed / 1000},
-            (value, value, value),
-            f"{value} {seed}",
-            quality=tuple(quality + each for each in rows),
-            processor_s=None if busy_s is None else busy_s + seed / 1000,
+            {name: value * (1 + seed / 1000), QUALITY[task].name: quality + spread * chance.uniform(-1, 1)},
+            naive=NAIVE_QUALITY + seed / 10_000,
+            processor_s=None if busy_s is None else busy_s * (1 + seed / 1000),
         )
         for seed in SEEDS
     ]
+
+
+def found_of(name: str, one: list[Reading], other: list[Reading], direction: Direction) -> Judgement:
+    plan = Registration(METRICS[name], superior(direction), len(SEEDS), rows=1797, test_rows=540)
+    return judge(pairs_of(SEEDS, one, other, METRICS[name]), plan)
 
 
 def verdict(
@@ -45,10 +59,9 @@ def verdict(
 ) -> Judgement:  # fmt: skip
     metric = METRICS[name]
     direction = GAIN[metric.higher_is_better if rises is None else rises]
-    found = judge([pair_of(seed, one[seed], other[seed], name) for seed in SEEDS], direction)
+    found = found_of(name, one, other, direction)
     assert found.verdict == "pass", "the measure itself moves as claimed"
-    naive = Reading({QUALITY[task].name: 0.4}, quality=(0.39, 0.41, 0.4))
-    return guarded(found, Arms(one, other, naive), metric, direction, task)
+    return guarded(found, Arms(one, other), task)
 
 
 @pytest.mark.parametrize(("name", "task"), ASIDE)
@@ -79,9 +92,8 @@ def test_a_claim_that_something_does_harm_may_not_rest_on_a_baseline_that_says_l
 
 def test_a_loss_that_other_rows_might_not_show_is_none() -> None:
     one = arm("ece", 2.0, 0.9)
-    for spread, expected in ((0.002, "fail"), (0.05, "pass")):
-        rows = (spread, -spread, 0.0)
-        assert verdict("ece", one, arm("ece", 1.0, 0.85, rows=rows)).verdict == expected
+    for spread, expected in ((0.002, "fail"), (0.2, "pass")):
+        assert verdict("ece", one, arm("ece", 1.0, 0.85, spread=spread)).verdict == expected
 
 
 def test_quality_itself_may_fall_where_that_is_the_claim() -> None:
@@ -110,13 +122,29 @@ def test_work_that_chance_may_have_saved_is_none() -> None:
     name = "training_seconds"
     one = arm(name, 2.0, 0.9, busy_s=2.0)
     other = [
-        Reading(each.scores, quality=each.quality, processor_s=busy_s)
-        for each, busy_s in zip(arm(name, 1.0, 0.9), (0.1, 2.5, 2.4, 0.2, 2.3), strict=True)
+        replace(each, processor_s=busy_s)
+        for each, busy_s in zip(arm(name, 1.0, 0.9), (0.1, 2.5, 2.4, 0.2, 2.3) * 2, strict=True)
     ]
     assert verdict(name, one, other).reason == IDLE
 
 
-def test_what_failed_keeps_its_reason() -> None:
+def test_what_is_not_concluded_keeps_its_reason() -> None:
     one, better = arm("ece", 1.0, 0.9), arm("ece", 1.0, 1.0)
-    found = Judgement("fail", "a reason", None, ())
-    assert guarded(found, Arms(one, one, better[0]), METRICS["ece"], "decrease", "classification") is found
+    found = found_of("ece", one, list(reversed(one)), "decrease")
+    assert found.reason == BOTH_SIDES
+    assert guarded(found, Arms(one, better), "classification") is found
+
+
+def test_what_contradicts_a_claim_is_held_against_the_same_guards() -> None:
+    one, idle = arm("training_seconds", 1.0, 0.9, busy_s=1.0), arm("training_seconds", 2.0, 0.9, busy_s=1.0)
+    found = found_of("training_seconds", one, idle, "decrease")
+    assert found.conclusion == "contradicted"
+    held = guarded(found, Arms(one, idle), "classification")
+    assert (held.conclusion, held.reason) == ("inconclusive", IDLE)
+
+
+def test_a_program_that_failed_answers_no_better_than_one_that_learns_nothing() -> None:
+    one, other = arm("ece", 2.0, 0.9), arm("ece", 1.0, 0.9)
+    failing = [replace(each, scores=None) for each in other]
+    found = found_of("ece", one, other, "decrease")
+    assert guarded(found, Arms(one, failing), "classification").reason == WORSE

@@ -15,25 +15,24 @@ from hypothesis import strategies as st
 
 from events.files.paths import SafeName
 from events.kinds.space.data_sets import SHIPPED
-from events.kinds.space.metrics import METRICS
 from stages.bounds import Unreadable, read_state
 from stages.experiment.consistency import (
     OTHER_ROWS,
     Course,
     begun_problem,
     finished_problem,
-    fresh_problem,
     paper_problem,
+    units_problem,
 )
 from stages.experiment.judging.secret import Secret
 from stages.experiment.plots.search_tree import layout
 from stages.experiment.record.ledger import (
-    FreshState,
     Measured,
     PaperState,
     ReviewState,
     SearchState,
     Tried,
+    UnitsState,
     state_of,
 )
 from stages.experiment.record.numbers import facts_to_say, numbers_of
@@ -323,13 +322,26 @@ def test_a_node_that_is_begun_and_new_is_accepted() -> None:
     assert begun_problem(read_state(state, SearchState), course(1, limit=6)) is None
 
 
-def test_a_seed_that_was_measured_twice_is_refused() -> None:
-    none, good = Reading(None), Reading({METRIC: 1.0}, (0.5, 0.5), quality=(0.5, 0.5))
-    twice = FreshState(ARMS, (Measured(0, 3, none), Measured(0, 3, good)), MARK)
-    assert fresh_problem(twice, ARMS, MARK, MEASURE, 2) == "a seed stands twice"
-    once = FreshState(ARMS, (Measured(0, 3, none), Measured(1, 3, good)), MARK)
-    assert fresh_problem(once, ARMS, MARK, MEASURE, 2) is None
-    assert fresh_problem(once, ("a", "c"), MARK, MEASURE, 2) == "it is of other programs"
+PLAN = HONEST.verdicts.judgement.plan
+QUALITIES = frozenset({METRIC})
+
+
+def units(*measured: Measured, mark: str = MARK) -> UnitsState:
+    return UnitsState(ARMS, PLAN.rows, PLAN.test_rows, measured, mark)
+
+
+def units_said(state: UnitsState, arms: tuple[str, str] = ARMS) -> str | None:
+    return units_problem(state, arms, MARK, PLAN, QUALITIES)
+
+
+def test_a_unit_that_was_measured_twice_is_refused() -> None:
+    none, good = Reading(None), Reading({METRIC: 1.0})
+    assert units_said(units(Measured(0, 3, none), Measured(0, 3, good))) == "a seed stands twice"
+    once = units(Measured(0, 3, none), Measured(1, 3, good))
+    assert units_said(once) is None
+    assert units_said(once, ("a", "c")) == "it is of other programs"
+    assert units_said(replace(once, test_rows=1)) == "its units are of other sizes"
+    assert units_said(units(Measured(0, 3, Reading({"nll": 1.0})))) == f"a result lacks the {METRIC}"
 
 
 @pytest.mark.parametrize("mark", ["", Secret("of another run").mark])
@@ -337,35 +349,12 @@ def test_what_was_measured_by_another_secret_is_refused(mark: str) -> None:
     finished = replace(read_state(search_state(1), SearchState), judge=mark)
     assert finished_problem(finished, course(1), CLAIM) == OTHER_ROWS
     assert begun_problem(replace(BEGUN, judge=mark), course(0)) == OTHER_ROWS
-    assert fresh_problem(FreshState(ARMS, (), mark), ARMS, MARK, MEASURE, 2) == OTHER_ROWS
+    assert units_said(units(mark=mark)) == OTHER_ROWS
 
 
-@pytest.mark.parametrize(
-    "reading",
-    [Reading({METRIC: 1.5}), Reading({METRIC: 1.0, "brier": -1.0}), Reading({METRIC: 1.0}, (1e160,))],
-)
+@pytest.mark.parametrize("reading", [Reading({METRIC: 1.5}), Reading({METRIC: 1.0, "brier": -1.0})])
 def test_what_no_measurement_gives_is_refused(reading: Reading) -> None:
-    state = FreshState(ARMS, (Measured(0, 3, reading),), MARK)
-    assert "cannot be" in (fresh_problem(state, ARMS, MARK, MEASURE, 1) or "")
-
-
-SECONDS = "training_seconds"
-
-
-@pytest.mark.parametrize(
-    ("metric", "without", "quality", "is_taken"),
-    [
-        (METRIC, 3, 3, True), (METRIC, 2, 3, False), (METRIC, 3, 2, False), (METRIC, 3, 0, False),
-        (SECONDS, 0, 3, True), (SECONDS, 3, 3, False), (SECONDS, 0, 0, False),
-    ],
-)  # fmt: skip
-def test_seeds_that_were_judged_by_other_groups_of_rows_are_refused(
-    metric: str, without: int, quality: int, is_taken: bool
-) -> None:
-    reading = Reading({METRIC: 1.0}, (0.5,) * without, quality=(0.5,) * quality)
-    state = FreshState(ARMS, (Measured(0, 3, reading),), MARK)
-    said = fresh_problem(state, ARMS, MARK, METRICS[metric], 3)
-    assert said == (None if is_taken else "the rows that judged it were grouped otherwise")
+    assert "cannot be" in (units_said(units(Measured(0, 3, reading))) or "")
 
 
 PAPER = PaperState(
@@ -402,14 +391,16 @@ def test_a_paper_that_is_accepted_has_its_files_and_breaks_no_number(state: Any)
     fresh=lies(
         {
             "arms": ["a", "b"],
-            "measured": [{"arm": 0, "seed": 3, "reading": {"scores": {"accuracy": 0.5}, "without": [0.4]}}],
+            "rows": 150,
+            "test_rows": 45,
+            "measured": [{"arm": 0, "seed": 3, "reading": {"scores": {"accuracy": 0.5}, "naive": 0.4}}],
         }
     ),
     review=lies({"traced": 3, "untraced": ["x"], "reviews": []}),
     spent=lies(Spent(tokens=5, model_usd=0.1).state()),
 )
 def test_other_states_are_read_in_bounds_or_not_at_all(fresh: Any, review: Any, spent: Any) -> None:
-    for state, kind in ((fresh, FreshState), (review, ReviewState), (spent, Spent)):
+    for state, kind in ((fresh, UnitsState), (review, ReviewState), (spent, Spent)):
         try:
             read = read_state(state, kind)
         except Unreadable:

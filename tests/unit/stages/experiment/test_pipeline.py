@@ -20,19 +20,18 @@ from pypdf import PdfReader
 
 from events import catalog as c
 from events.kinds import read_spec
-from events.kinds.experiment import STAGES, NodeCompleted, NodeCreated, NodeSelectedBest
+from events.kinds.experiment import STAGES, ClaimRegistered, NodeCompleted, NodeCreated, NodeSelectedBest
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import METRICS
 from stages.context import Stage
 from stages.experiment import pipeline
-from stages.experiment.data.loading import Sealed, prepare
-from stages.experiment.judging.disguise import disguised
-from stages.experiment.judging.evaluation_set import write_evaluation_set
+from stages.experiment.data.loading import Sealed
 from stages.experiment.judging.replication import PURPOSE
-from stages.experiment.judging.secret import Secret
+from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import WORSE
-from stages.experiment.statistics.validation import Reading
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import Reading, Registration
 from stages.experiment.trials.trial import Bench
 from stages.isolation.sandbox import Ended, Isolation, Job
 from stages.pipeline import run_pipeline
@@ -146,7 +145,7 @@ def test_the_paper_says_the_numbers(whole: Watched) -> None:
     assert [fact.stage for fact in one.of(c.StageCompleted)] == ORDER
     (verdict,) = one.of(c.ValidationAutoCompleted)
     said = text_of(one).replace("−", "-").replace("\n", " ")
-    assert ("Supported." if verdict.verdict == "pass" else "Refuted.") in said
+    assert f"{(verdict.conclusion or '').capitalize()}." in said
     for value in (*verdict.scores["baseline"], *verdict.scores["intervention"], verdict.scores["ci_low"]):
         assert f"{abs(value):.4f}" in said
     for node in one.of(NodeCompleted):
@@ -163,10 +162,62 @@ def test_the_paper_says_the_numbers(whole: Watched) -> None:
 def test_no_program_is_shown_whether_validation_or_test_judges_it(whole: Watched) -> None:
     assert {is_validation for is_validation, _, _ in whole.runs} == {True, False}
     assert [shown for _, shown, _ in whole.runs] == [{"data.npz", "judge.npy"}] * len(whole.runs)
-    assert len({folder for _, _, folder in whole.runs}) == 1
+    of_search = {folder for is_validation, _, folder in whole.runs if not is_validation}
+    of_units = [folder for is_validation, _, folder in whole.runs if is_validation]
+    assert len(of_search) == 1
+    assert len({*of_units} - of_search) == len(of_units), "each unit lies in a folder of its own"
+    names = {folder.name for folder in (*of_search, *of_units)}
+    assert {len(name) for name in names} == {16}, "whose name says nothing"
 
 
-def test_each_seed_that_decides_has_a_process_of_its_own(whole: Watched) -> None:
+def test_how_the_claim_will_be_judged_is_registered_before_its_intervention_is_tried(whole: Watched) -> None:
+    facts = whole.reporter.facts
+    (said,) = whole.reporter.of(ClaimRegistered)
+    (begun,) = [
+        place for place, each in enumerate(facts) if each == c.StageStarted(stage="Stage_3", index=3, total=8)
+    ]
+    assert facts.index(said) < begun
+    assert (said.metric, said.above, said.below) == ("accuracy", 0.0, None)
+    assert (said.units, said.rows, said.test_rows, said.level) == (10, 150, 45, LEVEL)
+    (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
+    assert verdict.scores["units_registered"] == len(verdict.scores["differences"]) == said.units
+    assert (verdict.verdict == "pass") == (verdict.conclusion == "supported")
+
+
+class NotStarting:
+    """A sandbox of a machine that does not begin some jobs, and leaves the others to a real one."""
+
+    def __init__(self, inner: Any, losses: int) -> None:
+        self.inner, self.losses, self.asked = inner, losses, 0
+
+    def isolation(self) -> Isolation:
+        return Isolation(self.inner.isolation().name)
+
+    def run(self, job: Job) -> Ended:
+        if NOW.folder.parent.name == "validation" and self.asked < self.losses:
+            self.asked += 1
+            return Ended(how="not_started", seconds=0.0, message="there is no room on this machine")
+        ended: Ended = self.inner.run(job)
+        return ended
+
+
+@pytest.mark.parametrize(("losses", "is_given_back"), [(1, False), (1_000, True)])
+def test_a_unit_that_the_machine_did_not_start_is_run_again_and_never_counted(
+    tools: Tools, tmp_path: Path, losses: int, is_given_back: bool
+) -> None:
+    lacking = replace(tools, sandbox=NotStarting(tools.sandbox, losses))
+    reporter = experiment(tmp_path, lacking, seed=3)
+    end = reporter.facts[-1]
+    if is_given_back:
+        assert isinstance(end, c.RunPreempted), end
+        assert "no room" in (end.reason or "")
+        return
+    assert isinstance(end, c.RunCompleted), end
+    (verdict,) = reporter.of(c.ValidationAutoCompleted)
+    assert verdict.scores["failed"] == {"baseline": 0, "intervention": 0}
+
+
+def test_each_unit_that_decides_has_a_process_of_its_own(whole: Watched) -> None:
     (verdict,) = whole.reporter.of(c.ValidationAutoCompleted)
     assert whole.together == [1] * 2 * len(verdict.scores["seeds"])
 
@@ -371,28 +422,23 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 def test_a_gain_that_costs_quality_is_turned_down_in_the_validation_of_a_run_and_in_its_replication(
     tmp_path: Path, purpose: str
 ) -> None:
-    seeds, reporter = tuple(range(5)), RecordingReporter()
+    seeds, reporter = tuple(range(10)), RecordingReporter()
     context = make_context(read_spec("experiment", {"idea": "x"}), tmp_path, reporter=reporter)
-    secret = Secret("of this test")
-    hidden = disguised(prepare(SHIPPED["iris"], seed=0), secret, is_public=True)
     claim = Claim(subject="x", metric=METRICS["ece"], direction="decrease", data=SHIPPED["iris"])
-    fresh = {
+    measured = {
         (arm, seed): Reading(
-            {"ece": ece + seed / 1000, "accuracy": accuracy + seed / 1000},
-            (ece, ece, ece),
-            f"{arm} {seed}",
-            quality=(accuracy, accuracy, accuracy),
-            processor_s=1.5,
+            {"ece": ece * (1 + seed / 1000), "accuracy": accuracy * (1 + seed / 1000)}, 0.3, processor_s=1.5
         )
         for arm, (ece, accuracy) in enumerate(((0.3, 0.9), (0.1, 0.5)))
         for seed in seeds
     }
     run: Any = SimpleNamespace(claim=claim)
     run._verdicts = partial(pipeline.Experiment._verdicts, run)
-    setup: Any = SimpleNamespace(evaluation_set=write_evaluation_set(tmp_path, hidden, secret))
-    arms: Any = (None, None)
-    measured = pipeline.Round(setup, arms, seeds, purpose, fresh)
-    found = pipeline.Experiment._judged(run, Stage("validation", context), measured)
-    assert (found.judgement.verdict, found.judgement.reason) == ("fail", WORSE)
+    nothing: Any = None
+    plan = Registration(claim.metric, superior("decrease"), 10, rows=150, test_rows=45)
+    found = pipeline.Experiment._judged(
+        run, Stage("validation", context), pipeline.Round(nothing, nothing, seeds, purpose, plan, measured)
+    )
+    assert (found.judgement.conclusion, found.judgement.reason) == ("inconclusive", WORSE)
     told = {each.name: each.value for each in reporter.of(c.StageMetric)}
     assert told["test_processor_seconds_baseline"] == told["test_processor_seconds_intervention"] == 1.5

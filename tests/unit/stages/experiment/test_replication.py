@@ -18,8 +18,7 @@ from stages.experiment import pipeline
 from stages.experiment.judging.evaluation_set import Judges
 from stages.experiment.judging.replication import Replication, second_secret
 from stages.experiment.statistics.guards import Arms
-from stages.experiment.statistics.jackknife import row_groups
-from stages.experiment.statistics.validation import Judgement
+from stages.experiment.statistics.validation import CONTRADICTED, NO_SPREAD, Judgement, undecided
 from stages.experiment.trials.trial import Bench, Trial, Trials
 from stages.pipeline import run_pipeline
 from stages.testing import MemoryCheckpoints, RecordingReporter, make_context, make_tools
@@ -44,7 +43,6 @@ class Trainer:
 
     validation: tuple[float, float] = TOO_GOOD
     replication: tuple[float, float] = TOO_GOOD
-    answers: str = ""  # the same from every seed, where they are given
     dies_after: int = -1
     seen: list[tuple[str, int, str]] = field(default_factory=list)  # purpose, seed, what hides the rows
 
@@ -64,20 +62,12 @@ class Trainer:
         if purpose == "replication" and self.dies_after == sum(each[0] == purpose for each in self.seen):
             raise Dead
         self.seen += [(purpose, seed, bench.secret.mark) for seed in seeds]
-        groups = len(row_groups(len(judges.rows)))
 
         def scores(place: int) -> dict[str, float]:
             accuracy = 1.0 - error * (1 + 0.01 * (place % 3))
             return {"accuracy": accuracy, "nll": 0.5, "training_seconds": 1.0, "parameters": 100.0}
 
-        trials = tuple(
-            Trial(
-                seed, scores(seed), without=tuple(map(scores, range(groups))),
-                answers=(purpose == "replication" and self.answers) or str((arm, seed)),
-            )
-            for seed in seeds
-        )  # fmt: skip
-        return Trials(trials, 1.0)
+        return Trials(tuple(Trial(seed, scores(seed)) for seed in seeds), 1.0)
 
 
 @dataclass
@@ -164,7 +154,7 @@ def test_what_is_too_good_goes_back_to_the_queue_and_says_that_it_asks_for_repli
     assert "replication asked for" in (end.reason or "")
     assert "alpha" in (end.reason or "")
     said = verdict(reporter)
-    assert (said.verdict, said.replication) == ("fail", "asked for")
+    assert (said.verdict, said.conclusion, said.replication) == ("fail", "inconclusive", "asked for")
     assert "it asks for replication" in (said.summary or "")
     assert len(said.scores["differences"]) == len(scene.seeds("validation"))
     assert any("goes back to the queue" in each.message for each in reporter.of(c.RunLog))
@@ -182,7 +172,7 @@ def test_another_pod_measures_again_from_other_seeds_with_other_rows_and_the_cla
     said = verdict(reporter)
     assert (said.verdict, said.replication, said.scores["numbers_untraced"]) == ("pass", "on another pod", [])
     assert said.scores["replication"] == {"place": "on another pod", "pod": "beta", "first_pods": ["alpha"]}
-    assert "replicated on another pod, beta, from other fresh seeds" in (said.summary or "")
+    assert "replicated on another pod, beta, in other units" in (said.summary or "")
     assert "holds there too" in (said.summary or "")
     first = asked[0].seeds("validation")
     assert not scene.seeds("validation")
@@ -191,7 +181,7 @@ def test_another_pod_measures_again_from_other_seeds_with_other_rows_and_the_cla
     assert set(said.scores["seeds"]) == scene.seeds("replication"), "the verdict rests on this measurement"
     assert not scene.marks("replication") & asked[0].marks("validation"), "another secret hides the rows"
     (paper,) = [each.path for each in reporter.files if each.name == "paper/paper.tex"]
-    assert "it was replicated on another pod from other fresh seeds" in " ".join(paper.read_text().split())
+    assert "it was replicated on another pod in other units" in " ".join(paper.read_text().split())
     started = [each.stage for each in reporter.of(c.StageStarted)]
     assert started == ["validation", "plots", "paper", "review"]
 
@@ -203,18 +193,18 @@ def test_where_no_other_pod_took_it_the_same_measures_again_and_says_so(scene: S
 
 
 @pytest.mark.parametrize(
-    ("trainer", "words"),
+    ("trainer", "conclusion", "words"),
     [
-        (Trainer(replication=NOTHING), "the interval includes zero"),
-        (Trainer(answers="the same"), "gives the same answers for several seeds"),
+        (Trainer(replication=NOTHING), "inconclusive", NO_SPREAD),
+        (Trainer(replication=(0.2, 0.4)), "contradicted", CONTRADICTED),
     ],
 )
-def test_a_replication_that_does_not_show_the_effect_refutes(
-    scene: Scene, trainer: Trainer, words: str
+def test_a_replication_that_does_not_show_the_effect_is_the_verdict(
+    scene: Scene, trainer: Trainer, conclusion: str, words: str
 ) -> None:
     reporter = scene.attempt("beta", trainer)
     said = verdict(reporter)
-    assert (said.verdict, said.replication) == ("fail", "on another pod")
+    assert (said.verdict, said.conclusion, said.replication) == ("fail", conclusion, "on another pod")
     assert words in (said.summary or "")
     assert "is not upheld there" in (said.summary or "")
 
@@ -357,8 +347,7 @@ def test_no_measurement_of_a_claim_that_is_too_good_passes_what_a_guard_turns_do
 
     def turned_down(judgement: Judgement, arms: Arms, *_: object) -> Judgement:
         is_dear = (arms.intervention[0].scores or {})["accuracy"] == pytest.approx(1.0 - dear[1], abs=0.02)
-        is_passed = judgement.verdict == "pass"
-        return replace(judgement, verdict="fail", reason="it is dear") if is_dear and is_passed else judgement
+        return undecided(judgement, "it is dear" if is_dear and judgement.verdict == "pass" else None)
 
     monkeypatch.setattr(pipeline, "guarded", turned_down)
     scene = scene if is_replication else Scene(tmp_path, monkeypatch)

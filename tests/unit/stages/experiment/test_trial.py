@@ -13,10 +13,10 @@ from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.recipe import Recipe
 from stages.experiment.data.loading import prepare
-from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
 from stages.experiment.judging.secret import Secret
-from stages.experiment.seeds import fresh_seeds, seed_for
+from stages.experiment.seeds import seed_for, unit_seeds
 from stages.experiment.trials.template import program_for
 from stages.experiment.trials.trial import Bench, Trials, write_data
 from stages.isolation.sandbox import JobLimits
@@ -36,7 +36,7 @@ class Workplace:
 
     def __init__(self, home: Path, tools: Tools, name: str = "iris", *, wall_s: float = 30.0) -> None:
         secret = Secret("of a test")
-        hidden = disguised(prepare(SHIPPED[name], seed=0), secret, is_public=True)
+        hidden = disguise_of(data := prepare(SHIPPED[name], seed=0), secret, is_public=True).worn(data)
         data = hidden.data
         self.home, self.count = home, 0
         self.bench = Bench(
@@ -226,7 +226,7 @@ def test_the_same_program_and_seed_answer_the_same(tools: Tools, tmp_path: Path)
 
 def test_no_seed_tells_a_program_the_stage_for_which_it_runs(tools: Tools, tmp_path: Path) -> None:
     """Whoever knows how seeds follow from the run's can be bad on the day that counts."""
-    search, fresh = [seed_for(7, "Stage_1/1", 0)], fresh_seeds(7, 2, ())
+    search, fresh = [seed_for(7, "Stage_1/1", 0)], unit_seeds(7, 2, ())
     bad = f"    assert task.seed not in {[*search, *fresh]}, 'the day that counts'\n"
     place = Workplace(tmp_path, tools)
     trials = place.run(GOOD.replace("    task.size", f"{bad}    task.size"), *search, *fresh)

@@ -11,7 +11,7 @@ from stages.experiment.paper.words import problems_of, verdict_words, write_word
 from stages.experiment.record.numbers import numbers_of
 from stages.experiment.record.record import Record
 from stages.experiment.record.reviews import Review
-from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Pair, doubted, judge
+from stages.experiment.statistics.validation import CAUGHT, FAILED, TOO_GOOD, Pair, doubted, judge
 from stages.experiment.testing import make_record
 from stages.experiment.verdict import Verdict, weigh
 
@@ -42,18 +42,22 @@ def test_a_measured_effect_on_the_claimed_side_passes_without_reviewers() -> Non
     assert "a baseline that the run wrote itself" in verdict.summary, "which nobody has compared with others"
 
 
-@pytest.mark.parametrize("record", [DOES_NOT, NOTHING_THERE])
-def test_no_review_rescues_a_claim_that_the_measurement_refutes(record: Record) -> None:
+@pytest.mark.parametrize(
+    ("record", "conclusion"), [(DOES_NOT, "contradicted"), (NOTHING_THERE, "inconclusive")]
+)
+def test_no_review_rescues_a_claim_that_the_measurement_does_not_support(
+    record: Record, conclusion: str
+) -> None:
     verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
-    assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
-    assert verdict.scores["measured"] == "fail"
+    assert (verdict.verdict, verdict.conclusion, verdict.decided_by) == ("fail", conclusion, "measurement")
+    assert verdict.scores["measured"] == conclusion
 
 
 def test_reviewers_can_refuse_what_was_measured_to_hold_and_the_verdict_says_that_they_did() -> None:
     verdict = weighed(HOLDS, REJECT, REJECT, ACCEPT)
-    assert (verdict.verdict, verdict.decided_by) == ("fail", "review")
+    assert (verdict.conclusion, verdict.decided_by) == ("inconclusive", "review")
     assert "2 of 3 reviews reject" in verdict.summary
-    assert verdict.scores["measured"] == "pass"
+    assert verdict.scores["measured"] == "supported"
 
 
 def test_a_paper_that_states_what_nobody_measured_fails_whatever_reviewers_say() -> None:
@@ -66,7 +70,7 @@ def test_what_is_too_good_asks_for_replication_in_the_verdict_and_in_the_paper()
     judgement = doubted(HOLDS.verdicts.judgement, replace(HOLDS.claim.metric, perfect=1.0))
     assert judgement is HOLDS.verdicts.judgement
     pairs = [replace(pair, intervention=1.0) for pair in judgement.pairs]
-    perfect = doubted(judge(pairs, "increase"), HOLDS.claim.metric)
+    perfect = doubted(judge(pairs, judgement.plan), HOLDS.claim.metric)
     record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgement=perfect))
     verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
     assert (verdict.verdict, verdict.decided_by) == ("fail", "measurement")
@@ -75,8 +79,8 @@ def test_what_is_too_good_asks_for_replication_in_the_verdict_and_in_the_paper()
     assert "abstract" in write_words(record, numbers_of(record)).sections
 
 
-def _same(pair: Pair) -> Pair:
-    return replace(pair, answers=("the same", str(pair.seed)))
+def _failed(pair: Pair) -> Pair:
+    return replace(pair, baseline=0.0, failed=(True, False))
 
 
 def _caught(pair: Pair) -> Pair:
@@ -84,17 +88,17 @@ def _caught(pair: Pair) -> Pair:
 
 
 @pytest.mark.parametrize(
-    ("changed", "count", "why"), [(_same, 7, SAME), (_caught, 1, CAUGHT), (_caught, 7, CAUGHT)]
+    ("changed", "count", "why"), [(_failed, 9, FAILED), (_caught, 1, CAUGHT), (_caught, 7, CAUGHT)]
 )
 def test_a_finding_about_the_programs_is_the_reason_in_the_verdict_and_in_the_paper(
     changed: Callable[[Pair], Pair], count: int, why: str
 ) -> None:
     pairs = HOLDS.verdicts.judgement.pairs
     pairs = (*map(changed, pairs[:count]), *pairs[count:])
-    found = doubted(judge(pairs, "increase"), HOLDS.claim.metric)
+    found = doubted(judge(pairs, HOLDS.verdicts.judgement.plan), HOLDS.claim.metric)
     record = replace(HOLDS, verdicts=replace(HOLDS.verdicts, judgement=found))
     verdict = weighed(record, ACCEPT, ACCEPT, ACCEPT)
-    assert (verdict.verdict, why in verdict.summary) == ("fail", True)
+    assert (verdict.conclusion, why in verdict.summary) == ("inconclusive", True)
     assert why in verdict_words(record, numbers_of(record))
     prose = write_words(record, numbers_of(record))
     assert why in " ".join(prose.sections["conclusion"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +9,21 @@ import pytest
 
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import METRICS
-from stages.experiment.data.loading import Data, prepare
-from stages.experiment.judging.disguise import Disguised, Law, disguised
+from stages.experiment.data.loading import Data, divided, load_table, prepare
+from stages.experiment.judging.disguise import Disguised, Law, disguise_of
 from stages.experiment.judging.evaluation_set import CANARIES, Canaries, Judges, write_evaluation_set
 from stages.experiment.judging.program_output import Mistake
 from stages.experiment.judging.secret import Secret
-from stages.experiment.statistics.validation import CAUGHT, SAME, TOO_GOOD, Judgement, Pair, doubted, judge
+from stages.experiment.statistics.region import superior
+from stages.experiment.statistics.validation import TOO_GOOD, Judgement, Pair, Registration, doubted, judge
+from stages.experiment.trials.units import Units
 
 ONE, OTHER = Secret("one"), Secret("other")
 ROWS = 300
 
 
 def hidden(name: str, secret: Secret = ONE, *, is_public: bool = True) -> Disguised:
-    return disguised(prepare(SHIPPED[name], seed=0), secret, is_public=is_public)
+    return disguise_of(data := prepare(SHIPPED[name], seed=0), secret, is_public=is_public).worn(data)
 
 
 def plain(name: str) -> Data:
@@ -181,26 +182,69 @@ def test_values_nearer_to_drawn_targets_than_their_noise_are_no_answers() -> Non
     ("metric", "baseline", "intervention", "is_doubted"),
     [
         ("nll", 0.6, 0.2, False), ("nll", 0.6, 1e-6, True), ("accuracy", 0.9, 0.97, False),
-        ("accuracy", 0.9, 1.0, True), ("rmse", 60.0, 50.0, False), ("rmse", 60.0, 0.5, True),
+        ("accuracy", 0.9, 0.999, True), ("rmse", 60.0, 50.0, False), ("rmse", 60.0, 0.5, True),
         ("brier", 0.1, 0.001, True), ("parameters", 500.0, 1.0, False), ("ece", 0.1, 0.001, False),
     ],
 )  # fmt: skip
 def test_a_claim_that_is_too_good_is_believed_only_when_it_is_replicated(
     metric: str, baseline: float, intervention: float, is_doubted: bool
 ) -> None:
-    pairs = [Pair(seed, baseline, intervention * (1 - seed * 1e-12)) for seed in range(4)]
     measure = METRICS[metric]
-    found = judge(pairs, "increase" if measure.higher_is_better else "decrease")
-    assert found.verdict == "pass"
+    pairs = [Pair(seed, baseline, baseline * seed * 1e-7 + intervention) for seed in range(10)]
+    region = superior("increase" if measure.higher_is_better else "decrease")
+    found = judge(pairs, Registration(measure, region, 10, rows=1797, test_rows=540))
+    assert found.conclusion == "supported"
     doubts: Judgement = doubted(found, measure)
-    assert (doubts.verdict, doubts.reason == TOO_GOOD) == (("fail", True) if is_doubted else ("pass", False))
-    assert doubted(found, measure, is_replication=True).verdict == "pass"
+    expected = ("inconclusive", True) if is_doubted else ("supported", False)
+    assert (doubts.conclusion, doubts.reason == TOO_GOOD) == expected
 
 
-def test_a_replication_answers_the_doubt_of_what_is_too_good_and_no_other() -> None:
-    pairs = [Pair(seed, 0.6, 1e-6 * seed, answers=(str(seed), "the same")) for seed in range(4)]
-    found = judge(pairs, "decrease")
-    assert doubted(found, METRICS["nll"]).reason == TOO_GOOD
-    assert doubted(found, METRICS["nll"], is_replication=True).reason == SAME
-    caught = judge([replace(pair, is_caught=True) for pair in pairs], "decrease")
-    assert doubted(caught, METRICS["nll"], is_replication=True).reason == CAUGHT
+def test_each_split_is_worn_with_the_same_targets_of_a_row_and_the_same_columns() -> None:
+    """Of two splits of one table: what is known of a row in one holds of it in the other."""
+    table = load_table(SHIPPED["wine"])
+    one, other = (divided(table, "wine", seed=seed) for seed in (1, 2))
+    disguise = disguise_of(one, ONE, is_public=True)
+    first, second = disguise.worn(one), disguise.worn(other)
+    targets = [np.empty(len(table), dtype=np.int64) for _ in range(2)]
+    for found, data, hidden in zip(targets, (one, other), (first, second), strict=True):
+        visible = hidden.data.visible
+        parts = (visible.train, visible.watch, visible.validation, hidden.data.sealed.open())
+        found[data.places] = np.concatenate([part.targets for part in parts])
+    assert (targets[0] == targets[1]).all()
+    assert first.test is not None
+    assert second.test is not None
+    assert first.test.probabilities is not None
+    assert second.test.probabilities is not None
+    laws = [
+        dict(zip(data.places[-53:], law.probabilities, strict=True))
+        for data, law in ((one, first.test), (other, second.test))
+    ]
+    both = laws[0].keys() & laws[1].keys()
+    assert len(both) > 5
+    assert all((laws[0][row] == laws[1][row]).all() for row in both)
+    assert len(first.data.visible.train) == len(second.data.visible.train), "sizes tell no split from another"
+
+
+def test_a_unit_is_written_alike_each_time_and_leaves_no_file(tmp_path: Path) -> None:
+    table = load_table(SHIPPED["iris"])
+    disguise = disguise_of(divided(table, "iris", seed=0), ONE, is_public=True)
+    units = Units(table, "iris", None, disguise, ONE, tmp_path)
+    shown = []
+    for seed in (5, 5, 6):
+        with units.opened(seed) as unit:
+            shown.append((np.load(unit.judges.features), unit.judges.targets, unit.judges.canaries.rows))
+            assert 0.2 < unit.naive < 0.6
+            assert {each.name for each in unit.data.parent.iterdir()} == {"data.npz", "judge.npy"}
+    assert all((one == other).all() for one, other in zip(shown[0], shown[1], strict=True))
+    assert (shown[0][0] != shown[2][0]).any()
+    assert (shown[0][2] != shown[2][2]).any(), "canaries lie elsewhere in each unit"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_that_a_claim_about_few_examples_leaves_out_may_judge_a_unit(tmp_path: Path) -> None:
+    table = load_table(SHIPPED["iris"])
+    data = divided(table, "iris", seed=0, train_examples=10)
+    assert len(data.left) == 60 - len(data.visible.train)
+    assert sorted(data.places) == list(range(150))
+    hidden = disguise_of(data, ONE, is_public=True).worn(data)
+    assert write_evaluation_set(tmp_path, hidden, ONE).mark != ONE.mark, "their targets need another law"

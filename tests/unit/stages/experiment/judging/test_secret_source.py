@@ -11,7 +11,7 @@ from events.kinds import read_spec
 from events.kinds.space.data_sets import SHIPPED
 from stages.checkpoints import Restored
 from stages.experiment.data.loading import prepare
-from stages.experiment.judging.disguise import disguised
+from stages.experiment.judging.disguise import disguise_of
 from stages.experiment.judging.secret import Secret
 from stages.experiment.judging.secret_source import secret_of
 from stages.testing import MemoryCheckpoints, make_context, make_tools
@@ -65,5 +65,5 @@ def test_whatever_earlier_attempts_left_the_data_are_disguised_by_a_secret_that_
     assert found.kept["judge"].state == {"secret": one.key}
     assert one.key != secret(tmp_path, MemoryCheckpoints(attempt=2, found=LEFT[left])).key, "nobody knew it"
     data = prepare(SHIPPED["iris"], seed=0)
-    hidden = disguised(data, one, is_public=True).data
+    hidden = disguise_of(data, one, is_public=True).worn(data).data
     assert not np.array_equal(hidden.sealed.features, data.sealed.features)

@@ -110,7 +110,7 @@ def _typographic(text: str) -> str:
 
 
 def test_every_digit_that_is_printed_stands_in_a_number_with_its_key_or_in_a_quote() -> None:
-    tex = written(make_record(works=2, seeds=5))
+    tex = written(make_record(works=2, units=5))
     body = tex.partition(r"\begin{abstract}")[2].partition(r"\section*{Appendix")[0]
     body = re.sub(r"\\val\{[^{}]+\}\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}", "", body)
     body = re.sub(r"\\said\{(?:[^{}]|\{[^{}]*\})*\}", "", body)

@@ -63,10 +63,10 @@ def test_what_is_not_a_finite_number_cannot_be_referred_to() -> None:
 
 def test_every_number_says_on_which_events_it_rests() -> None:
     numbers = numbers_of(make_record(works=2))
-    assert all(number.source for number in numbers if number.key != "seeds.lost" and number.value)
+    assert all(number.source for number in numbers if number.value)
     plain = {each["key"]: each for each in numbers.plain()["numbers"]}
-    assert plain["seed_1.difference"]["rule"] == "difference"
-    assert [source["about"] for source in plain["seed_1.difference"]["source"]] == [
+    assert plain["unit_1.difference"]["rule"] == "difference"
+    assert [source["about"] for source in plain["unit_1.difference"]["source"]] == [
         "test_accuracy_intervention",
         "test_accuracy_baseline",
     ]

@@ -74,10 +74,10 @@ def test_a_number_changed_in_the_source_is_found(witness_of: WitnessOf) -> None:
 
 def test_a_number_under_the_key_of_another_is_found(witness_of: WitnessOf) -> None:
     lies = lies_in(
-        witness_of(RECORD), tex=lambda tex: tex.replace(r"\val{nodes.tried}{", r"\val{seeds.fresh}{", 1)
+        witness_of(RECORD), tex=lambda tex: tex.replace(r"\val{nodes.tried}{", r"\val{units.measured}{", 1)
     )
     assert len(lies) == 1
-    assert "is printed as seeds.fresh, which is 7" in lies[0]
+    assert "is printed as units.measured, which is 10" in lies[0]
 
 
 def test_a_number_under_a_key_that_nobody_knows_is_found(witness_of: WitnessOf) -> None:
@@ -149,7 +149,7 @@ def test_a_plan_that_was_quoted_otherwise_than_it_was_said_is_found(witness_of: 
 
 
 @pytest.mark.parametrize(
-    "key", ["effect.mean", "seed_3.intervention", "stage_3.node_1.metric", "setting.epochs"]
+    "key", ["effect.mean", "unit_3.intervention", "stage_3.node_1.metric", "setting.epochs"]
 )
 def test_a_value_that_no_event_said_is_found_however_well_it_is_printed(
     key: str, witness_of: WitnessOf
@@ -165,29 +165,31 @@ def test_a_value_that_no_event_said_is_found_however_well_it_is_printed(
 
 def test_a_value_that_is_printed_rounded_the_wrong_way_is_found(witness_of: WitnessOf) -> None:
     def round_up(numbers: Numbers) -> None:
-        old = numbers.numbers["seed_1.baseline"]
-        numbers.numbers["seed_1.baseline"] = replace(old, text=f"{old.value + 0.0001:.4f}")
+        old = numbers.numbers["unit_1.baseline"]
+        numbers.numbers["unit_1.baseline"] = replace(old, text=f"{old.value + 0.0001:.4f}")
 
     lies = lies_in(witness_of(RECORD), numbers=round_up)
     assert len(lies) == 1
-    assert "seed_1.baseline is 0." in lies[0]
+    assert "unit_1.baseline is 0." in lies[0]
     assert "would be printed" in lies[0]
 
 
 def test_a_difference_that_is_not_one_is_found(witness_of: WitnessOf) -> None:
     def swap(numbers: Numbers) -> None:
-        old = numbers.numbers["seed_1.difference"]
-        numbers.numbers["seed_1.difference"] = replace(old, source=old.source[::-1])
+        old = numbers.numbers["unit_1.difference"]
+        numbers.numbers["unit_1.difference"] = replace(old, source=old.source[::-1])
 
-    assert any("seed_1.difference" in lie for lie in lies_in(witness_of(RECORD), numbers=swap))
+    assert any("unit_1.difference" in lie for lie in lies_in(witness_of(RECORD), numbers=swap))
 
 
 def test_a_count_that_leaves_out_its_sources_is_found(witness_of: WitnessOf) -> None:
     def fewer(numbers: Numbers) -> None:
-        old = numbers.numbers["seeds.lost"]
-        numbers.numbers["seeds.lost"] = replace(old, value=1.0, text="1")
+        old = numbers.numbers["units.failed.baseline"]
+        numbers.numbers["units.failed.baseline"] = replace(old, value=1.0, text="1")
 
-    assert any(lie.startswith("seeds.lost is 1.0") for lie in lies_in(witness_of(RECORD), numbers=fewer))
+    assert any(
+        lie.startswith("units.failed.baseline is 1.0") for lie in lies_in(witness_of(RECORD), numbers=fewer)
+    )
 
 
 def test_a_number_that_was_said_twice_differently_proves_nothing(witness_of: WitnessOf) -> None:

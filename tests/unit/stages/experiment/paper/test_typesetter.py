@@ -113,7 +113,7 @@ def test_numbers_json_leads_from_each_key_to_its_events(press: Press) -> None:
 def test_a_huge_run_is_told_on_few_pages_by_showing_less(
     press: Press, read: Read, sizes: tuple[int, ...], seeds: int
 ) -> None:
-    paper = press(make_record(sizes=sizes, seeds=seeds, works=8, finalists=3))
+    paper = press(make_record(sizes=sizes, units=seeds, works=8, finalists=3))
     assert paper.pages <= typesetter.PAGES_MAX
     assert sum(sizes) > 62 or paper.level == "everything"
     text = read(paper.pdf)

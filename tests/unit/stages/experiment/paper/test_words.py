@@ -11,7 +11,7 @@ from stages.experiment.paper.words import problems_of, verdict_line, write_words
 from stages.experiment.record.numbers import Numbers, numbers_of
 from stages.experiment.record.prose import SECTIONS, Prose
 from stages.experiment.record.record import Record, Verdicts
-from stages.experiment.statistics.validation import Pair, judge
+from stages.experiment.statistics.validation import judge
 from stages.experiment.testing import HOSTILE, make_record
 
 RECORDS: dict[str, dict[str, Any]] = {
@@ -43,48 +43,61 @@ def test_the_built_in_words_are_complete_and_would_be_accepted_from_anybody(name
 @pytest.mark.parametrize(
     ("effect", "word", "reading"),
     [
-        (0.02, "supported", "wholly on the claimed side of zero"),
-        (-0.02, "refuted", "wholly on the side opposite to the claim"),
-        (0.0, "refuted", "includes zero, so no effect was shown"),
+        (0.02, "supported", "wholly where the claim holds"),
+        (-0.02, "contradicted", "wholly where the claim does not hold"),
+        (0.0, "inconclusive", "includes effects with which the claim holds and others"),
     ],
 )
 def test_every_place_where_a_reader_looks_for_the_verdict_says_the_same(
     effect: float, word: str, reading: str
 ) -> None:
     record = make_record(effect=effect)
-    other = {"supported": "refuted", "refuted": "supported"}[word]
+    others = {"supported", "contradicted", "inconclusive"} - {word}
     for section in ("abstract", "validation", "conclusion"):
         text = resolved(record, section)
         assert f"the claim is {word}" in text.lower()
-        assert f"the claim is {other}" not in text.lower()
+        assert not [other for other in others if f"the claim is {other}" in text.lower()]
     assert reading in resolved(record, "validation")
 
 
 def test_an_effect_in_the_wrong_direction_and_none_at_all_are_not_told_alike() -> None:
-    assert "moved the other way" in resolved(make_record(effect=-0.02), "conclusion")
+    assert "against the claim" in resolved(make_record(effect=-0.02), "conclusion")
     chance = resolved(make_record(effect=0.0), "conclusion")
-    assert "could tell from chance" in chance
-    assert "does not show that it has no effect" in chance
+    assert "decides nothing" in chance
+    assert "does not show that there is no effect" in chance
 
 
-def test_lost_pairs_are_not_counted_as_measured() -> None:
-    text = resolved(make_record(lost=2), "abstract")
-    assert "Over 5 fresh seeds" in text
-    assert "2 of 7 pairs of trainings gave no result" in text
-    assert "the claim is refuted" in text.lower()
-    line = verdict_line(make_record(lost=2).claim, make_record(lost=2).verdicts.judgement)
-    assert line.startswith("Over 5 fresh seeds")
+def test_the_paper_says_what_was_registered_and_what_could_have_been_seen() -> None:
+    record = make_record(effect=0.02)
+    method, text = resolved(record, "method"), resolved(record, "validation")
+    assert "trained again in 10 units, which were registered" in method
+    assert "of which 540 judge" in method
+    assert "p = " in text
+    assert "of the 540 rows that judge a unit" in text
+    assert "would have been shown in 80\N{NO-BREAK SPACE}% of such validations" in text
+    assert "a rate of failures up to 30\N{NO-BREAK SPACE}% cannot be excluded" in text
 
 
-def test_too_few_pairs_give_a_paper_without_an_interval() -> None:
-    record = make_record()
-    pairs = [Pair(1, 0.9, 0.95), Pair(2, None, 0.9), Pair(3, 0.9, None), Pair(4, None, None)]
-    record = replace(record, verdicts=Verdicts(judge(pairs, "increase"), {}))
+def test_failures_of_programs_are_counted() -> None:
+    record = make_record(effect=0.02)
+    first, *rest = record.verdicts.judgement.pairs
+    failed = replace(first, intervention=0.0, failed=(False, True))
+    judgement = judge([failed, *rest], record.verdicts.judgement.plan)
+    text = resolved(replace(record, verdicts=Verdicts(judgement, {})), "validation")
+    assert "In the intervention’s program 1 of 10 units failed, in the baseline’s 0" in text
+    assert judgement.conclusion == "inconclusive"
+
+
+def test_missing_units_give_a_paper_without_an_interval() -> None:
+    record = make_record(lost=2)
     prose, numbers = said(record)
     assert problems_of(prose, numbers) == []
     text = resolved(record, "validation")
-    assert "3 of 4 pairs of trainings gave no result" in text
+    assert "8 of 10 registered units gave a result" in text
     assert "{effect" not in text
+    assert "the claim is inconclusive" in resolved(record, "conclusion").lower()
+    line = verdict_line(record.claim, record.verdicts.judgement)
+    assert line == "Inconclusive: fewer units gave a result than were registered."
 
 
 def test_a_measure_that_cannot_be_searched_for_is_told_apart_from_what_selected() -> None:

@@ -35,7 +35,7 @@ from stages.experiment.statistics.validation import Pair, judge
 from stages.experiment.testing import HOSTILE, make_record
 
 SVG = "{http://www.w3.org/2000/svg}"
-RECORD = make_record(sizes=(1, 3, 2, 3), seeds=4, seed=5, buggy_share=0.5)
+RECORD = make_record(sizes=(1, 3, 2, 3), units=4, seed=5, buggy_share=0.5)
 
 
 @pytest.fixture(scope="session")
@@ -176,7 +176,7 @@ def test_a_lost_seed_is_in_the_rows_and_has_no_difference(sketches: Path) -> Non
 
 def test_a_comparison_of_which_nothing_was_measured_says_so(sketches: Path) -> None:
     pairs = [Pair(seed, None, None) for seed in (1, 2, 3)]
-    record = replace(RECORD, verdicts=Verdicts(judge(pairs, "increase"), {}))
+    record = replace(RECORD, verdicts=Verdicts(judge(pairs, RECORD.verdicts.judgement.plan), {}))
     assert "nothing could be measured" in words_of(draw_comparison(record, sketches))
 
 
@@ -378,7 +378,7 @@ def test_no_figure_is_kept_that_shows_nothing(tmp_path: Path) -> None:
 
 def test_no_word_of_others_spoils_a_figure(tmp_path: Path) -> None:
     """Warnings are errors here: a sign without a glyph, or a formula in a name, would be one."""
-    record = make_record(sizes=(1, 2, 1, 4), text=HOSTILE, buggy_share=0.5, seeds=3, finalists=1)
+    record = make_record(sizes=(1, 2, 1, 4), text=HOSTILE, buggy_share=0.5, units=3, finalists=1)
     buggy = place_of(record, "Stage_4", buggy=True)
     pictures = [
         draw_ablation(record, tmp_path),

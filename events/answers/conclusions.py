@@ -1,0 +1,14 @@
+"""What a validation concludes, in one word; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def conclusion(validation: Mapping[str, Any]) -> str:
+    """Return the word; a validation from before there were three has two, which say what they always said."""
+    said = validation.get("conclusion")
+    if said:
+        return str(said)
+    return "supported" if validation.get("verdict") == "pass" else "refuted"

@@ -1,0 +1,58 @@
+"""The units of a validation: each a split of its own of the same disguised rows, drawn by its seed.
+
+Law: the parts of a unit have the sizes of the search's, in files of the same names, in a folder whose name
+says nothing; a unit has other canaries, and a target has one value in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+
+from events.files.removing import remove_tree
+from stages.experiment.data.columns import Table
+from stages.experiment.data.loading import Facts, divided
+from stages.experiment.judging.disguise import Disguise
+from stages.experiment.judging.evaluation_set import Judges, write_evaluation_set
+from stages.experiment.judging.secret import Secret
+from stages.experiment.statistics.scores import naive_quality
+from stages.experiment.trials.trial import write_data
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A split that is written: what programs are given, what judges them, and what no learning reaches."""
+
+    facts: Facts
+    data: Path
+    judges: Judges
+    naive: float
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What all units are drawn from; `folder` is where their files lie."""
+
+    table: Table
+    name: str
+    train_examples: int | None
+    disguise: Disguise
+    secret: Secret = field(repr=False)
+    folder: Path
+
+    @contextmanager
+    def opened(self, seed: int) -> Iterator[Unit]:
+        """Write the unit of a seed, the same each time, and remove its files afterwards."""
+        plain = divided(self.table, self.name, seed=seed, train_examples=self.train_examples)
+        hidden = self.disguise.worn(plain)
+        facts, known = hidden.data.facts, hidden.data.visible.train.targets
+        folder = self.folder / token_hex(8)
+        try:
+            judges = write_evaluation_set(folder, hidden, self.secret, seed).test()
+            naive = naive_quality(facts.task, known, judges.targets)
+            yield Unit(facts, write_data(folder, hidden.data.visible), judges, naive)
+        finally:
+            remove_tree(folder)

@@ -1,0 +1,123 @@
+"""The rule of the verdict keeps its promises: how often it is wrong, and what it says that it can see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stages.experiment.statistics.estimate import (
+    POWER,
+    Estimate,
+    Values,
+    estimate,
+    rate_not_excluded,
+)
+from stages.experiment.statistics.region import equivalent, not_inferior, superior
+from tests.statistics.populations import SETS, SHAPES, SHARED, drawn, twins, with_noise
+
+UNITS = (10, 20)  # of the presets
+WRONG_MAX = 0.035
+COVERED_MIN = 0.93
+POWER_TOLERANCE = 0.03
+
+
+def wrong(found: Estimate) -> tuple[float, float]:
+    """Return how often a claim of a rise, and one of a fall, are supported."""
+    return float((found.low > 0).mean()), float((found.high < 0).mean())
+
+
+def covered(found: Estimate) -> float:
+    return float(((found.low <= 0) & (found.high >= 0)).mean())
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "independent"])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_null_claim_is_seldom_supported_in_either_direction(
+    shape: str, units: int, is_shared: bool
+) -> None:
+    found = estimate(drawn(shape, 20_000, units, is_shared=is_shared, seed=7), SHARED)
+    assert max(wrong(found)) <= WRONG_MAX
+    assert covered(found) >= COVERED_MIN
+
+
+def test_without_its_corrections_the_rule_would_not_hold() -> None:
+    """Else the tests here would not see that one is gone."""
+    shared = drawn("normal", 20_000, 10, is_shared=True, seed=7)
+    assert min(wrong(estimate(shared, 0.0))) > 2 * WRONG_MAX, "units taken for independent"
+    skewed = estimate(drawn("exponential", 20_000, 10, is_shared=True, seed=7), SHARED)
+    plain = skewed.mean - _students(skewed)
+    assert float((plain > 0).mean()) > WRONG_MAX, "skewness left alone"
+
+
+def _students(found: Estimate) -> Values:
+    """Return how far Student's interval of the same level reaches."""
+    normal = estimate(np.array([-1.0, 0.0, 1.0] * 3 + [0.0]), SHARED)
+    reach: Values = (normal.high - normal.mean) / normal.error * found.error
+    return reach
+
+
+@pytest.mark.parametrize("rows", [150, 500])
+def test_two_arms_that_are_equal_by_symmetry_are_seldom_told_apart(rows: int) -> None:
+    found = estimate(twins(2_000, 10, rows, seed=5), SHARED)
+    assert max(wrong(found)) <= WRONG_MAX
+    assert covered(found) >= COVERED_MIN
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("rows", [150, 500, 2_000])
+@pytest.mark.long("`make test` has the smallest ones: real learners take minutes for many rows")
+def test_two_equal_arms_whatever_the_size(rows: int, units: int) -> None:
+    found = estimate(twins(2_000, units, rows, seed=6), SHARED)
+    assert max(wrong(found)) <= WRONG_MAX
+    assert covered(found) >= COVERED_MIN
+
+
+@pytest.mark.parametrize("name", ["iris", "wine"])
+def test_columns_of_noise_improve_nothing(name: str) -> None:
+    found = estimate(with_noise(name, 3, 300, 10, seed=3), SHARED)
+    assert wrong(found)[0] <= WRONG_MAX
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.long("`make test` has the two small sets")
+def test_columns_of_noise_improve_nothing_on_any_set(name: str, columns: int) -> None:
+    draws = 100 if name == "digits" else 2_000
+    found = estimate(with_noise(name, columns, draws, 10, seed=4), SHARED)
+    assert wrong(found)[0] <= WRONG_MAX
+
+
+@pytest.mark.parametrize("rows", [150, 500])
+@pytest.mark.long("the choice of finalists takes five times the trainings")
+def test_a_choice_of_finalists_with_equal_tries_supports_no_more(rows: int) -> None:
+    found = estimate(twins(2_000, 10, rows, seed=9, tries=5), SHARED)
+    assert max(wrong(found)) <= WRONG_MAX
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_the_smallest_effect_that_can_be_seen_is_seen_as_often_as_is_said(units: int) -> None:
+    null = drawn("normal", 40_000, units, is_shared=True, seed=11)
+    said = float(np.sqrt((estimate(null, SHARED).smallest_seen ** 2).mean()))
+    seen = estimate(null + said, SHARED).low > 0
+    assert float(seen.mean()) == pytest.approx(POWER, abs=POWER_TOLERANCE)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_equivalence_and_non_inferiority_are_seldom_shown_where_the_effect_is_the_margin(units: int) -> None:
+    margin = 3.0
+    found = estimate(drawn("normal", 20_000, units, is_shared=True, seed=13) - margin, SHARED)
+    for region in (equivalent(margin), not_inferior("increase", margin), superior("decrease", margin)):
+        shown = [region.concluded(low, high) for low, high in zip(found.low, found.high, strict=True)]
+        assert shown.count("supported") / len(shown) <= WRONG_MAX
+
+
+def test_where_the_arms_are_equal_a_wide_margin_shows_equivalence() -> None:
+    found = estimate(drawn("normal", 2_000, 20, is_shared=True, seed=17), SHARED)
+    shown = [equivalent(4.0).concluded(low, high) for low, high in zip(found.low, found.high, strict=True)]
+    assert shown.count("supported") / len(shown) > 0.8
+
+
+@pytest.mark.parametrize("units", [4, 7, *UNITS, 50])
+def test_a_rate_of_failures_that_is_said_to_be_excluded_is_improbable_without_one(units: int) -> None:
+    assert (1 - rate_not_excluded(units)) ** units <= 0.05

@@ -1,0 +1,138 @@
+"""The mean over units, its bounds and p-values, and the regions of claims."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from stages.experiment.statistics.estimate import LEVEL, estimate, overlap, rate_not_excluded
+from stages.experiment.statistics.region import Region, equivalent, not_inferior, superior
+
+values = st.lists(st.floats(-100, 100).map(lambda value: round(value, 3)), min_size=3, max_size=20)
+SHARED = 3 / 7
+
+
+def spread_out(values: list[float]) -> bool:
+    return float(np.std(values)) > 0.01
+
+
+@given(values=values)
+def test_the_interval_holds_that_of_nadeau_and_bengio(values: list[float]) -> None:
+    assume(spread_out(values))
+    found = estimate(values, SHARED)
+    error = np.std(values, ddof=1) * math.sqrt(1 / len(values) + SHARED)
+    low, high = stats.t.interval(1 - 2 * LEVEL, len(values) - 1, loc=np.mean(values), scale=error)
+    assert found.error == pytest.approx(error)
+    assert found.low <= low + 1e-9
+    assert found.high >= high - 1e-9
+
+
+def test_where_there_is_no_skewness_it_is_that_interval() -> None:
+    units = [0.1, 0.2, 0.3, 0.4, 0.5]
+    found = estimate(units, SHARED)
+    error = np.std(units, ddof=1) * math.sqrt(1 / 5 + SHARED)
+    assert (found.low, found.high) == pytest.approx(stats.t.interval(1 - 2 * LEVEL, 4, loc=0.3, scale=error))
+
+
+def test_a_long_tail_moves_the_bound_on_the_other_side() -> None:
+    """A mean that a long lower tail keeps down is far from its effect more often above than below."""
+    found = estimate([0.5, 0.5, 0.4, 0.5, 0.6, 0.4, 0.5, 0.5, 0.4, -1.5], SHARED)
+    assert found.mean - found.low > 1.1 * (found.high - found.mean)
+    mirrored = estimate([-0.5, -0.5, -0.4, -0.5, -0.6, -0.4, -0.5, -0.5, -0.4, 1.5], SHARED)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))
+
+
+@given(values=values, threshold=st.floats(-50, 50))
+def test_a_p_value_is_below_the_level_exactly_where_the_interval_leaves_the_threshold_out(
+    values: list[float], threshold: float
+) -> None:
+    assume(spread_out(values))
+    found = estimate(values, SHARED)
+    assume(min(abs(found.low - threshold), abs(found.high - threshold)) > 1e-6)
+    assert (found.p_above(threshold) < LEVEL) == (found.low > threshold)
+    assert (found.p_below(threshold) < LEVEL) == (found.high < threshold)
+
+
+@given(values=values, other=values)
+def test_many_at_once_are_what_each_is_alone(values: list[float], other: list[float]) -> None:
+    count = min(len(values), len(other))
+    both = np.array([values[:count], other[:count]])
+    together = estimate(both, SHARED)
+    for place, row in enumerate(both):
+        alone = estimate(row, SHARED)
+        for name in ("mean", "low", "high", "spread", "error", "skew"):
+            assert getattr(together, name)[place] == pytest.approx(float(getattr(alone, name)))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3.0, 1e-12])
+def test_units_that_agree_have_no_spread_and_no_p_value(value: float) -> None:
+    found = estimate([value] * 10, SHARED)
+    assert (found.spread, found.low, found.high) == (0.0, pytest.approx(value), pytest.approx(value))
+    assert math.isnan(found.p_above(0.0))
+
+
+@given(values=values, scale=st.sampled_from([1e-6, 1e3]))
+def test_a_measure_in_another_unit_gives_the_same_interval_in_that_unit(
+    values: list[float], scale: float
+) -> None:
+    assume(spread_out(values))
+    one, other = estimate(values, SHARED), estimate([each * scale for each in values], SHARED)
+    assert (other.low, other.high) == pytest.approx((one.low * scale, one.high * scale))
+    assert other.smallest_seen == pytest.approx(one.smallest_seen * scale)
+
+
+def test_more_units_see_smaller_effects_and_more_common_rows_larger_ones() -> None:
+    few, many = ([0.1, -0.1] * half for half in (5, 10))
+    assert estimate(many, SHARED).smallest_seen < estimate(few, SHARED).smallest_seen
+    assert estimate(few, 0.1).smallest_seen < estimate(few, SHARED).smallest_seen
+
+
+def test_what_units_share_follows_from_the_rows_that_judge() -> None:
+    assert overlap(30, 100) == pytest.approx(3 / 7)
+    assert rate_not_excluded(10) == pytest.approx(0.3)
+    assert rate_not_excluded(2) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("region", "low", "high", "expected"),
+    [
+        (superior("increase"), 0.1, 0.2, "supported"),
+        (superior("increase"), -0.1, 0.2, "inconclusive"),
+        (superior("increase"), -0.2, -0.1, "contradicted"),
+        (superior("decrease"), -0.2, -0.1, "supported"),
+        (superior("decrease"), 0.1, 0.2, "contradicted"),
+        (superior("increase", 0.02), 0.01, 0.2, "inconclusive"),
+        (superior("increase", 0.02), 0.03, 0.2, "supported"),
+        (superior("increase", 0.02), -0.1, 0.01, "contradicted"),
+        (superior("decrease", 0.02), -0.1, -0.01, "inconclusive"),
+        (not_inferior("increase", 0.02), -0.01, 0.2, "supported"),
+        (not_inferior("increase", 0.02), -0.03, 0.2, "inconclusive"),
+        (not_inferior("increase", 0.02), -0.2, -0.03, "contradicted"),
+        (not_inferior("decrease", 0.02), -0.2, 0.01, "supported"),
+        (equivalent(0.02), -0.01, 0.01, "supported"),
+        (equivalent(0.02), -0.01, 0.03, "inconclusive"),
+        (equivalent(0.02), 0.03, 0.04, "contradicted"),
+        (equivalent(0.02), -0.04, -0.03, "contradicted"),
+    ],
+)
+def test_a_claim_is_judged_by_where_the_interval_lies(
+    region: Region, low: float, high: float, expected: str
+) -> None:
+    assert region.concluded(low, high) == expected
+
+
+@given(values=values, margin=st.floats(0.1, 50), direction=st.sampled_from(["increase", "decrease"]))
+def test_a_claim_is_supported_exactly_where_its_p_value_is_below_the_level(
+    values: list[float], margin: float, direction: str
+) -> None:
+    assume(spread_out(values))
+    found = estimate(values, SHARED)
+    assume(all(abs(abs(bound) - margin) > 1e-6 for bound in (found.low, found.high)))
+    for region in (superior(direction, margin), not_inferior(direction, margin), equivalent(margin)):  # type: ignore[arg-type]
+        is_supported = region.concluded(float(found.low), float(found.high)) == "supported"
+        assert (region.p_value(found) < LEVEL) == is_supported
