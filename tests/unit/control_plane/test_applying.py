@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from control_plane.log import unclaimed
+from control_plane.log import unclaimed_lines
 from control_plane.log.projector import Projector, Stretch, contiguous, run_view
-from control_plane.log.unclaimed import UnclaimedLines
-from control_plane.log.unnumbered import TRIES_MAX, UnnumberedEvents
+from control_plane.log.unclaimed_lines import UnclaimedLines
+from control_plane.log.unnumbered_events import TRIES_MAX, UnnumberedEvents
 from control_plane.model.projection import AttemptView, fold
 from control_plane.model.run import Run, Seal, Settled
 from control_plane.store.log.documents import AttemptRecord
@@ -172,7 +172,7 @@ class Early:
 
     async def attempts(self, after: str) -> list[tuple[str, str, int]]:
         rest = [(name, RUN_ID, line["attempt"]) for name, line in sorted(self.lines.items()) if name > after]
-        return rest[: unclaimed.BATCH_MAX]
+        return rest[: unclaimed_lines.BATCH_MAX]
 
     async def find_all(self, ids: set[str]) -> dict[str, Found]:
         return {RUN_ID: Found("runs", replace(RUN, attempt=self.claimed))}
@@ -195,7 +195,7 @@ class Early:
 async def test_lines_wait_for_the_claim_of_their_attempt_page_after_page(
     monkeypatch: pytest.MonkeyPatch, claimed: int
 ) -> None:
-    monkeypatch.setattr(unclaimed, "BATCH_MAX", 2)
+    monkeypatch.setattr(unclaimed_lines, "BATCH_MAX", 2)
     store: Any = Early([("a", 1), ("b", 2), ("c", 1), ("d", 2), ("e", 1)], claimed)
     closed = await UnclaimedLines(store, store, store, store, ManualClock(), SeededIds()).run_once()
     over = [name for name, attempt in zip("abcde", (1, 2, 1, 2, 1), strict=True) if attempt <= claimed]

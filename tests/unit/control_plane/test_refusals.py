@@ -9,7 +9,7 @@ import bson
 import pytest
 
 from control_plane.log.ingest import AHEAD_MAX, CUT
-from control_plane.log.unclaimed import LETTER_PREFIX
+from control_plane.log.unclaimed_lines import LETTER_PREFIX
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.verify.dead_letters import asked_for
 from control_plane.store.verify.evidence import Evidence
