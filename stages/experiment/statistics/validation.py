@@ -208,9 +208,10 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
     if is_difference and abs(interval.mean) < plan.resolution:
         return undecided(judgement, UNRESOLVED)
     conclusion = plan.region.concluded(interval.low, interval.high)
-    if conclusion != "inconclusive":
-        reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
-        judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
+    if conclusion == "inconclusive":
+        return judgement
+    reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
+    judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
     return undecided(judgement, _failure(judgement))
 
 
