@@ -67,6 +67,7 @@ def test_two_arms_that_are_equal_by_symmetry_are_seldom_told_apart(rows: int) ->
 @pytest.mark.parametrize("units", UNITS)
 @pytest.mark.parametrize("rows", [150, 500, 2_000])
 @pytest.mark.long("`make test` has the smallest ones: real learners take minutes for many rows")
+@pytest.mark.timeout(900)
 def test_two_equal_arms_whatever_the_size(rows: int, units: int) -> None:
     found = estimate(twins(2_000, units, rows, seed=6), SHARED)
     assert max(wrong(found)) <= WRONG_MAX
@@ -82,6 +83,7 @@ def test_columns_of_noise_improve_nothing(name: str) -> None:
 @pytest.mark.parametrize("columns", [1, 3])
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.long("`make test` has the two small sets")
+@pytest.mark.timeout(900)
 def test_columns_of_noise_improve_nothing_on_any_set(name: str, columns: int) -> None:
     draws = 100 if name == "digits" else 2_000
     found = estimate(with_noise(name, columns, draws, 10, seed=4), SHARED)
@@ -90,6 +92,7 @@ def test_columns_of_noise_improve_nothing_on_any_set(name: str, columns: int) ->
 
 @pytest.mark.parametrize("rows", [150, 500])
 @pytest.mark.long("the choice of finalists takes five times the trainings")
+@pytest.mark.timeout(900)
 def test_a_choice_of_finalists_with_equal_tries_supports_no_more(rows: int) -> None:
     found = estimate(twins(2_000, 10, rows, seed=9, tries=5), SHARED)
     assert max(wrong(found)) <= WRONG_MAX

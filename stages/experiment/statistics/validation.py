@@ -192,7 +192,7 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
     differences = [pair.difference for pair in pairs if pair.difference is not None]
     found = estimate_of(differences, plan)
     interval = None if found is None else _interval(found, plan.region)
-    is_counted = interval is None and plan.is_exact and len({*differences}) == 1
+    is_counted = interval is None and plan.is_exact and {*differences} != {0.0} and len({*differences}) == 1
     if is_counted:
         interval = Interval(*[differences[0]] * 3)
     judgement = Judgement("inconclusive", BOTH_SIDES, interval, kept, plan)
@@ -202,15 +202,16 @@ def judge(pairs: Sequence[Pair], plan: Registration) -> Judgement:
         return undecided(judgement, MISSING)
     if any(all(pair.failed[arm] for pair in pairs) for arm in (0, 1)):
         return undecided(judgement, NEVER)
-    if interval is None or interval.mean == 0.0:
+    if interval is None:
         return undecided(judgement, NO_SPREAD)
     is_difference = interval.low > 0 or interval.high < 0
     if is_difference and abs(interval.mean) < plan.resolution:
         return undecided(judgement, UNRESOLVED)
     conclusion = plan.region.concluded(interval.low, interval.high)
-    if conclusion != "inconclusive":
-        reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
-        judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
+    if conclusion == "inconclusive":
+        return judgement
+    reason = SUPPORTED if conclusion == "supported" else CONTRADICTED
+    judgement = replace(judgement, conclusion=conclusion, reason=COUNTED if is_counted else reason)
     return undecided(judgement, _failure(judgement))
 
 

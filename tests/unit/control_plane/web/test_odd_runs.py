@@ -337,3 +337,22 @@ def test_a_verdict_that_was_replicated_or_shall_be_says_so(said: str, shown: str
         assert expected in text
         assert ("pod" in text) == (piece == "validation" and "pod" in shown), "lists do not look at attempts"
         assert "replicat" not in PAGES.piece(piece, told)
+
+
+@pytest.mark.parametrize(
+    ("said_of", "badge"),
+    [
+        ({"verdict": "pass", "conclusion": "supported"}, "v-supported"),
+        ({"verdict": "fail", "conclusion": "contradicted"}, "v-contradicted"),
+        ({"verdict": "fail", "conclusion": "inconclusive"}, "v-inconclusive"),
+        ({"verdict": "pass"}, "v-supported"),
+        ({"verdict": "fail"}, "v-refuted"),
+        ({"verdict": "fail", "conclusion": "supported"}, "v-refuted"),
+    ],
+)
+def test_a_page_says_what_was_concluded_and_asks_whether_a_person_confirms_it(
+    said_of: dict[str, Any], badge: str
+) -> None:
+    page, *_ = pages_of(Store(lines(("ai.validation.auto_completed", said_of)), status="AWAITING_HUMAN"))
+    assert "Do you confirm this verdict?" in page
+    assert badge in page
