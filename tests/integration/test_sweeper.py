@@ -246,7 +246,7 @@ async def test_a_retry_of_an_experiment_has_the_seed_of_its_parent(emptied_url: 
             spec = await deps.db.run_specs.find_one({"_id": run_id})
             return spec["spec"].get("seed")  # type: ignore[index]
 
-        wanted = Submission(kind="experiment", spec={"idea": "x"}, by="user")
+        wanted = Submission(kind="experiment", spec={"idea": "Dropout helps"}, by="user")
         one, other = [await deps.submitter.submit(wanted) for _ in range(2)]
         assert await seed(one.run_id) != await seed(other.run_id)
         await deps.db.run_specs.update_one({"_id": other.run_id}, {"$unset": {"spec.seed": ""}})  # as before

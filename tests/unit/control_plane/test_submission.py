@@ -91,11 +91,11 @@ def test_another_content_under_the_same_key_is_another_run(change: dict[str, Any
 
 
 def test_the_seed_of_an_experiment_follows_from_the_id_of_its_run_unless_it_is_given() -> None:
-    wanted = Submission(kind="experiment", spec={"idea": "x"}, by="me")
+    wanted = Submission(kind="experiment", spec={"idea": "Dropout helps"}, by="me")
     one, same, other = (snapshot(name, wanted)["spec"]["seed"] for name in ("a", "a", "b"))
     assert one == same != other
-    given = replace(wanted, spec={"idea": "x", "seed": 7})
-    assert snapshot("a", given)["spec"] == {"idea": "x", "seed": 7}
+    given = replace(wanted, spec={"idea": "Dropout helps", "seed": 7})
+    assert snapshot("a", given)["spec"] == {"idea": "Dropout helps", "seed": 7}
     assert snapshot("a", WANTED)["spec"] == {}, "no other kind has one"
     assert "seed" not in checked(wanted).spec, "what is checked has no id"
     assert checked(given).spec["seed"] == 7
