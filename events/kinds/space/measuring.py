@@ -9,6 +9,7 @@ from typing import Final
 
 from events.kinds.idea import Idea
 from events.kinds.space.data_sets import SHIPPED, DataSet
+from events.kinds.space.recipe import described
 from events.kinds.space.understanding import Understood, file_named_in, understand
 from events.runtime.errors import NotMeasurable
 
@@ -18,7 +19,7 @@ _ENDING: Final = re.compile(r"\.(?:csv(?:\.gz)?|npz|parquet)$", re.IGNORECASE)
 
 
 def measured(idea: Idea, dataset: str | None) -> str:
-    """Return what will be measured, with what was filled in. Raises `NotMeasurable`."""
+    """Return what will be measured, what was filled in, and both arms. Raises `NotMeasurable`."""
     named = dataset or file_named_in(idea)
     shipped = SHIPPED.get(re.sub(r"[\s_-]+", "_", (named or "").strip()).casefold())
     if named is None or shipped is not None:
@@ -38,4 +39,7 @@ def measured(idea: Idea, dataset: str | None) -> str:
 
 
 def _told(understood: Understood) -> str:
-    return " ".join((understood.claim.sentence, *understood.claim.notes))
+    claim, intervention = understood.claim, understood.intervention
+    tried = "; or ".join(described(each) for each in intervention.strengths)
+    arms = f"The baseline has {described(intervention.off)}; what is tried: {tried}."
+    return " ".join((claim.sentence, *claim.notes, arms))

@@ -18,7 +18,6 @@ from events.kinds.space.comparison import Impossible, comparison_of
 from events.kinds.space.data_sets import DEFAULT, SHARES, SHIPPED, DataSet
 from events.kinds.space.interventions import Intervention
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
-from events.kinds.space.recipe import described
 from events.kinds.space.refusal import quoted, refused
 from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
 from events.kinds.space.sentences.items import Item, items_of
@@ -86,8 +85,6 @@ def _measured(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[s
         raise _refused(reason, said, "intervention", "comparator") from error
     _check_needs(intervention, data, said)
     metric, measure = _metric_of(said, idea, data, notes)
-    if said.arm.is_removed:
-        notes.append(f"It takes something away: the baseline has {described(intervention.off)}.")
     claim = Claim(
         subject=intervention.title,
         metric=metric,

@@ -72,7 +72,7 @@ _TABLE: Final = (
     # what it is compared with
     ("c", "", r"than(?: those)?(?: trained)?|instead of|in place of|rather than|over|versus|vs|against|(?:as )?compared (?:to|with)|relative to"),
     ("s", "", r"switch(?:ing|ed)?|moving|changing"),
-    ("r", "", r"replac(?:ing|e)|swapping|exchanging|substituting"),
+    ("r", "", r"replac(?:ing|e)|swapping|exchanging"),
     ("R", "", r"(?:is |are |was |were |being )?(?:replaced|swapped|exchanged) (?:by|with|for)"),
     ("f", "", r"from"),
     ("t", "", r"to"),

@@ -92,7 +92,6 @@ def test_the_direction_is_that_of_the_metrics_own_number(text: str, metric: str,
     [
         ("Dropout helps", "It names no metric; accuracy is measured. It names no data set; digits is used."),
         ("Dropout helps generalisation", "speaks of quality in general; accuracy is measured"),
-        ("Without dropout accuracy is lower", "takes something away: the baseline has dropout 0.25"),
     ],
 )
 def test_what_is_filled_in_is_told(text: str, words: str) -> None:
@@ -164,6 +163,18 @@ def test_what_will_be_measured_is_said_before_any_row_is_read(
     text: str, dataset: str | None, words: str
 ) -> None:
     assert words in measured(idea_of(text), dataset)
+
+
+@pytest.mark.parametrize(
+    ("text", "arms"),
+    [
+        ("Without dropout accuracy is lower", "The baseline has dropout 0.25; what is tried: dropout 0."),
+        ("Adam helps", "The baseline has optimiser sgd, learning rate 0.05; what is tried: optimiser adam"),
+        ("Dropout helps", "what is tried: dropout 0.1; or dropout 0.25; or dropout 0.5."),
+    ],
+)
+def test_both_arms_are_said_before_anything_is_queued(text: str, arms: str) -> None:
+    assert arms in measured(idea_of(text), None)
 
 
 def test_what_no_task_of_a_file_can_measure_is_refused() -> None:
