@@ -264,22 +264,7 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
     differences = [one - other for one, other in pairs]
     mean, low, high = (numbers[f"effect.{each}"] for each in ("mean", "low", "high"))
     assert mean == pytest.approx(fmean(differences))
-    rows, judging = numbers["units.rows"], numbers["units.test_rows"]
-    root = math.sqrt(1 / len(differences) + judging / (rows - judging))
-    reach = stats.t.ppf(1 - numbers["level"], len(differences) - 1) * root
-    skew = 0.5 * stats.skew(differences, bias=False)
-
-    def moved(skew: float) -> float:
-        """Return where the modified t just reaches the level."""
-        return optimize.brentq(
-            lambda x: x + skew * root**2 / 6 + skew / 3 * x**2 + (skew / 3) ** 2 * x**3 / 3 - reach,
-            -99.0,
-            99.0,
-        )
-
-    spread = stdev(differences)
-    expected = [mean - spread * max(reach, moved(skew)), mean + spread * max(reach, moved(-skew))]
-    assert [low, high] == pytest.approx(expected)
+    assert [low, high] == pytest.approx(interval_of(differences, numbers))
 
     tried = {
         each["data"]["node"]: each["data"]
@@ -295,6 +280,29 @@ def must_be_computed_from_single_measurements(experiment: Experiment) -> None:
     spec = experiment.run["spec"]
     assert numbers["run.seed"] == spec["seed"]
     assert [numbers[f"{stage.lower()}.limit"] for stage in NODES] == list(spec["nodes"].values())
+
+
+def interval_of(differences: list[float], numbers: Mapping[str, float]) -> list[float]:
+    """Return the interval of a mean over units, from the definition of the modified t."""
+    mean, spread = fmean(differences), stdev(differences)
+    if spread == 0.0:  # what is counted
+        return [mean, mean]
+    rows, judging = numbers["units.rows"], numbers["units.test_rows"]
+    root = math.sqrt(1 / len(differences) + judging / (rows - judging))
+    reach = stats.t.ppf(1 - numbers["level"], len(differences) - 1) * root
+    skew = 0.5 * stats.skew(differences, bias=False)
+
+    def moved(skew: float) -> float:
+        """Return where the modified t just reaches the level."""
+        return float(
+            optimize.brentq(
+                lambda x: x + skew * root**2 / 6 + skew / 3 * x**2 + (skew / 3) ** 2 * x**3 / 3 - reach,
+                -99.0,
+                99.0,
+            )
+        )
+
+    return [mean - spread * max(reach, moved(skew)), mean + spread * max(reach, moved(-skew))]
 
 
 def must_have_done_nothing_twice(run: Experiment) -> None:
