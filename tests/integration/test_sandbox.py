@@ -365,7 +365,8 @@ def test_what_is_no_plain_file_is_no_result(strict: LocalSandbox, tmp_path: Path
         secret=Secret("none"), places=tmp_path / "programs",
     )  # fmt: skip
     half = Part(rows.features[:2], rows.targets[:2])
-    data = Data(facts, Visible(rows, rows, half), Sealed(half), {}, ())
+    none = Part(rows.features[:0], rows.targets[:0])
+    data = Data(facts, Visible(rows, rows, half), Sealed(half), none, np.arange(12), {}, ())
     judges = write_evaluation_set(tmp_path / "data", Disguised(data), Secret("none")).validation
     assert judges.total == 4, "rows of one target make no canaries"
     trials = bench.run(program.format(others=others), seeds=(1,), judges=judges, folder=tmp_path / "work")
