@@ -251,7 +251,7 @@ def test_a_model_carries_an_idea_from_the_queue_to_a_reviewed_paper(spied: Spied
     assert (validation["verdict"], scores["decided_by"], scores["measured"]) == (
         "pass",
         "measurement",
-        "pass",
+        "supported",
     )
     assert scores["ci_high"] < 0, "the claim is a decrease"
     assert (len(scores["reviews"]), scores["numbers_untraced"]) == (3, [])
