@@ -242,7 +242,8 @@ class Scene:
     parts: Parts
     clock: Clock = field(default_factory=SystemClock)
     ids: Ids = field(default_factory=Unhurried)
-    patience: ManualClock = field(default_factory=ManualClock)
+    # begins now, since MongoDB removes documents that expire at a time long past
+    patience: ManualClock = field(default_factory=lambda: ManualClock(SystemClock().now()))
     hands: list[Hand] = field(default_factory=list)
     _client: Any = None
 
