@@ -251,10 +251,8 @@ def artifact_problem(name: str, key: str, prefix: str) -> SetAside | None:
 
 def _validation(view: AttemptView, event: Event, fact: c.ValidationAutoCompleted) -> Update:
     assert event.sequence is not None
-    fits = (fact.verdict == "pass") == (
-        fact.conclusion == "supported"
-    )  # else a badge would say another thing
-    concluded = fact.conclusion if fits else None
+    passes = fact.conclusion == "supported"  # else a badge would say another thing than the verdict
+    concluded = fact.conclusion if passes == (fact.verdict == "pass") else None
     fields = {
         "runId": event.run_id,
         "attempt": event.attempt,

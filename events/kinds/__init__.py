@@ -15,7 +15,7 @@ from events.kinds.fact import Fact
 from events.kinds.kind import Kind, Projection
 from events.kinds.loading import loaded
 from events.kinds.spec import TITLE_MAX, Spec
-from events.runtime.errors import Rejected
+from events.runtime.errors import NotMeasurable, Rejected
 
 ROWS: Final = ("experiment", "ideation", "probe")
 KINDS: Final[Mapping[str, Kind]] = loaded(ROWS, __name__)
@@ -87,8 +87,23 @@ def known_fields(error: msgspec.ValidationError, form: type[msgspec.Struct]) -> 
 
 
 def measures(kind: str, spec: Spec) -> str:
-    """Return what a run measures, in words; empty where it claims nothing. Raises `NotMeasurable`."""
-    return KINDS[kind].measures(spec)
+    """Return what a run measures, in words; empty where it claims nothing.
+
+    Raises `Rejected`: a `NotMeasurable`, or one that says that the kind's code failed.
+    """
+
+    def words() -> str | Rejected:
+        try:
+            found: object = KINDS[kind].measures(spec)
+        except NotMeasurable as error:
+            return error
+        return " ".join(str(found or "").split())  # one line: a form sends no other back as it was
+
+    failed = f"spec: the kind {kind!r} could not say what is measured"
+    found = asked(words, lambda error: Rejected("invalid_spec", f"{failed} ({error}); mend its package"))
+    if isinstance(found, Rejected):
+        raise found
+    return found
 
 
 def title_of(kind: str, spec: Spec) -> str:

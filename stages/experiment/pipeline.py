@@ -528,7 +528,8 @@ class Experiment:
             lambda state: units_problem(state, first.codes, mark, first.plan, first.setup.bench.measured),
         )
         if found is not None:
-            first.readings.update({(each.arm, each.seed): each.reading for each in found.measured})
+            taken = (each for each in found.measured if each.seed in first.seeds)
+            first.readings.update({(each.arm, each.seed): each.reading for each in taken})
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())

@@ -59,7 +59,11 @@ def _disagreements(words: Sequence[str], owner: Sequence[Field | None], claim: C
     for item in items_of(" ".join(words)):
         if item.sign in _UNDECIDED:
             yield f"“{item.words}” is {_UNDECIDED[item.sign]}"
-        if item.sign == "N" and item.words not in plain(claim.subject) and not _is_rows(item, claim):
+        if (
+            item.sign == "N"
+            and f" {item.words} " not in f" {plain(claim.subject)} "
+            and not _is_rows(item, claim)
+        ):
             yield f"“{item.words}” is not in the subject"
     bound = {field: _items_in(words, owner, field) for field in FIELDS}
     for item in bound["metric"]:

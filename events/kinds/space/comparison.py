@@ -46,6 +46,7 @@ def _at_its_value(arm: Arm) -> Intervention:
     if chosen.knob is not None:
         if not chosen.knob.low <= arm.value <= chosen.knob.high:
             raise _out_of_range(chosen, arm.value)
+        _check_is_whole(chosen, arm.value)
         return chosen.pinned(arm.value)
     tried = tuple(each for each in chosen.strengths if _has(each, arm.value))
     if not tried:
@@ -67,9 +68,16 @@ def _against_value(arm: Arm, value: float) -> Intervention:
     rivals = [each.knob for each in INTERVENTIONS.values() if each.knob and each.knob.name == knob.name]
     if value != usual and not any(each.low <= value <= each.high for each in rivals):
         raise _out_of_range(chosen, value)
+    _check_is_whole(INTERVENTIONS[arm.name], value)
     start: Value = round(value) if isinstance(usual, int) else value
     title = f"{chosen.title} instead of {described({knob.name: start})}"
     return replace(chosen, title=title, off={knob.name: start})
+
+
+def _check_is_whole(chosen: Intervention, value: float) -> None:
+    """Refuse a part of what is counted, such as half a network. Raises `Impossible`."""
+    if chosen.is_counted and not value.is_integer():
+        raise Impossible(f"{chosen.title} is tried with whole numbers, and not at {value:g}")
 
 
 def _out_of_range(chosen: Intervention, value: float) -> Impossible:

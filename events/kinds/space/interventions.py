@@ -47,10 +47,15 @@ class Intervention:
         """Return the middle strength, which stands for the intervention where only one can."""
         return self.strengths[len(self.strengths) // 2]
 
+    @property
+    def is_counted(self) -> bool:
+        """Return whether the number that can be refined is a whole one."""
+        return self.knob is not None and isinstance(self.off[self.knob.name], int)
+
     def pinned(self, value: float) -> Intervention:
         """Return this intervention at the one strength that the text named."""
         assert self.knob is not None
-        number: Value = round(value) if isinstance(self.off[self.knob.name], int) else value
+        number: Value = round(value) if self.is_counted else value
         return replace(
             self,
             title=f"{self.title} ({described({self.knob.name: number})})",

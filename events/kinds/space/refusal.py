@@ -99,7 +99,9 @@ def _plain_claims(near: Statement) -> list[str]:
 
 
 def _can_be(chosen: Intervention, value: float | None) -> bool:
-    return value is None or (chosen.knob is not None and chosen.knob.low <= value <= chosen.knob.high)
+    if value is None or chosen.knob is None:
+        return value is None
+    return chosen.knob.low <= value <= chosen.knob.high and (value.is_integer() or not chosen.is_counted)
 
 
 def _sentence(arm: Arm, metric: Metric, data: str, move: str, rival: Arm | None = None) -> str:

@@ -20,7 +20,7 @@ from events.kinds.space.interventions import Intervention
 from events.kinds.space.metrics import METRICS, QUALITY, Metric
 from events.kinds.space.refusal import quoted, refused
 from events.kinds.space.sentences.grammar import Unread, readable_part, statement_of
-from events.kinds.space.sentences.items import Item, items_of
+from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
 from events.kinds.space.sentences.lexicon import FILE, GIVEN, Entry, named_data
 from events.kinds.space.sentences.statement import Measure, Role, Statement
 from events.kinds.space.sentences.words import TEXT_MAX, plain
@@ -44,6 +44,9 @@ def understand(idea: Idea, wanted: DataSet | None = None) -> Understood:
     """Return the claim of `idea`; `wanted` is the data set that its run names. Raises `NotMeasurable`."""
     if len(idea.short_hypothesis) > TEXT_MAX:
         raise refused(f"A claim has at most {TEXT_MAX:,} characters.")
+    files = list(dict.fromkeys(_FILE.findall(idea.short_hypothesis)))
+    if len(files) > 1:
+        raise refused(f"It names several files of data: {quoted(files)}.", words=files)
     items = items_of(_text(idea.short_hypothesis), _own_names(wanted))
     found = statement_of(items)
     if isinstance(found, Unread):
@@ -66,12 +69,15 @@ def file_named_in(idea: Idea) -> str | None:
 
 
 def _text(text: str) -> str:
-    return plain(_FILE.sub(FILE, text))
+    return plain(_FILE.sub(FILE, text[:TEXT_MAX]))
 
 
 def _own_names(wanted: DataSet | None) -> list[Entry]:
+    """Return the name of a file of data as an entry, unless it is a phrase that means something else."""
     name = plain(wanted.title) if wanted is not None and wanted.location else ""
-    return [named_data(name)] if name else []
+    found = items_of(name)
+    is_phrase = len(found) == 1 and found[0].sign not in (UNKNOWN, "D")
+    return [named_data(name)] if name and not is_phrase else []
 
 
 def _measured(said: Statement, idea: Idea, wanted: DataSet | None, notes: list[str]) -> Understood:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from control_plane.reads.measures import measures_of
-from events.kinds import KINDS
-
-
-def broken(_: Any) -> str:
-    raise KeyError("of a package")
 
 
 @pytest.mark.parametrize(
@@ -33,11 +27,3 @@ def broken(_: Any) -> str:
 def test_what_cannot_be_said_is_left_out(kind: str, spec: dict[str, Any] | None, said: str | None) -> None:
     found = measures_of(kind, spec)
     assert found is None if said is None else found is not None and found.startswith(said)
-
-
-def test_the_code_of_a_kind_that_fails_takes_no_page_away(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(KINDS, "probe", replace(KINDS["probe"], measures=broken))  # type: ignore[arg-type]
-    assert measures_of("probe", {"seconds": 1}) is None
-    assert "kind.section_failed" in caplog.messages

@@ -9,11 +9,12 @@ from typing import Any, Final
 import pytest
 
 import events.kinds
+from control_plane.reads.measures import measures_of
 from events import formatting
 from events.answers.logs import LoggedEvent
-from events.kinds import KINDS, problem_with, read_spec, title_of
+from events.kinds import KINDS, measures, problem_with, read_spec, title_of
 from events.kinds.asking import asked
-from events.runtime.errors import Rejected
+from events.runtime.errors import NotMeasurable, Rejected
 
 ERRORS: Final = (ValueError("a secret"), SystemExit(3), asyncio.CancelledError())
 
@@ -48,6 +49,29 @@ def test_a_check_that_fails_refuses_in_words(monkeypatch: pytest.MonkeyPatch, er
     probe_with(monkeypatch, check=raising(error))
     with pytest.raises(Rejected, match=rf"the check of the kind 'probe' failed \({type(error).__name__}\)"):
         read_spec("probe", {})
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_measure_that_cannot_be_said_refuses_in_words_and_takes_no_page_away(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    probe_with(monkeypatch, measures=raising(error))
+    with pytest.raises(Rejected, match=rf"say what is measured \({type(error).__name__}\); mend"):
+        measures("probe", read_spec("probe", {}))
+    assert measures_of("probe", {}) is None
+
+
+def test_what_is_measured_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe_with(monkeypatch, measures=lambda _: "this\n  and that")
+    assert measures("probe", read_spec("probe", {})) == "this and that"
+
+
+def test_what_cannot_be_measured_stays_its_own_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = NotMeasurable("not so", words=["flarb"])
+    probe_with(monkeypatch, measures=raising(refusal))
+    with pytest.raises(NotMeasurable) as caught:
+        measures("probe", read_spec("probe", {}))
+    assert caught.value is refusal
 
 
 def test_what_a_check_finds_is_a_text() -> None:

@@ -13,7 +13,8 @@ from events.kinds.space.interventions import INTERVENTIONS
 
 FILE: Final = "thefileofdata"  # stands in a text for the name of a file
 GIVEN: Final = "given"  # the data that the specification names
-NUMBER: Final = r"(?:\d+\.?\d*|\.\d+)"
+NUMBER: Final = r"(?:\d{1,99}\.?\d{0,99}|\.\d{1,99})"  # a longer one is no word of a claim
+_WHOLE: Final = r"\d{1,99}"
 _EXACT: Final = r"(?:at least |at most |more than |less than |about |around |roughly |up to |over )?"
 _ROWS: Final = r"(?:examples|samples|images|rows|labels|(?:data|training) points)"
 _TRAINED: Final = r"(?:(?:when )?(?:trained|training) )?(?:with |on |from |using |given )?(?:only |just )?"
@@ -90,7 +91,7 @@ _TABLE: Final = (
     ("q", "", r"(?:with )?(?:a |an )?(?:max(?:imum)? )?(?:rate|probability|strength|coefficient|factor|norm|size|alpha|sigma|epsilon|p|level"
               rf"|learning rate|lr)(?: (?:of|at|equal to|set to))?(?= {NUMBER})|of|at|set to|equal to"),
     # what surrounds it
-    ("F", "rows", rf"{_TRAINED}(?P<rows>\d+) (?:labell?ed |training |different )*{_ROWS}"),
+    ("F", "rows", rf"{_TRAINED}(?P<rows>{_WHOLE}) (?:labell?ed |training |different )*{_ROWS}"),
     ("F", "share", rf"{_TRAINED}(?P<share>{NUMBER}) ?(?:%|percent) of (?:the |its |all )?training (?:data|set|{_ROWS})"),
     ("n", "", r"no|not|never|no longer|cannot|can not|neither|nor|fail(?:s|ed)? to|nothing|none"
               r"|it is (?:false|untrue|wrong|not true|not the case) that|false"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from decimal import Decimal
 from typing import Final
 
 TEXT_MAX: Final = 4_000  # characters of a text that are read for words
@@ -48,4 +49,4 @@ def plain(text: str) -> str:
 
 
 def _written_out(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.12f}".rstrip("0").rstrip(".")
+    return f"{Decimal(number[0]):f}"

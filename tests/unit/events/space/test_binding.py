@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -40,6 +41,11 @@ def test_a_sentence_without_end_is_not_bound() -> None:
     ]
 
 
+def test_a_part_of_a_number_is_no_number_of_the_subject() -> None:
+    claim = replace(CLAIM, subject="Lookahead with 0.5 steps")
+    assert "“5” is not in the subject" in binding_problems(SENTENCE, QUOTES, claim)
+
+
 @pytest.mark.parametrize(
     ("sentence", "changed", "problem"),
     [
@@ -62,6 +68,11 @@ def test_a_sentence_without_end_is_not_bound() -> None:
             SENTENCE.replace("5", "7"),
             {"intervention": ["Lookahead with 7 steps"]},
             "“7” is not in the subject",
+        ),
+        (
+            SENTENCE.replace("with 5", "with 0.5"),
+            {"intervention": ["Lookahead with 0.5 steps"]},
+            "“0.5” is not in the subject",
         ),
         (SENTENCE.replace("wine", "iris"), {"data": ["on iris"]}, "“on iris” is not wine"),
         (SENTENCE.replace("accuracy", "loss"), {"metric": ["loss"]}, "“loss” is not the accuracy"),

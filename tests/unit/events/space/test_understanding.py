@@ -116,6 +116,8 @@ def test_the_other_texts_of_an_idea_fill_in_what_its_claim_leaves_open() -> None
         ("Dropout helps on prices.csv", HOUSES, "It is about prices.csv, and `dataset` names house prices."),
         ("Dropout helps on 10% of the training data", HOUSES, "share of the rows of a file"),
         ("Label smoothing helps", HOUSES, "needs classes"),
+        ("Dropout helps on house_prices.csv and iris.csv", HOUSES, "several files"),
+        ("Dropout does not help", replace(HOUSES, name="not"), "“not” is a negation"),
     ],
 )
 def test_words_and_specification_must_name_the_same_data(text: str, wanted: DataSet, words: str) -> None:
@@ -180,6 +182,32 @@ def test_both_arms_are_said_before_anything_is_queued(text: str, arms: str) -> N
 def test_what_no_task_of_a_file_can_measure_is_refused() -> None:
     with pytest.raises(NotMeasurable, match="flarb"):
         measured(idea_of("Dropout improves the flarb"), "houses.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("An ensemble of 2.5 networks helps", "whole numbers, and not at 2.5"),
+        ("A wider network of 128 beats a wider network of 100.5", "whole numbers, and not at 100.5"),
+        ("Weight decay of 0.1 is better than 1e-13", "not at 1e-13"),
+        ("Dropout helps with " + "\N{CIRCLED NUMBER TWENTY ONE}" * 3_000 + " examples", "Not understood"),
+        (f"Dropout helps on {'9' * 400} % of the training data", "Not understood"),
+    ],
+)
+def test_a_number_that_cannot_be_tried_is_never_another_one(text: str, words: str) -> None:
+    with pytest.raises(NotMeasurable, match=words) as caught:
+        understand(idea_of(text))
+    for each in caught.value.nearest:
+        assert understand(idea_of(each))
+
+
+def test_the_name_of_a_file_is_no_word_that_means_something_else() -> None:
+    assert (
+        understand(idea_of("Dropout lowers the RMSE"), replace(HOUSES, name="rmse")).claim.metric.name
+        == "rmse"
+    )
+    losses = replace(HOUSES, name="loss table")
+    assert understand(idea_of("Dropout improves the loss on the loss table"), losses).claim.data == losses
 
 
 def test_a_text_without_end_is_no_claim_and_no_part_of_it_is_read_for_it() -> None:
