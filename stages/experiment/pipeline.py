@@ -169,6 +169,11 @@ class Round:
         wanted = ((arm, seed) for seed in self.seeds for arm in range(len(self.arms)))
         return [each for each in wanted if each not in self.readings]
 
+    def take(self, measured: Sequence[Measured]) -> None:
+        """Take the results of an earlier attempt that are of these units."""
+        taken = (each for each in measured if each.seed in self.seeds)
+        self.readings.update({(each.arm, each.seed): each.reading for each in taken})
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -528,8 +533,7 @@ class Experiment:
             lambda state: units_problem(state, first.codes, mark, first.plan, first.setup.bench.measured),
         )
         if found is not None:
-            taken = (each for each in found.measured if each.seed in first.seeds)
-            first.readings.update({(each.arm, each.seed): each.reading for each in taken})
+            first.take(found.measured)
 
     def _keep_units(self, first: Round, *, is_complete: bool) -> bool:
         measured = tuple(Measured(arm, seed, reading) for (arm, seed), reading in first.readings.items())

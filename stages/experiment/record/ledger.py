@@ -1,7 +1,7 @@
 """The results of earlier attempts of a run, and their form in checkpoints.
 
-Law: a finished stage is used whole only behind stages that were used whole; a finished node, or a fresh
-seed, only for the very program that it was measured with. Everything else is measured again.
+Law: a finished stage is used whole only behind stages that were used whole; a finished node, or the result
+of a unit, only for the very program that it was measured with. Everything else is measured again.
 """
 
 from __future__ import annotations

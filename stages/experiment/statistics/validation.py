@@ -2,8 +2,8 @@
 
 Pure statistics. Law: a claim is supported or contradicted only by the interval of the mean difference over
 as many units as were registered; whatever is missing, without spread, or below what the rows that judge can
-resolve decides nothing. Only what is counted exactly, and so differs alike in all units, needs no spread. A unit in which a program failed counts with the worst score, and no failure helps a
-claim.
+resolve decides nothing. Only what is counted exactly, and so differs alike in all units, needs no spread.
+A unit in which a program failed counts with the worst score, and no failure helps a claim.
 """
 
 from __future__ import annotations

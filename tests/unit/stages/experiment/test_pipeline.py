@@ -28,6 +28,7 @@ from stages.context import Stage
 from stages.experiment import pipeline
 from stages.experiment.data.loading import Sealed
 from stages.experiment.judging.replication import PURPOSE
+from stages.experiment.record.ledger import Measured
 from stages.experiment.statistics.estimate import LEVEL
 from stages.experiment.statistics.guards import WORSE
 from stages.experiment.statistics.region import superior
@@ -416,6 +417,14 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
     for words in said:
         assert words in text, "the paper tells what was done to the data"
         assert words in told
+
+
+def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
+    nothing: Any = None
+    first = pipeline.Round(nothing, nothing, (3, 4), "validation", nothing)
+    first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
+    assert first.readings == {(0, 3): Reading(None)}
+    assert first.wanted == [(1, 3), (0, 4), (1, 4)]
 
 
 @pytest.mark.parametrize("purpose", ["validation", PURPOSE])
