@@ -68,7 +68,7 @@ class ExperimentSpec(Spec, frozen=True, kw_only=True, forbid_unknown_fields=True
         msgspec.Meta(
             ge=0, le=SEEDS - 1, description="Seed of all random choices; by default from the run's id."
         ),
-    ] = 0
+    ] = msgspec.field(default_factory=int)  # 0 is that of older runs, and no default that a form may show
     nodes: NodeLimits = NodeLimits()
     review: Review = "human"
     max_cost_usd: Annotated[

@@ -87,7 +87,7 @@ def landlock_abi() -> int:
 
 
 def stay_inside() -> None:
-    """EgressPolicy no abstract socket and no process outside, where the kernel can enforce that (Linux 6.12).
+    """Reach no abstract socket and no process outside, where the kernel can enforce that (Linux 6.12).
 
     Needs `gain_no_privileges` first.
 

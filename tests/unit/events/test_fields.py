@@ -16,6 +16,16 @@ from tests.unit.events.all_fields import ALL, WORDS
 FIELDS = {each.name: each for each in fields_of(schema_of(ALL.spec))}
 
 
+def test_what_follows_from_the_id_of_a_run_has_no_default_to_show() -> None:
+    shown_defaults = {
+        f"{kind.name}.{field.name}": field.default_words
+        for kind in KINDS.values()
+        for field in flat(fields_of(schema_of(kind.spec)))
+        if field.name in kind.drawn
+    }
+    assert shown_defaults == {"experiment.seed": ""}
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "words", "default"),
     [
