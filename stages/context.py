@@ -69,7 +69,8 @@ class Context:
     ) -> bool:
         """Let a later attempt go on from here; returns whether that is safe, or cannot be had for now.
 
-        Whatever shall never be done again is announced after this.
+        One without state and files sets aside what earlier attempts left under the name. Whatever shall never
+        be done again is announced after this.
         """
         problem = self.checkpoints.keep(name, state, files or {})
         if problem is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from events.kinds.space.claim import Claim
-from events.kinds.space.data_sets import SHIPPED
+from events.kinds.space.data_sets import SHIPPED, DataSet
 from events.kinds.space.metrics import METRICS, QUALITY
 from events.kinds.space.sentences.items import UNKNOWN, Item, items_of
 from events.kinds.space.sentences.words import TEXT_MAX, plain
@@ -65,17 +65,20 @@ def _disagreements(words: Sequence[str], owner: Sequence[Field | None], claim: C
             and not _is_rows(item, claim)
         ):
             yield f"“{item.words}” is not in the subject"
+        if item.sign == "F" and item.parts.get("rows") != str(claim.train_examples):
+            yield f"“{item.words}” is not what is trained on"
+        if item.sign == "D" and not _is_of(item, claim.data):
+            yield f"“{item.words}” is not {claim.data.title}"
     bound = {field: _items_in(words, owner, field) for field in FIELDS}
     for item in bound["metric"]:
         if item.sign == "M" and not _fits(item, claim):
             yield f"“{item.words}” is not the {claim.metric.title}"
-    for item in bound["data"]:
-        if item.sign == "D" and item.meaning in SHIPPED and item.meaning != claim.data.name:
-            yield f"“{item.words}” is not {claim.data.title}"
     if not bound["intervention"]:
         yield "no word of the sentence is bound to the intervention"
     if not bound["direction"]:
         yield "no word of the sentence is bound to the direction"
+    if claim.train_examples is not None and not bound["condition"]:
+        yield "no word of the sentence is bound to the rows to train on"
     yield from _turned(bound, claim)
 
 
@@ -109,6 +112,11 @@ def _fits(item: Item, claim: Claim) -> bool:
     known = {"quality": QUALITY[claim.task].name, "error": QUALITY[claim.task].name}
     known["loss"] = METRICS["nll" if claim.task == "classification" else "rmse"].name
     return known.get(name, name) == claim.metric.name
+
+
+def _is_of(item: Item, data: DataSet) -> bool:
+    """Return whether a phrase for data means these: by their name, or as what the run names itself."""
+    return bool(data.location) if item.meaning not in SHIPPED else item.meaning == data.name
 
 
 def _is_inverse(item: Item, claim: Claim) -> bool:

@@ -41,6 +41,32 @@ def test_a_sentence_without_end_is_not_bound() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("more", "field", "rows", "problem"),
+    [
+        ("with 50 examples", "condition", 50, ""),
+        ("with 50 examples", "condition", None, "“with 50 examples” is not what is trained on"),
+        ("with 50 examples", "condition", 60, "“with 50 examples” is not what is trained on"),
+        ("with 10 % of the training data", "condition", 60, "is not what is trained on"),
+        ("", "condition", 50, "no word of the sentence is bound to the rows to train on"),
+        ("on my data", "data", None, "“on my data” is not wine"),
+        ("and iris", "condition", None, "iris” is not wine"),
+    ],
+)
+def test_rows_and_data_are_those_of_the_sentence(
+    more: str, field: Field, rows: int | None, problem: str
+) -> None:
+    quotes = {**QUOTES, field: [*QUOTES.get(field, []), *[more] * bool(more)]}
+    found = "; ".join(binding_problems(f"{SENTENCE} {more}", quotes, replace(CLAIM, train_examples=rows)))
+    assert (problem in found) if problem else not found
+
+
+def test_the_data_of_a_file_are_those_that_the_run_names() -> None:
+    mine = replace(SHIPPED["wine"], name="mine", location="/data/mine.csv")
+    sentence = SENTENCE.replace("on wine", "on my data")
+    assert binding_problems(sentence, {**QUOTES, "data": ["on my data"]}, replace(CLAIM, data=mine)) == []
+
+
 def test_a_part_of_a_number_is_no_number_of_the_subject() -> None:
     claim = replace(CLAIM, subject="Lookahead with 0.5 steps")
     assert "“5” is not in the subject" in binding_problems(SENTENCE, QUOTES, claim)
