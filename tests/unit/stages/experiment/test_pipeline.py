@@ -421,7 +421,7 @@ def test_a_table_of_ones_own_goes_through_the_whole_experiment(
 
 def test_a_result_of_a_seed_that_no_unit_has_is_not_taken() -> None:
     nothing: Any = None
-    first = pipeline.Round(nothing, nothing, (3, 4), "validation", nothing)
+    first = pipeline.Round(nothing, (nothing, nothing), (3, 4), "validation", nothing)
     first.take([Measured(0, 3, Reading(None)), Measured(1, 5, Reading(None))])
     assert first.readings == {(0, 3): Reading(None)}
     assert first.wanted == [(1, 3), (0, 4), (1, 4)]
