@@ -250,6 +250,7 @@ KIND: Final = Kind(
     lines={"ai.node.completed": _outcome, "ai.claim.registered": _registered},
     drawn={"seed": _seed},
     codes={
+        "NO_MODEL": "Start a pod with a language model, or let the built-in researcher read another wording.",
         "NOT_MEASURABLE": "Say it as one of the nearest claims, or as `podfleet submit --dry-run` reads it.",
         "ALL_NODES_BUGGY": "Every node failed; see the errors of the nodes, and try another data set.",
     },

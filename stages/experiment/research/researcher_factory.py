@@ -29,6 +29,7 @@ from stages.models.metered import Metered
 from stages.models.model import Model
 from stages.models.prices import Prices
 
+NO_MODEL: Final = "NO_MODEL"
 SPENDING: Final = "spending"  # the checkpoint in which the next attempt finds what was spent
 
 
@@ -79,7 +80,8 @@ def choose_researcher(
     )
     spending = SpendingTracker(context, budget)
     if tools.model is None or spec.researcher == "built_in":
-        built_in = BuiltIn(_understood(idea, data_set), spec.seed, epochs, context.notes, context.log)
+        understood = _understood(idea, data_set, wants_model=spec.researcher == "model")
+        built_in = BuiltIn(understood, spec.seed, epochs, context.notes, context.log)
         return ChosenResearcher(built_in, spending.check, is_costly=False)
     model: Model = Metered(tools.model, budget, Prices.load(tools.prices), context.emit, spending.keep)
     claim = _claim_for(model, context, spec, data_set, past)
@@ -122,11 +124,14 @@ def _chosen_before(model: Model, context: Context, data_set: DataSet | None, pas
     return claim
 
 
-def _understood(idea: Idea, data_set: DataSet | None) -> Understood:
-    """Return an idea as its words say. Raises `PipelineError` NOT_MEASURABLE."""
+def _understood(idea: Idea, data_set: DataSet | None, *, wants_model: bool) -> Understood:
+    """Return an idea as its words say. Raises `PipelineError`: what only a model may read is for another pod."""
     try:
         return understand(idea, data_set)
     except NotMeasurable as error:
+        if wants_model:
+            why = f"This pod has no language model, which the idea needs to be read. {error.message}"
+            raise PipelineError(NO_MODEL, why, retryable=True) from error
         raise _not_measurable(error) from error
 
 

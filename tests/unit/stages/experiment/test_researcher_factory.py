@@ -166,9 +166,12 @@ def test_without_a_wish_for_the_model_an_idea_that_is_not_read_is_not_asked_abou
     assert "“short training”" in failure.message
 
 
-def test_who_wants_the_model_on_a_pod_without_one_is_told_what_was_not_read(tmp_path: Path) -> None:
+def test_a_pod_without_a_model_leaves_an_idea_that_only_a_model_may_read_to_another_one(
+    tmp_path: Path,
+) -> None:
     failure = end_of(tmp_path, make_tools(), None)
-    assert failure.code == "NOT_MEASURABLE"
+    assert (failure.code, failure.retryable) == ("NO_MODEL", True)
+    assert "“short training”" in failure.message
 
 
 def test_what_only_the_programs_of_a_model_could_tell_is_measured_by_the_built_in_researcher(
