@@ -183,6 +183,7 @@ def test_a_measure_that_is_bought_with_the_quality_of_answers_supports_no_claim(
     assert judgement.reason == WORSE or metric == "training_seconds"
 
 
+@pytest.mark.slow("ten trainings of both arms, each of which waits or works for half a second")
 @pytest.mark.parametrize("name", SLOW)
 def test_a_baseline_that_waits_makes_nothing_faster(trial_setup: TrialSetup, name: str) -> None:
     """Where the machine is busy the time itself may not show it: then nobody asks for the reason."""
