@@ -1,6 +1,6 @@
 """Executes hostile programs on this machine, confined by the best isolation that a probe has found.
 
-Law: the process that starts and watches a program (`confine`) is a child of ours with an empty environment.
+Law: the process that starts and watches a program (`program_supervisor`) is a child of ours with an empty environment.
 It kills the program when our end of its pipe closes. So no exception here, and no death of this process,
 leaves anything behind.
 """
@@ -30,7 +30,7 @@ from stages.isolation import levels
 from stages.isolation.levels import CANDIDATES, Candidate, Machine, Plan, Report, Trial
 from stages.isolation.sandbox import Ended, Isolation, Job, Policy
 
-CONFINE: Final = "stages.adapters.sandbox.confine"
+CONFINE: Final = "stages.adapters.sandbox.program_supervisor"
 ROOT: Final = str(Path(__file__).parents[3])
 # Without the packages of the environment: what starts hostile programs needs none, and starts faster.
 BOOT: Final = f"import sys; sys.path.append(sys.argv[1]); from {CONFINE} import main; main()"
