@@ -36,8 +36,8 @@ from pod_worker.files.storage import HttpStorage
 from pod_worker.files.uploads import Uploader
 from pod_worker.gpu import Gauges, open_driver
 from pod_worker.isolation.confinement import THE_WORKERS
+from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.http import HttpQueue
-from pod_worker.queue.intent import Intent
 from pod_worker.queue.mongo import MongoQueue, connect
 from pod_worker.queue.port import Queue
 from pod_worker.queue.roster import REPORT_EVERY_S, Roster

@@ -23,7 +23,7 @@ from pod_worker.attempt.attempt import Attempt, Ports, Process
 from pod_worker.attempt.heartbeat import Heartbeat, Pulse
 from pod_worker.attempt.lease import RENEW_EVERY_S, grant
 from pod_worker.child.exit_status import NeverStarted
-from pod_worker.queue.intent import Intent
+from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.port import Queue
 from pod_worker.queue.roster import Roster, source_of
 

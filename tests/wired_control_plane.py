@@ -11,7 +11,7 @@ import asyncio
 from control_plane.config import read_settings
 from control_plane.server.app import create_app
 from control_plane.server.deps import wire
-from control_plane.server.web.site import templates
+from control_plane.server.web.page_renderer import templates
 from control_plane.store import database
 from events.runtime.clock import SystemClock, SystemIds
 

@@ -45,10 +45,10 @@ from control_plane.server.http.head_requests import HeadRequests
 from control_plane.server.http.watchdog import Watchdog, Watched
 from control_plane.server.metrics import STALLS
 from control_plane.server.web import live, views
+from control_plane.server.web.page_renderer import HERE, Pages, Site
 from control_plane.server.web.pages import bulk as bulk_pages
 from control_plane.server.web.pages import compare, new_run, numbers, pods, sign_in, steering
 from control_plane.server.web.pages import schedules as schedule_pages
-from control_plane.server.web.site import HERE, Pages, Site
 from control_plane.upkeep import rescuer, spec_sweeper, sweeper
 
 NOUNS: Final = (

@@ -23,7 +23,7 @@ from podfleet.client.problems import Refused
 from podfleet.client.synchronous import Client
 from podfleet.client.transport import is_loopback
 from podfleet.connection import EXIT_FAILED, EXIT_WRONG_USE, client, fail
-from podfleet.naming import RUN, RunName, find
+from podfleet.id_lookup import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, ago, field, print_items, print_json, say, tell
 

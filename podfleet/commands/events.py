@@ -12,7 +12,7 @@ from events.text.escaping import for_spreadsheet
 from podfleet.client import endpoints
 from podfleet.client.following import LOG, Changed, Follower, Happened, Log, is_over
 from podfleet.connection import EXIT_WRONG_USE, client, fail
-from podfleet.naming import RUN, RunName, find
+from podfleet.id_lookup import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, clean, clock_time, is_terminal, print_json_line, tell
 from podfleet.watching import Silence

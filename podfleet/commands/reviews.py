@@ -10,7 +10,7 @@ import typer
 from events.answers.conclusions import conclusion
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.connection import client
-from podfleet.naming import RUN, RunName, find
+from podfleet.id_lookup import RUN, RunName, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say
 

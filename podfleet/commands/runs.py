@@ -16,7 +16,7 @@ from podfleet.client.problems import NotFound, Refused
 from podfleet.client.synchronous import Client
 from podfleet.commands import events
 from podfleet.connection import EXIT_FAILED, client, fail, status_of, tell_of
-from podfleet.naming import RUN, RunName, RunNames, find
+from podfleet.id_lookup import RUN, RunName, RunNames, find
 from podfleet.nouns import noun
 from podfleet.output import AsJson, Column, IdsOnly, ago, field, print_items, print_json, say, tell, with_sign
 from podfleet.parameters import labels
@@ -66,7 +66,7 @@ def list_runs(
     as_json: AsJson = False,
 ) -> None:
     """List runs, the newest first."""
-    from podfleet.naming import HYPOTHESIS
+    from podfleet.id_lookup import HYPOTHESIS
 
     labels([label] if label else None)  # one that can be on no run is a slip, not an empty list
     control_plane = client()

@@ -14,7 +14,7 @@ from podfleet.commands.runs import COLUMNS as RUN_COLUMNS
 from podfleet.commands.runs import SHOWN, Limit
 from podfleet.commands.submit import ExitStatus, Watch, conclude
 from podfleet.connection import client
-from podfleet.naming import HYPOTHESIS, HypothesisName, find
+from podfleet.id_lookup import HYPOTHESIS, HypothesisName, find
 from podfleet.nouns import noun
 from podfleet.output import (
     AsJson,

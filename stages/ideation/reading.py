@@ -16,7 +16,7 @@ from events.kinds.space.interventions import INTERVENTIONS
 from events.kinds.space.metrics import QUALITY
 from events.kinds.space.understanding import understand
 from events.runtime.errors import NotMeasurable
-from stages.ideation.earlier import earlier_ideas
+from stages.ideation.earlier_ideas import earlier_ideas
 from stages.ideation.feasibility import obstacle
 from stages.ideation.novelty import words
 from stages.ideation.variations import Candidate, Liking, around

@@ -14,7 +14,7 @@ from events.kinds.ideation import IdeationSpec
 from events.runtime.errors import Canceled, PipelineError
 from stages.context import Stage
 from stages.ideation.asking import EARLIER_MAX, Drafted, Prompts, Reflected, Scene, near_duplicate
-from stages.ideation.earlier import earlier_ideas
+from stages.ideation.earlier_ideas import earlier_ideas
 from stages.ideation.found_ideas import FoundIdeas
 from stages.ideation.idea_fields import bounded, missing
 from stages.ideation.look_ups import LookUps, without_references

@@ -29,7 +29,7 @@ from events.queue.settlement import End, settle_decision
 from events.runtime.errors import Transient
 from events.testing import DroppingIngest
 from events.text.attempt_id import AttemptId
-from pod_worker.queue.intent import Intent
+from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.mongo import MongoQueue
 from testing.simulation.faults import STRIKES
 from testing.simulation.ledger import WitnessedOutbox

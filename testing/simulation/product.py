@@ -10,7 +10,7 @@ from control_plane.log.projector import Projector
 from control_plane.store.log.events import Events
 from control_plane.store.queue.runs import Runs
 from events.delivery.sender import Ingest
-from pod_worker.queue.intent import Intent
+from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.mongo import MongoQueue
 from testing.simulation.ledger import WitnessedOutbox
 from testing.simulation.store.replica_set import ReplicaSet

@@ -183,6 +183,7 @@ def test_a_measure_that_is_bought_with_the_quality_of_answers_supports_no_claim(
     assert judgement.reason == WORSE or metric == "training_seconds"
 
 
+@pytest.mark.slow("ten trainings of both arms, each of which waits or works for half a second")
 @pytest.mark.parametrize("name", SLOW)
 def test_a_baseline_that_waits_makes_nothing_faster(trial_setup: TrialSetup, name: str) -> None:
     """Where the machine is busy the time itself may not show it: then nobody asks for the reason."""
@@ -264,6 +265,7 @@ def test_differences_that_are_the_same_in_all_trainings_show_nothing(
     assert (judgement.conclusion, judgement.reason, trials.error) == ("inconclusive", NO_SPREAD, None)
 
 
+@pytest.mark.slow("forty trainings, half of them in processes and on splits of their own")
 def test_a_lucky_charm_in_the_place_of_the_seed_is_no_effect(trial_setup: TrialSetup) -> None:
     """Both arms are the same training; on one split the charm helps in each of ten."""
     on_one_split, _ = trial_setup.verdict(CHARMED % 1, baseline=trial_setup.tried(CHARMED % 0))

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from control_plane.kinds.experiment.parts import NODES_MAX, page_of_nodes
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 from events.answers.runs import Nodes
 
 

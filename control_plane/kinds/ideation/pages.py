@@ -17,8 +17,8 @@ from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.web.forms.fields import Unfit
+from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site, topics_of
 from control_plane.server.web.pages.form_actions import carried_out, see
-from control_plane.server.web.site import NOT_LIVE, Live, Site, topics_of
 from events.runtime.errors import Conflict, Rejected
 
 IDEAS_SHOWN: Final = 100  # nobody asks for so many

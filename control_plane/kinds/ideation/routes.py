@@ -8,7 +8,7 @@ from control_plane.kinds.ideation import api, pages
 from control_plane.kinds.ideation.proposing import Proposer
 from control_plane.kinds.ideation.reads import HypothesisReads
 from control_plane.kinds.ideation.store import Hypotheses
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 
 
 def router(site: Site) -> APIRouter:

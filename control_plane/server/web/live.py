@@ -15,7 +15,7 @@ from fastapi.sse import EventSourceResponse
 from control_plane.live.broadcaster import Message
 from control_plane.server.api.runs import MayRead
 from control_plane.server.api.stream import Since, encoded, streamed
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow
 from events.formatting import level

@@ -9,8 +9,8 @@ from typing import Final
 from fastapi.responses import HTMLResponse
 
 from control_plane.runs.explainer import explanation
+from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.sections import RunPage, sections
-from control_plane.server.web.site import Site
 from events.answers.kind_parts import in_json
 from events.answers.runs import Reason, Run
 from events.kinds import RUN_KINDS, stages_of

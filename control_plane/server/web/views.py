@@ -11,9 +11,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from control_plane.concurrency.singleflight import Singleflight
 from control_plane.server.api.runs import LogFilters, MayRead, Page, RunsView
 from control_plane.server.web.forms.addresses import shorter
+from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.run_page import run_page
 from control_plane.server.web.sections import of_kinds
-from control_plane.server.web.site import Site
 
 SEE_OTHER: Final = 303
 

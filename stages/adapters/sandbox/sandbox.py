@@ -1,8 +1,8 @@
 """Executes hostile programs on this machine, confined by the best isolation that a probe has found.
 
-Law: the process that starts and watches a program (`confine`) is a child of ours with an empty environment.
-It kills the program when our end of its pipe closes. So no exception here, and no death of this process,
-leaves anything behind.
+Law: the process that starts and watches a program (`program_supervisor`) is a child of ours with an empty
+environment. It kills the program when our end of its pipe closes. So no exception here, and no death of this
+process, leaves anything behind.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from stages.isolation import levels
 from stages.isolation.levels import CANDIDATES, Candidate, Machine, Plan, Report, Trial
 from stages.isolation.sandbox import Ended, Isolation, Job, Policy
 
-CONFINE: Final = "stages.adapters.sandbox.confine"
+SUPERVISOR: Final = "stages.adapters.sandbox.program_supervisor"
 ROOT: Final = str(Path(__file__).parents[3])
 # Without the packages of the environment: what starts hostile programs needs none, and starts faster.
-BOOT: Final = f"import sys; sys.path.append(sys.argv[1]); from {CONFINE} import main; main()"
+BOOT: Final = f"import sys; sys.path.append(sys.argv[1]); from {SUPERVISOR} import main; main()"
 LOOK_MS: Final = 100
 TICK_MAX_S: Final = 1.0
 PATIENCE_S: Final = 60.0  # beyond a program's own limit, for a watch that is stuck

@@ -17,7 +17,7 @@ from events.runtime.errors import Transient
 from events.testing import ManualClock, SeededIds, make_outbox
 from pod_worker.attempt.attempt import Ports
 from pod_worker.child.exit_status import Exited, NeverStarted
-from pod_worker.queue.intent import Intent
+from pod_worker.queue.claim_intent import Intent
 from pod_worker.queue.roster import Roster
 from pod_worker.worker import BACK_OFF_S, POLL_S, Pod, Worker
 

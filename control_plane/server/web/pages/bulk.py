@@ -14,7 +14,7 @@ from control_plane.runs.bulk import PART_MAX, Part, counted
 from control_plane.server.api.bulk import BulkBody, FilterBody, part_of
 from control_plane.server.api.runs import MayRead, MaySubmit
 from control_plane.server.web.forms.fields import Unfit, read_body
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 
 SHOWN_MAX: Final = 100
 STEPS: Final = {"cancel": "Cancel", "retry": "Retry"}

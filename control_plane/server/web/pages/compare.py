@@ -15,8 +15,8 @@ from control_plane.reads.comparison import SPEC, chosen, compared
 from control_plane.reads.reading import Json
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, letter, line_chart, swatch
+from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.side_by_side import Metric, lines, mean, metrics, seed_groups, written
-from control_plane.server.web.site import Site
 from events.runtime.errors import Rejected
 
 CHARTS_MAX: Final = 24

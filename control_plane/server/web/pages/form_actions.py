@@ -8,7 +8,7 @@ from typing import Final
 from fastapi.responses import RedirectResponse, Response
 
 from control_plane.server.api.contract.problems import status_of
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 from events.runtime.errors import Conflict, Rejected
 
 SEE_OTHER: Final = 303

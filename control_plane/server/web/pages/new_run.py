@@ -15,8 +15,8 @@ from control_plane.server.api.contract.problems import status_of
 from control_plane.server.api.runs import MaySubmit
 from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
+from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import see
-from control_plane.server.web.site import Site
 from events.answers.runs import CheckedRun
 from events.kinds import KINDS, RUN_KINDS, kind_of
 from events.runtime.errors import Conflict, Rejected

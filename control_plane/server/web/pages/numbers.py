@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from control_plane.reads.numbers import Day
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.bars import bars
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 
 
 def router(site: Site) -> APIRouter:

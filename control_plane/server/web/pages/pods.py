@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from control_plane.server.api.fleet import PodFilters
 from control_plane.server.api.runs import MayRead
 from control_plane.server.web.drawing.charts import Chart, Line, Point, line_chart, thinned
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 from control_plane.store.pods import HOURS_MAX
 from events.answers.pods import Pod, Sample
 from events.answers.runs import RunRow

@@ -22,8 +22,8 @@ from control_plane.server.api.runs import MayRead, MaySubmit, Page
 from control_plane.server.api.schedules import previewed, shown_slots
 from control_plane.server.web.forms.fields import Unfit, read_body, typed_lines
 from control_plane.server.web.forms.schedule import ScheduleForm
+from control_plane.server.web.page_renderer import NOT_LIVE, Live, Site
 from control_plane.server.web.pages.form_actions import carried_out, refused, see
-from control_plane.server.web.site import NOT_LIVE, Live, Site
 from events.answers.schedules import Schedule, Slot
 from events.kinds import KINDS, RUN_KINDS
 from events.runtime.errors import Conflict, Rejected

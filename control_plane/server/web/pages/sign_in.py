@@ -15,7 +15,7 @@ from control_plane.config import LOOPBACK
 from control_plane.server.api.contract.struct_routes import StructRoute
 from control_plane.server.api.runs import MayRead
 from control_plane.server.http.head_requests import HEADED
-from control_plane.server.web.site import Site
+from control_plane.server.web.page_renderer import Site
 from events.answers.fleet import SignInLink
 
 SEE_OTHER: Final = 303

@@ -11,8 +11,8 @@ from fastapi.responses import Response
 from control_plane.server.api.fleet import MaySteer
 from control_plane.server.api.runs import MayReview, MaySubmit
 from control_plane.server.web.forms.fields import ReviewForm, Unfit, typed_lines
+from control_plane.server.web.page_renderer import Site
 from control_plane.server.web.pages.form_actions import carried_out, refused, see
-from control_plane.server.web.site import Site
 from events.answers.runs import HumanVerdict
 from events.runtime.errors import Conflict, Rejected
 

@@ -9,7 +9,7 @@ import pytest
 from control_plane.model.views.document_mapping import from_document
 from control_plane.server.api.runs import LogFilters
 from control_plane.server.web.live import TOPICS_MAX
-from control_plane.server.web.site import Pages, topics_of
+from control_plane.server.web.page_renderer import Pages, topics_of
 from events import formatting
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow

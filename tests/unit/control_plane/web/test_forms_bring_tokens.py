@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from control_plane.server.web.site import HERE
+from control_plane.server.web.page_renderer import HERE
 
 # They begin and end the session itself.
 WITHOUT = ("/signin", "/signout")

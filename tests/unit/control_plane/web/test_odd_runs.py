@@ -21,9 +21,9 @@ from control_plane.kinds.experiment.parts import page_of_nodes
 from control_plane.model.projection import AttemptView, attempt_id, fold
 from control_plane.reads.reading import Reading
 from control_plane.server.api.runs import LogFilters
+from control_plane.server.web.page_renderer import Pages, Site
 from control_plane.server.web.pages.compare import ComparePages, Wanted
 from control_plane.server.web.run_page import run_page
-from control_plane.server.web.site import Pages, Site
 from control_plane.store.log.documents import view_fields
 from control_plane.store.log.events import Arrival, storable
 from control_plane.store.pages import Slice

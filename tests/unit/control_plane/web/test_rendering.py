@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from control_plane.server.web.site import RENDERED_MAX, Site
+from control_plane.server.web.page_renderer import RENDERED_MAX, Site
 
 
 class Reading:

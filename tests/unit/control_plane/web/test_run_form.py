@@ -19,7 +19,7 @@ from control_plane.server.web.forms.fields import Unfit
 from control_plane.server.web.forms.run import RunForm
 from control_plane.server.web.forms.typed import value_of
 from control_plane.server.web.forms.validation_errors import complaints, placed
-from control_plane.server.web.site import Pages
+from control_plane.server.web.page_renderer import Pages
 from events.kinds import KINDS
 from events.kinds.fields import Field, fields_of, flat, schema_of, shown
 from tests.unit.events.all_fields import ALL

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from control_plane.model.views.document_mapping import from_document
-from control_plane.server.web.site import Pages, Templates
+from control_plane.server.web.page_renderer import Pages, Templates
 from events.answers.answer import Listing
 from events.answers.logs import LoggedEvent
 from events.answers.runs import RunRow

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.kinds.idea import Idea, idea_of
-from stages.ideation.earlier import earlier_ideas
+from stages.ideation.earlier_ideas import earlier_ideas
 from stages.ideation.novelty import nearest, similarity
 
 CALIBRATION = "Label smoothing of 0.1 lowers the expected calibration error on the digits data set."

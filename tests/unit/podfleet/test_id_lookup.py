@@ -7,7 +7,7 @@ import pytest
 from control_plane.model.views.document_mapping import from_document
 from events.answers.kinds.hypotheses import HypothesisRow
 from events.testing import make_run
-from podfleet.naming import HYPOTHESIS, RUN, Unknown, meant
+from podfleet.id_lookup import HYPOTHESIS, RUN, Unknown, meant
 
 KNOWN = [make_run(id=f"01ABC{letter}", title=f"\x1b[31mrun {letter}") for letter in "DEF"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.server.web.verdicts import COLUMNS_MAX, ROWS_MAX, Row, verdict
+from control_plane.server.web.validation_tables import COLUMNS_MAX, ROWS_MAX, Row, verdict
 
 
 def test_reviews_stand_beside_each_other_and_their_meta_review_behind_them() -> None:

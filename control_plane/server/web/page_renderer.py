@@ -37,7 +37,7 @@ from control_plane.server.web.drawing.figures import figures, papers
 from control_plane.server.web.forms import columns
 from control_plane.server.web.forms.fields import REVIEWER_CHARS_MAX
 from control_plane.server.web.sections import Shown, failed
-from control_plane.server.web.verdicts import verdict
+from control_plane.server.web.validation_tables import verdict
 from control_plane.server.web.viewer import READ_BYTES_MAX, kind_of, view
 from events import formatting
 from events.answers.answer import Answer
