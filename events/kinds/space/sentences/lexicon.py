@@ -45,11 +45,13 @@ _TABLE: Final = (
     ("M", "ranked", r"top (?P<k>\d+) (?:accuracy|errors?(?: rates?)?)"),
     ("M", "of_class", r"(?:accuracy|errors?(?: rates?)?) (?:for|on|of|in) (?:the )?class (?P<of>\w+)"),
     # how it moves
-    ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|enhanc(?:es?|ed|ing)|boost(?:s|ed|ing)?|benefits?|better|superior"
-                  rf"|(?:a )?(?:positive|beneficial) {_EFFECT}|(?:good|beneficial) (?:for|to)|(?:an )?improvements? {_OF}"),
+    ("E", "good", rf"improv(?:es?|ed|ing)|help(?:s|ed|ing)?|benefits?|better|superior"
+                  rf"|(?:good|beneficial) (?:for|to)|(?:an )?improvements? {_OF}"),
+    ("E", "good?", rf"enhanc(?:es?|ed|ing)|boost(?:s|ed|ing)?|(?:a )?(?:positive|beneficial) {_EFFECT}"),
     ("E", "bad", rf"harm(?:s|ed|ing)?|hurt(?:s|ing)?|degrad(?:es?|ed|ing)|worsen(?:s|ed|ing)?|worse|damag(?:es?|ed|ing)"
                  rf"|impair(?:s|ed|ing)?|deteriorat(?:es?|ed|ing)|inferior|hinder(?:s|ed|ing)?|suffers?|costs?"
-                 rf"|(?:a )?(?:negative|harmful|detrimental|adverse) {_EFFECT}|(?:bad|harmful|detrimental) (?:for|to)"),
+                 rf"|(?:a )?(?:harmful|detrimental|adverse) {_EFFECT}|(?:bad|harmful|detrimental) (?:for|to)"),
+    ("E", "bad?", rf"(?:a )?negative {_EFFECT}"),
     ("E", "up", r"(?:an? )?(?:increase|rise|growth|gains?) (?:in|of)"
                 r"|increas(?:es?|ed|ing)|rais(?:es?|ed|ing)|rises?|rising|grows?|higher|greater|more|larger|climbs?|goes up"),
     ("E", "down", r"(?:an? )?(?:decrease|drop|decline|reduction|fall|loss) (?:in|of)"
@@ -79,18 +81,18 @@ _TABLE: Final = (
     ("o", "", r"for"),
     ("i", "", r"in terms of|with respect to|regarding|in"),
     ("w", "", r"with(?: a)?|when|if|under|by|through|via|thanks to|due to|because of|after|once"),
-    ("u", "", r"adding|using|applying|introducing|employing|(?:the )?(?:use|addition) of|(?:when )?train(?:ing|ed)(?: networks)? (?:with|by|using)"),
+    ("u", "", r"(?:switching|moving|changing) to|adding|using|applying|introducing|employing|(?:the )?(?:use|addition) of|(?:when )?train(?:ing|ed)(?: networks)? (?:with|by|using)"),
     ("U", "", r"(?:is|are|was|were|being) (?:used|added|applied|introduced|employed|turned on|switched on)"),
     ("x", "", r"without(?: any| using)?|removing|(?:the )?removal of|disabling|omitting|leaving out|turning off|switching off|ablating"
               r"|(?:the )?(?:absence|lack) of"),
     ("X", "", r"(?:is|are|was|were|being) (?:removed|omitted|disabled|left out|turned off|switched off)"),
     ("j", "", r"and|then"),
     # numbers
-    ("N", "", rf"{NUMBER} ?(?:%|percent)|{NUMBER}(?: (?:pixels?|members?|networks|times the length))?"),
+    ("N", "", rf"{NUMBER}(?: ?(?P<unit>%|percent)| (?P<thing>pixels?|members?|networks|times the length))?"),
     ("q", "", r"(?:with )?(?:a |an )?(?:max(?:imum)? )?(?:rate|probability|strength|coefficient|factor|norm|size|alpha|sigma|epsilon|p|level"
               rf"|learning rate|lr)(?: (?:of|at|equal to|set to))?(?= {NUMBER})|of|at|set to|equal to"),
     # what surrounds it
-    ("F", "rows", rf"{_TRAINED}(?P<rows>\d+) (?:labell?ed |training |different )*{_ROWS}"),
+    ("F", "rows", rf"{_TRAINED}(?P<rows>\d+) (?:labell?ed |training )*{_ROWS}"),
     ("F", "share", rf"{_TRAINED}(?P<share>{NUMBER}) ?(?:%|percent) of (?:the |its |all )?training (?:data|set|{_ROWS})"),
     ("n", "", r"no|not|never|no longer|cannot|can not|neither|nor|fail(?:s|ed)? to|nothing|none"
               r"|it is (?:false|untrue|wrong|not true|not the case) that|false"),
@@ -105,10 +107,10 @@ _TABLE: Final = (
     ("_", "", r"is|are|was|were|be|been|being|becomes?|has|have|had|does|do|did|will|should|makes?|gives?|gets?|yields?|leads? to"
               r"|results? in|reach(?:es)?|achiev(?:es?|ed)|obtains?|attains?|shows?|means|caus(?:es?|ed)|brings?|produces?|trains? to"),
     ("_", "", rf"(?:(?:from|in|of|for|by) )?(?:the |a )?(?:neural |trained |(?:fully|densely) connected |feed ?forward )*{_NOUNS}"),
-    ("_", "", r"significantly|measurably|clearly|really|during training|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
+    ("_", "", r"significantly|measurably|clearly|really|on (?:the )?(?:test (?:data|set)|(?:unseen|new|held out) (?:data|examples|rows))"),
     ("_", "", rf"(?:than|over|compared (?:to|with)|relative to|against) {_BASELINE}"),
     ("_", "", rf"(?:we|i) (?:hypothesi[sz]e|expect|claim|think|believe|assume|propose|predict|suspect|conjecture|test|ask|show"
-              rf"|want to (?:know|test|see|show)){_THAT}|(?:the |my |our )?(?:hypothesis|claim|question|idea)(?: is)?{_THAT}|whether|that"
+              rf"|want to (?:know|test|see|show)){_THAT}|(?:the |my |our )?(?:hypothesis|claim|question|idea)(?: is)?{_THAT}|whether|that|is it true that"
               rf"|(?:please )?(?:test|check|show|investigate|verify|find out|see){_THAT}|it is (?:expected|hypothesi[sz]ed|assumed)(?: that)?"),
     ("_", "", r"\."),
 )  # fmt: skip
