@@ -47,6 +47,14 @@ class Intervention:
         """Return the middle strength, which stands for the intervention where only one can."""
         return self.strengths[len(self.strengths) // 2]
 
+    def can_be(self, value: float) -> bool:
+        """Return whether its number can be a value: in range, and whole where only whole ones are tried."""
+        is_whole = value == round(value) if 0.0 <= value < 1e9 else False
+        is_continuous = any(isinstance(each, float) for each in self.strengths[0].values())
+        return (
+            self.knob is not None and self.knob.low <= value <= self.knob.high and (is_whole or is_continuous)
+        )
+
     def pinned(self, value: float) -> Intervention:
         """Return this intervention at the one strength that the text named."""
         assert self.knob is not None

@@ -24,7 +24,13 @@ _CALLED: Final = {
     "weight_decay": ("coefficient", "factor", "strength", "rate"), "members": ("size",),
     "batch_size": ("size",), "weight_average": ("rate", "factor"), "lr": ("learning rate", "lr"),
 }  # fmt: skip
-_SHARES: Final = ("dropout", "label_smoothing", "weight_decay", "warm_up", "weight_average")  # may be per cent
+_SHARES: Final = (
+    "dropout",
+    "label_smoothing",
+    "weight_decay",
+    "warm_up",
+    "weight_average",
+)  # may be per cent
 _THINGS: Final = {"pixel": "shift", "member": "members", "network": "members"}
 _COUNTING: Final = re.compile(r"\b(?:more|fewer|additional|extra|adding)\b")
 _JOINING: Final = re.compile(r"\b(?:with|an?|of|at|set|equal|to|max|maximum)\b")

@@ -18,6 +18,7 @@ from events.kinds.space.sentences.statement import Arm, Bound, Measure, Move, Ro
 
 ASIDE: Final = "_DFnhm"
 LEFT_OUT_MAX: Final = 6  # items in a row that may be the ones which make a sentence unreadable
+ARM_ITEMS_MAX: Final = 4  # two arms, each named twice
 ITEMS_MAX: Final = 40  # of one claim; a longer text is none
 LOWER_IS_BETTER: Final = (
     "ece", "nll", "brier", "rmse", "training_seconds", "parameters", "error", "loss",
@@ -122,6 +123,13 @@ def _without_some(items: Sequence[Item]) -> Iterator[tuple[Statement, str]]:
 
 
 def _read(items: Sequence[Item]) -> Statement | None:
+    signs = "".join(each.sign for each in items)
+    if (
+        signs.count("M") > 1
+        or sum(map(signs.count, "EZeb")) not in (1, 2, 3)
+        or signs.count("I") > ARM_ITEMS_MAX
+    ):
+        return None  # at once: no pattern has as many
     places = arms_in([each for each in items if each.sign not in ASIDE])
     code = "".join(each.sign for each in places)
     if any(each.fullmatch(code) for each in _PATTERNS):

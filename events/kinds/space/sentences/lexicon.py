@@ -13,7 +13,7 @@ from events.kinds.space.interventions import INTERVENTIONS
 
 FILE: Final = "thefileofdata"  # stands in a text for the name of a file
 GIVEN: Final = "given"  # the data that the specification names
-NUMBER: Final = r"(?:\d+\.?\d*|\.\d+)"
+NUMBER: Final = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _EXACT: Final = r"(?:at least |at most |more than |less than |about |around |roughly |up to |over )?"
 _ROWS: Final = r"(?:examples|samples|images|rows|labels|(?:data|training) points)"
 _TRAINED: Final = r"(?:(?:when )?(?:trained|training) )?(?:with |on |from |using |given )?(?:only |just )?"
@@ -147,6 +147,9 @@ ENTRIES: Final = (
     entry("D", GIVEN, _THESE),
     *(entry(*row) for row in _TABLE),
 )
+
+
+NAMING: Final = tuple(each for each in ENTRIES if each.sign in "DME")  # of data and metrics
 
 
 def named_data(words: str) -> Entry:
