@@ -1,4 +1,4 @@
-"""What the texts beside a hypothesis name: they fill in what it leaves open, and what they contradict is told; pure."""
+"""What the texts beside a hypothesis name: it fills in what is left open, or contradicts the claim; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BESIDE_MAX: Final = 200  # words of each text
 
 
 def named_beside(idea: Idea) -> Mapping[str, Sequence[Item]]:
-    """Return by their signs the data and the metrics in the first of the other texts of an idea that names any."""
+    """Return by sign the data and the metrics in the first of the other texts of an idea that names any."""
     found: dict[str, Sequence[Item]] = {"D": (), "M": ()}
     for text in _texts(idea):
         items = items_of(text, NAMING)

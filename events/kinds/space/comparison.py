@@ -78,10 +78,8 @@ def _out_of_range(chosen: Intervention, value: float) -> Impossible:
     knob = INTERVENTIONS[chosen.name].knob
     assert knob is not None
     title = INTERVENTIONS[chosen.name].title
-    is_whole = "whole numbers " if isinstance(_USUAL[knob.name], int) else ""
-    return Impossible(
-        f"{title} is tried at {is_whole}from {knob.low:g} to {knob.high:g}, and not at {value:g}"
-    )
+    is_whole = "at whole numbers " if isinstance(_USUAL[knob.name], int) else ""
+    return Impossible(f"{title} is tried {is_whole}from {knob.low:g} to {knob.high:g}, and not at {value:g}")
 
 
 def _has(changes: Changes, value: float) -> bool:

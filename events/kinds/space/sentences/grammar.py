@@ -33,23 +33,24 @@ _TIME: Final = Measure("training_seconds")
 _ROLES: Final[dict[str, Role]] = {
     "I": "intervention", "N": "intervention", "q": "intervention", "u": "intervention",
     "U": "intervention", "x": "intervention", "X": "intervention", "w": "intervention", "f": "intervention",
-    "t": "intervention", "c": "comparator", "b": "direction", "s": "comparator", "r": "comparator",
-    "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction", "e": "direction",
-    "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition", "n": "negation",
+    "t": "intervention", "c": "comparator", "C": "comparator", "b": "direction", "s": "comparator",
+    "r": "comparator", "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction",
+    "e": "direction", "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition", "n": "negation",
     "h": "hedge", "m": "margin",
 }  # fmt: skip
 
 _EFFECT: Final = "(?:EM|Z|E|ME)"
 _SAID: Final = "(?:ME|EM|Z|E)"
-_VERSUS: Final = "(?:c[wu]*(?:A|q*N)|cx(?:A)?)"
+_VERSUS: Final = "(?:c[wu]*(?:A|q*N)|cxA?|CA)"
 # A is an arm, then the other one; where the other comes first, the pattern is in the second row.
 _PATTERNS: Final = tuple(
     re.compile(pattern)
     for pattern in (
         rf"[wu]*A{_VERSUS}?j?{_EFFECT}",  # with dropout accuracy rises; Adam instead of SGD improves accuracy
-        rf"[wu]*A(?:EM|Z|E){_VERSUS}",  # Adam has a higher accuracy than SGD
+        rf"[wu]*A(?:EM|ME|Z|E){_VERSUS}",  # Adam has a higher accuracy than SGD
         rf"[wu]*AE(?:{_VERSUS}iM|iM{_VERSUS}?)",  # Adam is better than SGD in accuracy
         rf"{_SAID}[wu]+A{_VERSUS}?",  # accuracy is higher with Adam than with SGD
+        rf"Mw+AE{_VERSUS}?",  # accuracy with Adam is higher than with SGD
         rf"MeA{_VERSUS}?",  # calibration benefits from label smoothing
         r"[wu]*Ab(?:A|q*N)(?:iM)?",  # LayerNorm beats BatchNorm in accuracy
     )
@@ -154,7 +155,7 @@ def _stated(
         return None
     arms = [each.arm for each in places if each.arm is not None]
     main, *rivals = reversed(arms) if is_turned else arms
-    if (is_removed or "cx" in code) and rivals:
+    if (is_removed or "cx" in code or "C" in code) and rivals:
         if rivals != [Arm(main.name)]:
             return None  # better with dropout than without weight decay
         rivals = []
@@ -192,7 +193,7 @@ def _stated(
 
 def _is_of_the_arm(effect: Item, items: Sequence[Item], code: str) -> bool:
     """Return whether something is said to be done to the arm itself: dropout is improved."""
-    if effect.sign != "E" or "ME" in code or not _DONE.fullmatch(effect.words):
+    if effect.sign != "E" or "M" in code[: code.index("E")] or not _DONE.fullmatch(effect.words):
         return False
     return any(each.words in _BEING for each in items[: items.index(effect)])
 
