@@ -35,8 +35,8 @@ _ROLES: Final[dict[str, Role]] = {
     "U": "intervention", "x": "intervention", "X": "intervention", "w": "intervention", "f": "intervention",
     "t": "intervention", "c": "comparator", "C": "comparator", "b": "direction", "s": "comparator",
     "r": "comparator", "R": "comparator", "o": "comparator", "M": "metric", "i": "metric", "E": "direction",
-    "e": "direction", "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition", "n": "negation",
-    "h": "hedge", "m": "margin",
+    "e": "direction", "Z": "direction", "j": "filler", "_": "filler", "D": "data", "F": "condition",
+    "n": "negation", "h": "hedge", "m": "margin",
 }  # fmt: skip
 
 _EFFECT: Final = "(?:EM|Z|E|ME)"
