@@ -93,7 +93,9 @@ def _is_repeated(one: Item, other: Item) -> bool:
 
 def _is_called_so(named: Item, took: Sequence[Item]) -> bool:
     """Return whether the words at the number are those for the number of this intervention."""
-    *_, field = INTERVENTIONS[named.meaning].off
+    *others, field = INTERVENTIONS[named.meaning].off
+    if others and field != "lr":
+        return False
     words = {" ".join(_JOINING.sub("", each.words).split()) for each in took if each.sign == "q"} - {""}
     return words <= {*_CALLED.get(field, ())} and (field != "lr" or bool(words))
 

@@ -58,7 +58,7 @@ _PATTERNS: Final = tuple(
 _TURNED: Final = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"c[wu]*A[wu]*A{_EFFECT}",  # compared with SGD, Adam has a higher accuracy
+        rf"(?:c[wu]*|C)A[wu]*A{_EFFECT}",  # compared with SGD, Adam has a higher accuracy
         rf"sfAtAj?{_EFFECT}",  # switching from SGD to Adam improves accuracy
         rf"rA[wo]Aj?{_EFFECT}",  # replacing SGD with Adam improves accuracy
         rf"w?ARAj?{_EFFECT}",  # SGD is replaced by Adam
@@ -168,7 +168,7 @@ def _stated(
         return None  # of what?
     if effect.meaning.endswith("?") and measured is not None and measured.meaning in LOWER_IS_BETTER:
         return None  # a negative effect on the error
-    if _is_of_the_arm(effect, items, code) or _is_counted(main, items) or _is_threshold(places, code):
+    if _is_of_the_arm(effect, items, code) or _is_counted(main, places, items) or _is_threshold(places, code):
         return None
     if not _is_sequence(places, code):
         return None
@@ -198,9 +198,10 @@ def _is_of_the_arm(effect: Item, items: Sequence[Item], code: str) -> bool:
     return any(each.words in _BEING for each in items[: items.index(effect)])
 
 
-def _is_counted(main: Arm, items: Sequence[Item]) -> bool:
+def _is_counted(main: Arm, places: Sequence[Place], items: Sequence[Item]) -> bool:
     """Return whether so many layers or units are added or removed: how many there are then is not said."""
-    if main.name not in _SIZES or main.value is None:
+    named = [each.items[0].words for each in places if each.arm is not None and each.arm.name == main.name]
+    if main.name not in _SIZES or not any(each[0].isdigit() for each in named):
         return False
     return any(each.sign in "xX" or (each.sign in "uU" and _ADDED.search(each.words)) for each in items)
 
