@@ -9,11 +9,11 @@ from events.kinds.idea import Idea
 from events.kinds.space.claim import Claim
 from events.kinds.space.data_sets import SHIPPED
 from events.kinds.space.metrics import QUALITY
-from events.kinds.space.sentences.arms import arms_in
+from events.kinds.space.sentences.arms import arms_in, value_of
 from events.kinds.space.sentences.grammar import Unread, statement_of
 from events.kinds.space.sentences.items import Item, items_of
 from events.kinds.space.sentences.lexicon import NAMING
-from events.kinds.space.sentences.statement import Statement
+from events.kinds.space.sentences.statement import Arm, Statement
 from events.kinds.space.sentences.words import WORDS_MAX, plain
 
 BESIDE_MAX: Final = 200  # words of each text
@@ -50,9 +50,15 @@ def _is_another(title: str, said: Statement) -> bool:
     stated = statement_of(items)
     if not isinstance(stated, Unread):
         return not _is_alike(said, stated)
+    own = [said.arm, *([said.against] if isinstance(said.against, Arm) else [])]
     arms = [each.arm for each in arms_in(items) if each.arm is not None]
-    own = [each for each in arms if each.name == said.arm.name]
-    return bool(arms) and all(each.value not in (None, said.arm.value) for each in own)
+    mine = {*_numbers(own), said.against}
+    theirs = {*_numbers(arms), *(value_of(each) for each in items if each.sign == "N")}
+    return not {each.name for each in arms} <= {each.name for each in own} or not theirs <= mine
+
+
+def _numbers(arms: Sequence[Arm]) -> set[float | None]:
+    return {number for each in arms for number in (each.value, each.from_value)} | {None}
 
 
 def _is_alike(one: Statement, other: Statement) -> bool:

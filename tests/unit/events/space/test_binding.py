@@ -77,6 +77,7 @@ def test_a_sentence_without_end_is_not_bound() -> None:
             {"metric": ["error"], "direction": ["reduces"]},
             "",
         ),
+        (SENTENCE.replace("improves", "boosts"), {"direction": ["boosts"]}, ""),
         (SENTENCE.replace("improves", "affects"), {"direction": ["affects"]}, "names no direction"),
     ],
 )

@@ -118,6 +118,8 @@ def test_the_other_texts_of_an_idea_fill_in_what_its_claim_leaves_open() -> None
             "The texts beside it name brier score; accuracy is measured.",
         ),
         ({"title": "Weight decay on wine"}, "The title says something else"),
+        ({"title": "Dropout 0.5 against 0.2"}, "The title says something else"),
+        ({"title": "Dropout with weight decay"}, "The title says something else"),
         ({"title": "Dropout of 0.9"}, "The title says something else"),
         ({"title": "Dropout hurts accuracy on wine"}, "The title says something else"),
         ({"title": "Dropout never improves accuracy"}, "The title says something else"),
@@ -227,6 +229,11 @@ def test_what_will_be_measured_is_said_before_any_row_is_read(
 )
 def test_both_arms_are_said_before_anything_is_queued(text: str, arms: str) -> None:
     assert arms in measured(idea_of(text), None)
+
+
+def test_another_column_than_the_specification_names_is_refused_before_any_row_is_read() -> None:
+    with pytest.raises(NotMeasurable, match=r"houses\.csv#price"):
+        measured(idea_of("Dropout lowers the RMSE on houses.csv#price"), "houses.csv#rooms")
 
 
 def test_what_no_task_of_a_file_can_measure_is_refused() -> None:
